@@ -1,0 +1,56 @@
+# Everything runs in .venv, which the first command makes and the later ones find ready.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+NAME ?=
+URL ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup book test notebooks notebook serve bench address lock clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(READY)
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
+	@echo "Setting up $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+book: setup  ## execute what changed and build the HTML
+	@$(PY) -m tools.notebooks --changed
+	@$(PY) -m tools.build
+
+test: setup  ## run every test: library, notebooks, built book
+	@$(PY) -m pytest
+	@$(PY) -m tools.notebooks --validate
+
+notebooks: setup  ## execute every page from its .md again
+	@$(PY) -m tools.notebooks --all
+
+notebook: setup  ## execute one page again: make notebook NAME=heads
+	@$(PY) -m tools.notebooks $(NAME)
+
+serve: book  ## build the book and serve it on localhost
+	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+bench: setup  ## measure the speed ratios again
+	@$(PY) -m benchmarks
+
+address: setup  ## write the repository's address: make address URL=https://…
+	@$(PY) -m tools.address "$(URL)"
+
+lock:  ## make requirements.txt from pyproject.toml again
+	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
+	@.venv-lock/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
+	  --fork-strategy fewest --upgrade --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements.txt
+	@rm -rf .venv-lock
+
+clean:  ## remove what the commands made
+	rm -rf $(VENV) .venv-lock _build build *.egg-info .pytest_cache .hypothesis

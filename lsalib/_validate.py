@@ -1,0 +1,65 @@
+"""Argument checks. Each raises a ValueError that names the argument, what came and what is expected."""
+
+import math
+import operator
+
+import numpy as np
+
+__all__ = ["count", "covariance", "number", "shape", "vector"]
+
+
+def count(name: str, value) -> int:
+    """A whole number of at least 1."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = 0
+    if isinstance(value, bool) or whole < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return whole
+
+
+def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf) -> float:
+    """A finite real number, at least ``minimum`` and greater than ``above``."""
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a real number, got {value!r}") from None
+    if not math.isfinite(real) or real < minimum or real <= above:
+        bound = f" greater than {above:g}" if above > -math.inf else f" of at least {minimum:g}" if minimum > -math.inf else ""
+        raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
+    return real
+
+
+def vector(name: str, value, length: int | None = None) -> np.ndarray:
+    """A finite float64 vector, of the given length if there is one."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0 or length not in (None, array.size):
+        expected = "(d,) with d >= 1" if length is None else f"({length},)"
+        raise ValueError(f"{name} must have shape {expected}, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {array}")
+    return array
+
+
+def covariance(name: str, value, dim: int) -> np.ndarray:
+    """A finite, symmetric, positive definite float64 matrix."""
+    matrix = np.asarray(value, dtype=np.float64)
+    shape(name, matrix, (dim, dim))
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} must be finite, got {matrix}")
+    if not np.allclose(matrix, matrix.T, rtol=1e-6, atol=0):
+        raise ValueError(f"{name} must be symmetric, got a largest asymmetry of {np.abs(matrix - matrix.T).max():g}")
+    smallest = np.linalg.eigvalsh(matrix)[0]
+    if smallest <= 0:
+        raise ValueError(f"{name} must be positive definite, got a smallest eigenvalue of {smallest:g}")
+    return matrix
+
+
+def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
+    """The shape of an array; letters in ``expected`` stand for any length."""
+    got = np.shape(value)
+    fits = len(got) == len(expected) and all(isinstance(e, str) or e == g for e, g in zip(expected, got, strict=True))
+    if not fits:
+        wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
+        raise ValueError(f"{name} must have shape ({wanted}), got shape {got}")

@@ -1,0 +1,127 @@
+"""The predictors that attention is compared with: one-step gradient descent and its relatives."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from lsalib import _validate
+
+__all__ = ["bayes", "one_step_gd", "preconditioned_gd"]
+
+Scalar = Float[Array, ""]
+
+
+def one_step_gd(
+    X: Float[Array, "C d"],
+    y: Float[Array, " C"],
+    x_q: Float[Array, " d"],
+    w0: Float[Array, " d"],
+    step_size: float | Scalar,
+) -> Scalar:
+    """Prediction after one gradient step on the context's squared loss.
+
+    ``w1 = w0 - (step_size / C) X^T (X w0 - y)`` and the prediction is ``x_q.w1`` (eqs. 9-10).
+    The loss is ``|X w0 - y|^2 / (2C)``: mind the one half when comparing step sizes.
+
+    Args:
+        X: context features, (C, d).
+        y: context labels, (C,).
+        x_q: query, (d,).
+        w0: where the step starts, (d,).
+        step_size: eta.
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> float(one_step_gd(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2), 2.0))
+        3.0
+
+    Source: section 4.1 of arXiv 2512.04268.
+    """
+    _check_context(X, y, x_q, w0)
+    residual = y - X @ w0
+    return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
+
+
+def preconditioned_gd(
+    X: Float[Array, "C d"],
+    y: Float[Array, " C"],
+    x_q: Float[Array, " d"],
+    w0: Float[Array, " d"],
+    preconditioner: Float[Array, "d d"],
+) -> Scalar:
+    """Prediction after one preconditioned step, ``w1 = w0 + N X^T (y - X w0) / C``.
+
+    Args:
+        X, y, x_q, w0: as in ``one_step_gd``.
+        preconditioner: N, (d, d); a multiple of the identity gives ``one_step_gd``.
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> N = jnp.diag(jnp.array([2.0, 0.0]))
+        >>> float(preconditioned_gd(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2), N))
+        1.0
+
+    Source: Ahn et al. (2023), in the notation of arXiv 2512.04268.
+    """
+    _check_context(X, y, x_q, w0)
+    _validate.shape("preconditioner", preconditioner, (X.shape[1], X.shape[1]))
+    return x_q @ w0 + x_q @ (preconditioner @ (X.T @ (y - X @ w0))) / len(y)
+
+
+def bayes(
+    X: Float[Array, "C d"],
+    y: Float[Array, " C"],
+    x_q: Float[Array, " d"],
+    prior_mean: Float[Array, " d"],
+    prior_cov: Float[Array, "d d"] | None = None,
+    noise_std: float = 0.0,
+) -> Scalar:
+    """Posterior mean prediction, the least risk that any predictor can have.
+
+    ``w = w* + Psi X^T (X Psi X^T + noise_std^2 I)^+ (y - X w*)``. Without noise the
+    pseudo-inverse makes this the weights that fit the context and lie nearest to w*.
+
+    Args:
+        X, y, x_q: context and query, (C, d), (C,), (d,).
+        prior_mean: w*, (d,).
+        prior_cov: Psi, (d, d); None means the identity.
+        noise_std: standard deviation of the label noise.
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit or ``noise_std < 0``.
+
+    Example:
+        >>> round(float(bayes(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2))), 5)
+        3.0
+
+    Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
+    """
+    _check_context(X, y, x_q, prior_mean)
+    noise_std = _validate.number("noise_std", noise_std, minimum=0.0)
+    if prior_cov is None:
+        prior_cov = jnp.eye(X.shape[1], dtype=X.dtype)
+    _validate.shape("prior_cov", prior_cov, (X.shape[1], X.shape[1]))
+    gram = X @ prior_cov @ X.T + noise_std**2 * jnp.eye(len(y), dtype=X.dtype)
+    coefficients = jnp.linalg.pinv(gram, hermitian=True) @ (y - X @ prior_mean)
+    return x_q @ (prior_mean + prior_cov @ (X.T @ coefficients))
+
+
+def _check_context(X, y, x_q, w0) -> None:
+    _validate.shape("X", X, ("C", "d"))
+    C, d = X.shape
+    _validate.count("the context size C of X", C)
+    _validate.shape("y", y, (C,))
+    _validate.shape("x_q", x_q, (d,))
+    _validate.shape("w0 (the prior mean)", w0, (d,))

@@ -1,0 +1,16 @@
+"""Strict mode: a silent broadcast or a silent change of type is a failure."""
+
+import jax
+import matplotlib
+import pytest
+
+matplotlib.use("Agg")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture
+def x64():
+    """Run a test in float64."""
+    with jax.enable_x64(True):
+        yield

@@ -1,16 +1,66 @@
-"""How close two predictors are (appendix C.2): in value, and in sensitivity to the query."""
+"""What a predictor's risk is on fresh tasks, and how close two predictors are (appendix C.2)."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-__all__ = ["gradient_cosine", "gradient_difference", "prediction_difference"]
+from lsalib import _validate
+from lsalib.tasks import GaussianTask, sample
+
+__all__ = ["Estimate", "gradient_cosine", "gradient_difference", "prediction_difference", "sampled_risk"]
 
 Scalar = Float[Array, ""]
 # A predictor reads X (C, d), y (C,), x_q (d,) and returns a scalar.
 Predictor = Callable[[Float[Array, "C d"], Float[Array, " C"], Float[Array, " d"]], Scalar]
+
+
+class Estimate(NamedTuple):
+    """A sample mean and its standard error."""
+
+    mean: float
+    standard_error: float
+
+
+def sampled_risk(
+    key: PRNGKeyArray, task: GaussianTask, f: Predictor, *, batches: int = 32, batch_size: int = 2**15, dtype=None
+) -> Estimate:
+    """Monte Carlo estimate of the ICL risk ``E[(f(X, y, x_q) - w.x_q)^2]`` (eq. 4) on fresh tasks.
+
+    Args:
+        key: a key of ``jax.random``.
+        task: the task distribution.
+        f: a function of (X, y, x_q) for one example that returns a scalar.
+        batches, batch_size: their product is the number of tasks; only one batch is in memory.
+        dtype: a float type; None means JAX's default.
+
+    Returns:
+        An ``Estimate`` whose standard error is that of the mean over all tasks.
+
+    Raises:
+        ValueError: if ``batches`` or ``batch_size`` is below 1.
+
+    Example:
+        >>> task = GaussianTask([1.0, 1.0], context_size=2)
+        >>> risk = sampled_risk(jax.random.key(0), task, lambda X, y, x_q: x_q.sum(), batches=2, batch_size=5000)
+        >>> abs(risk.mean - 2.0) < 5 * risk.standard_error
+        True
+    """
+    count = _validate.count("batches", batches) * _validate.count("batch_size", batch_size)
+
+    @jax.jit
+    def moments(keys):
+        def one(key):
+            batch = sample(key, task, batch_size, dtype=dtype)
+            errors = jax.vmap(f)(batch.X, batch.y, batch.x_q) - batch.target
+            return jnp.mean(errors**2), jnp.mean(errors**4)
+
+        return jax.lax.map(one, keys)
+
+    second, fourth = (float(jnp.mean(m)) for m in moments(jax.random.split(key, batches)))
+    return Estimate(second, ((fourth - second**2) / count) ** 0.5)
 
 
 def prediction_difference(

@@ -1,0 +1,77 @@
+"""The closed forms of theory against Monte Carlo, and against each other where they must meet."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lsalib import estimators, metrics, tasks, theory
+
+GENERAL = tasks.GaussianTask(
+    [1.0, 2.0, -1.0],
+    5,
+    feature_cov=[[1.0, 0.4, 0.0], [0.4, 2.0, 0.3], [0.0, 0.3, 0.5]],
+    prior_cov=[[1.5, -0.2, 0.1], [-0.2, 0.7, 0.0], [0.1, 0.0, 1.0]],
+    noise_std=0.6,
+)
+PAPER = tasks.GaussianTask([2.0] * 10, 10)
+
+
+def sampled(task, f, seed):
+    return metrics.sampled_risk(jax.random.key(seed), task, f, batches=4)
+
+
+@pytest.mark.parametrize("task", [GENERAL, PAPER], ids=["general", "paper"])
+@pytest.mark.parametrize("step_size", [None, 0.2, 0.9])
+def test_gd_risk_against_sampling(task, step_size):
+    eta = theory.optimal_step(task) if step_size is None else step_size
+    f = lambda X, y, x_q: estimators.one_step_gd(X, y, x_q, jnp.asarray(task.prior_mean, X.dtype), eta)
+    risk = sampled(task, f, seed=1)
+    assert abs(risk.mean - theory.gd_risk(task, step_size)) < 5 * risk.standard_error
+    # Control: the formula for a context of two is caught.
+    other = tasks.GaussianTask(task.prior_mean, 2, task.feature_cov, task.prior_cov, task.noise_std)
+    assert abs(risk.mean - theory.gd_risk(other, eta)) > 5 * risk.standard_error
+
+
+@pytest.mark.parametrize("task", [GENERAL, PAPER], ids=["general", "paper"])
+def test_yq_risk_is_that_of_its_preconditioner(task):
+    N = jnp.asarray(theory.optimal_preconditioner(task), jnp.float32)
+    of = lambda N: lambda X, y, x_q: estimators.preconditioned_gd(X, y, x_q, jnp.asarray(task.prior_mean, X.dtype), N)
+    risk = sampled(task, of(N), seed=2)
+    assert abs(risk.mean - theory.yq_risk(task)) < 5 * risk.standard_error
+    # Common random numbers: any other preconditioner does worse on the very same tasks.
+    for factor in (0.8, 1.2):
+        assert sampled(task, of(factor * N), seed=2).mean > risk.mean
+
+
+def test_the_paper_scale():
+    np.testing.assert_allclose(theory.gd_risk(PAPER), 110 / 21, rtol=1e-14)
+    np.testing.assert_allclose(theory.optimal_risk(PAPER), 110 / 21 + 80 / 102, rtol=1e-14)
+    np.testing.assert_allclose(theory.optimal_step(PAPER), 10 / 21, rtol=1e-14)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(d=st.integers(1, 8), C=st.integers(1, 30), seed=st.integers(0, 2**16), noise=st.sampled_from([0.0, 0.5]))
+def test_relations_between_the_risks(d, C, seed, noise):
+    rng = np.random.default_rng(seed)
+    covariances = [a @ a.T + 0.1 * np.eye(d) for a in rng.normal(size=(2, d, d))]
+    w_star, g, bias = rng.normal(size=d), rng.normal(size=d), rng.normal()
+    isotropic = tasks.GaussianTask(w_star, C)
+    general = tasks.GaussianTask(w_star, C, *covariances, noise_std=noise)
+    np.testing.assert_allclose(theory.gd_risk(isotropic), d * (d + 1) / (C + d + 1), rtol=1e-12)
+    np.testing.assert_allclose(theory.yq_risk(isotropic), theory.gd_risk(isotropic), rtol=1e-10)
+    gap = theory.optimal_risk(isotropic, g, bias) - theory.yq_risk(isotropic)
+    np.testing.assert_allclose(gap, 2 * (np.sum((w_star - g) ** 2) + bias**2) / (C * d + 2), rtol=1e-9, atol=1e-12)
+    # One step size is one preconditioner among many; the best of either beats a step of zero.
+    assert theory.yq_risk(general) <= theory.gd_risk(general) * (1 + 1e-9) <= theory.gd_risk(general, 0.0) * (1 + 2e-9)
+    for factor in (0.9, 1.1):
+        assert theory.gd_risk(general, factor * theory.optimal_step(general)) > theory.gd_risk(general)
+
+
+def test_bayes_risk_says_where_it_has_no_closed_form():
+    with pytest.raises(ValueError, match="noise_std 0"):
+        theory.bayes_risk(GENERAL)
+    with pytest.raises(ValueError, match="identity covariances"):
+        theory.bayes_risk(tasks.GaussianTask([1.0, 2.0], 1, feature_cov=[[1.0, 0.5], [0.5, 1.0]]))

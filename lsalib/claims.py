@@ -45,7 +45,7 @@ def check(
     measured,
     expected,
     *,
-    atol: float = 0.0,
+    atol=0.0,
     rtol: float = 0.0,
     relation: str = "=",
     label: str = "",
@@ -62,6 +62,7 @@ def check(
         measured: a number or an array.
         expected: a number, or an array of the same shape.
         atol, rtol: tolerances, from sampling error or float precision; "=" needs one of them.
+            ``atol`` may be an array, one tolerance an entry.
         relation: "=", "<" or ">".
         label: what is measured, in a few words.
         seeds: the seeds behind the measurement, if it is a sample.
@@ -89,7 +90,7 @@ def control(
     measured,
     expected,
     *,
-    atol: float = 0.0,
+    atol=0.0,
     rtol: float = 0.0,
     relation: str = "=",
     label: str = "",
@@ -119,16 +120,17 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
     """The record and whether the relation holds, judged on the unrounded numbers."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
-    if not (atol >= 0 and rtol >= 0):
+    if not (np.min(atol) >= 0 and rtol >= 0):
         raise ValueError(f"atol and rtol must not be negative, got {atol!r} and {rtol!r}")
-    if relation == "=" and not (atol or rtol):
+    if relation == "=" and not (np.min(atol) or rtol):
         raise ValueError("atol or rtol must be given: floats are equal only up to something")
     got, want = np.asarray(measured, np.float64), np.asarray(expected, np.float64)
-    if want.ndim and got.shape != want.shape:
-        raise ValueError(f"measured must have the shape of expected, {want.shape}, got {got.shape}")
+    for name, shape in {"expected": want.shape, "atol": np.shape(atol)}.items():
+        if shape not in ((), got.shape):
+            raise ValueError(f"{name} must be one number or have the shape of measured, {got.shape}, got {shape}")
     if not (got.size and np.isfinite(got).all() and np.isfinite(want).all()):
         raise ValueError(f"measured and expected must be finite and not empty, got {measured!r} and {expected!r}")
-    allowed = atol + rtol * np.abs(want)
+    allowed = np.asarray(atol + rtol * np.abs(want))
     # How far each entry is on the right side of its bound; the worst entry speaks for the array.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
     holds = bool((slack >= 0).all() if relation == "=" else (slack > 0).all())

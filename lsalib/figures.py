@@ -4,8 +4,9 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
-__all__ = ["COLOURS", "exact_line", "loss_curve", "smooth", "use_style"]
+__all__ = ["COLOURS", "INK", "exact_line", "loss_curve", "plain_log_ticks", "use_style", "windows"]
 
 # Mid tones with a contrast of at least 3 against white and against the dark page, told apart by the colour-blind.
 COLOURS = {"lsa": "#c2571a", "yq": "#2878c8", "gd": "#c2307a", "bayes": "#2e8b57", "other": "#8367c7"}
@@ -22,8 +23,7 @@ def use_style() -> None:
     mpl.rcParams.update(
         {
             "figure.figsize": (6.4, 3.8),
-            "figure.dpi": 110,
-            "savefig.dpi": 220,
+            "figure.dpi": 150,
             "savefig.transparent": True,
             "figure.facecolor": "none",
             "axes.facecolor": "none",
@@ -45,39 +45,39 @@ def use_style() -> None:
     )
 
 
-def smooth(values, window: int) -> np.ndarray:
-    """Means of consecutive windows; a last window that is not full is left out.
+def windows(values, window: int) -> np.ndarray:
+    """Consecutive windows as rows; a last window that is not full is left out.
 
     Example:
-        >>> smooth([1.0, 3.0, 5.0, 7.0, 100.0], window=2).tolist()
+        >>> windows([1.0, 3.0, 5.0, 7.0, 100.0], window=2).mean(1).tolist()
         [2.0, 6.0]
     """
     values = np.asarray(values, np.float64)
     full = len(values) // window * window
-    return values[:full].reshape(-1, window).mean(1)
+    return values[:full].reshape(-1, window)
 
 
-def loss_curve(ax: Axes, risk, *, colour: str, label: str, window: int = 25) -> None:
-    """A sampled loss curve: the raw losses as a veil, their window means as a line.
+def loss_curve(ax: Axes, risk, *, colour: str, label: str | None = None, window: int = 50) -> None:
+    """A sampled loss curve: means over windows of steps, and as a veil their smallest and largest loss.
 
     Args:
         ax: where to draw.
         risk: the loss of each step, (steps,).
         colour: a key of ``COLOURS``.
-        label: for the legend.
+        label: for the legend; None leaves the curve out of it.
         window: how many steps a point of the line averages.
 
     Example:
         >>> figure, ax = plt.subplots()
         >>> loss_curve(ax, np.ones(100), colour="lsa", label="LSA")
-        >>> len(ax.lines)
-        2
+        >>> ax.lines[0].get_ydata().tolist()
+        [1.0, 1.0]
         >>> plt.close(figure)
     """
-    risk = np.asarray(risk)
-    means = smooth(risk, window)
-    ax.plot(np.arange(len(risk)), risk, color=COLOURS[colour], alpha=0.25, linewidth=0.6)
-    ax.plot((np.arange(len(means)) + 0.5) * window, means, color=COLOURS[colour], label=label)
+    rows = windows(risk, window)
+    middle = (np.arange(len(rows)) + 0.5) * window
+    ax.fill_between(middle, rows.min(1), rows.max(1), color=COLOURS[colour], alpha=0.12, linewidth=0)
+    ax.plot(middle, rows.mean(1), color=COLOURS[colour], label=label)
 
 
 def exact_line(ax: Axes, value: float, *, colour: str, label: str, style: str = "--") -> None:
@@ -90,4 +90,19 @@ def exact_line(ax: Axes, value: float, *, colour: str, label: str, style: str = 
         'one-step GD, 5.238'
         >>> plt.close(figure)
     """
-    ax.axhline(value, color=COLOURS[colour], linestyle=style, linewidth=1.4, label=f"{label}, {value:.3f}")
+    ax.axhline(value, color=COLOURS[colour], linestyle=style, linewidth=1.6, zorder=3, label=f"{label}, {value:.3f}")
+
+
+def plain_log_ticks(ax: Axes, ticks) -> None:
+    """A logarithmic y axis with ordinary numbers at the given ticks.
+
+    Example:
+        >>> figure, ax = plt.subplots()
+        >>> plain_log_ticks(ax, [5, 10, 20])
+        >>> [tick.get_text() for tick in ax.get_yticklabels()]
+        ['5', '10', '20']
+        >>> plt.close(figure)
+    """
+    ax.set_yscale("log")
+    ax.set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    ax.yaxis.set_minor_locator(NullLocator())

@@ -28,6 +28,8 @@ def shown(monkeypatch):
         (1.95, 2.0, {"relation": "<", "atol": 0.1}, False),
         (2.2, 2.0, {"relation": ">", "atol": 0.1}, True),
         ([2.2, 2.05], [2.0, 2.0], {"relation": ">", "atol": 0.1}, False),
+        ([2.2, 2.05], 2.0, {"relation": ">", "atol": np.array([0.1, 0.01])}, True),
+        ([2.2, 2.05], 2.0, {"relation": ">", "atol": np.array([0.3, 0.01])}, False),
     ],
 )
 def test_check_and_control_are_opposites(shown, measured, expected, kwargs, holds):

@@ -1,0 +1,47 @@
+"""The README: its code runs, its figure is the book's, its paths exist."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from lsalib import tasks, theory
+from tools import headline
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_ten_lines_run_and_land_where_the_theory_says(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    exec(compile(code, "README.md", "exec"), {})
+    gd, best, estimate = capsys.readouterr().out.splitlines()
+    task = tasks.GaussianTask([2.0] * 10, 10)
+    np.testing.assert_allclose([float(gd), float(best)], [theory.gd_risk(task), theory.optimal_risk(task)])
+    mean, error = map(float, re.findall(r"=([\d.e-]+)", estimate))
+    # A million fresh tasks tell the trained layer's risk to a hundredth: near its optimum, well above gradient descent.
+    assert error < 0.02
+    assert abs(mean - float(best)) < 0.01 * float(best) + 5 * error
+    assert mean - 5 * error > float(gd)
+
+
+def test_the_figure_is_the_one_of_the_book():
+    assert f"({headline.FIGURE.as_posix()})" in README
+    assert (ROOT / headline.FIGURE).read_bytes() == headline.headline(ROOT)
+
+
+def test_paths_and_commands_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
+    for path in re.findall(r"^\| `([^`]+)`", README, re.MULTILINE):
+        assert list(ROOT.glob(path.rstrip("/"))), path
+
+
+def test_the_citation_is_well_formed():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "version"} <= set(citation)
+    assert citation["version"] == re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]

@@ -1,12 +1,21 @@
 """Exact results: no sample is drawn anywhere in here."""
 
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
+from lsalib.theory.moments import GramMoments, gram_moments
+from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
+from lsalib.theory.risk import ltb_risk, population_risk
 
 __all__ = [
+    "GramMoments",
     "bayes_risk",
     "gd_risk",
+    "gram_moments",
+    "ltb_risk",
     "optimal_preconditioner",
     "optimal_risk",
     "optimal_step",
+    "optimal_weights",
+    "population_risk",
+    "yq_optimal_weights",
     "yq_risk",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from lsalib import _validate
 from lsalib.tasks import GaussianTask
+from lsalib.theory.standard import imitate_constant
 
 __all__ = ["bayes_risk", "gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", "yq_risk"]
 
@@ -99,34 +100,34 @@ def yq_risk(task: GaussianTask) -> float:
 
 
 def optimal_risk(task: GaussianTask, guess=None, bias: float = 0.0) -> float:
-    """The least risk of multi-head LSA with H >= d heads and a *fixed* initial guess (E2, E3).
+    """The least risk of multi-head LSA with enough heads and a *fixed* initial guess (E2, E3).
 
-    ``yq_risk + 2 (u^T L u + bias^2) / (C d + 2)`` with ``u = prior_mean - guess``.
+    ``yq_risk + (u^T L u + bias^2) / (1 + C d/2 + s^4/K)`` with ``u = prior_mean - guess``,
+    s = noise_std and the K of ``standard.imitate_constant``: the guess is off by
+    ``u.x_q - bias``, and what the correction lacks is a constant. Without label noise the
+    factor is ``2 / (C d + 2)``, whatever the covariances.
 
     Args:
-        task: the task distribution, free of label noise.
+        task: the task distribution. Without label noise d heads are enough, otherwise d+1.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,); None means zero.
         bias: its constant part.
 
     Returns:
-        The risk, a float.
+        The risk, a float; ``optimum.optimal_weights`` attains it.
 
     Raises:
-        ValueError: if ``guess`` does not have shape (d,), ``bias`` is not finite, or the task has
-            label noise, for which the gap is not of this form.
+        ValueError: if ``guess`` does not have shape (d,) or ``bias`` is not finite.
 
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
         >>> round(optimal_risk(task), 4), round(optimal_risk(task, guess=[2.0] * 10), 4)
         (6.0224, 5.2381)
     """
-    if task.noise_std:
-        raise ValueError(f"task must have noise_std 0 for the closed form, got {task.noise_std}")
     guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
     bias = _validate.number("bias", bias)
     u = task.prior_mean - guess
     L, _ = _covariances(task)
-    return yq_risk(task) + float(2 * (u @ L @ u + bias**2) / (task.context_size * task.dim + 2))
+    return yq_risk(task) + float((u @ L @ u + bias**2) * imitate_constant(task).error)
 
 
 def bayes_risk(task: GaussianTask) -> float:

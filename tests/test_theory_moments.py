@@ -1,0 +1,99 @@
+"""Moments of the Gram matrix: Wick's theorem against quadrature and against samples."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from theory_reference import TASKS, gauss_hermite, largest_z, make_task, sampled_gram, z_bound
+
+from lsalib.tasks import GaussianTask
+from lsalib.theory import gram_moments
+
+BOUND = z_bound(3 * 256)
+
+
+def quadrature_moments(task):
+    """The same moments without Isserlis: one token's fourth moments, given the weights, integrated exactly."""
+    d, C = task.dim, task.context_size
+    L = np.eye(d) if task.feature_cov is None else task.feature_cov
+    P = np.eye(d) if task.prior_cov is None else task.prior_cov
+    points, weight = gauss_hermite(d + 1)
+    mean, second, cross = 0, 0, 0
+    for eps, chance in zip(*gauss_hermite(d), strict=True):
+        w = task.prior_mean + np.linalg.cholesky(P) @ eps
+        x = points[:, :d] @ np.linalg.cholesky(L).T
+        z = np.column_stack([x, x @ w + task.noise_std * points[:, d]])
+        pair = np.einsum("t,tm,tn->mn", weight, z, z)
+        four = np.einsum("t,tm,tn,tp,tq->mnpq", weight, z, z, z, z)
+        mean = mean + chance * pair
+        second = second + chance * (four + (C - 1) * np.multiply.outer(pair, pair)) / C
+        cross = cross + chance * np.multiply.outer(w, pair)
+    return mean, second, cross
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_equal_quadrature(name):
+    for exact, brute in zip(gram_moments(TASKS[name]), quadrature_moments(TASKS[name]), strict=True):
+        np.testing.assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
+
+
+@pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
+def test_within_sampling_error(name, x64):
+    task = TASKS[name]
+    mean, second, cross = gram_moments(task)
+    for seed in range(3):
+        G, w = sampled_gram(seed, task, 20_000)
+        assert largest_z(G, mean) < BOUND
+        assert largest_z(np.einsum("smn,spq->smnpq", G, G), second) < BOUND
+        assert largest_z(np.einsum("si,smn->simn", w, G), cross) < BOUND
+
+
+def test_samples_see_a_wrong_moment(x64):
+    """The negative control: tokens treated as independent, a pairing dropped, w taken to be its mean."""
+    task = TASKS["general, noisy"]
+    mean, second, cross = gram_moments(task)
+    G, w = sampled_gram(0, task, 20_000)
+    draws = np.einsum("smn,spq->smnpq", G, G)
+    assert largest_z(draws, np.multiply.outer(mean, mean)) > 2 * BOUND
+    product = gram_moments(replace(task, context_size=10**12)).second
+    assert largest_z(draws, second - product.transpose(0, 2, 1, 3) / task.context_size) > 2 * BOUND
+    assert largest_z(np.einsum("si,smn->simn", w, G), np.multiply.outer(task.prior_mean, mean)) > 2 * BOUND
+
+
+def test_isotropic_closed_forms():
+    """E[<G, N> G] for symmetric N = [[A, a], [a^T, r]], isotropic and without noise, around w* = 0."""
+    d, C = 4, 3
+    moments = gram_moments(GaussianTask(np.zeros(d), C))
+    N = np.random.default_rng(0).normal(size=(d + 1, d + 1))
+    N = N + N.T
+    A, a, r = N[:-1, :-1], N[:-1, -1], N[-1, -1]
+    image = np.tensordot(N, moments.second, 2)
+    scalar = np.trace(A) + r * (d + 2 / C)
+    np.testing.assert_allclose(image[:-1, :-1], scalar * np.eye(d) + 2 * A / C, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(image[:-1, -1], 2 * a * (C + d + 1) / C, rtol=1e-13)
+    np.testing.assert_allclose(image[-1, -1], np.trace(A) * (d + 2 / C) + r * d * (d + 2) * (1 + 2 / C), rtol=1e-13)
+    np.testing.assert_allclose(moments.mean, np.diag([1.0] * d + [d]))
+    np.testing.assert_allclose(moments.cross[:, :-1, -1], np.eye(d))
+
+
+def test_tokens_share_the_task():
+    """Eq. 23's limit E[G]⊗E[G] leaves out what the tokens share, however long the context is."""
+    task = make_task(5, 3, 10**12, covariances=False)
+    mean, second, _ = gram_moments(task)
+    missing = second - np.multiply.outer(mean, mean)
+    # Cov(Omega_iy, Omega_jy) = Psi_ij, and Var(|w|^2) = 4|w*|^2 + 2d in the corner.
+    np.testing.assert_allclose(missing[:-1, -1, :-1, -1], np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(missing[-1, -1, -1, -1], 4 * task.prior_mean @ task.prior_mean + 6, rtol=1e-9)
+    assert np.abs(missing[:-1, :-1, :-1, :-1]).max() < 1e-9
+
+
+def test_second_moment_is_positive_and_symmetric():
+    task = TASKS["general, noisy"]
+    second = gram_moments(task).second
+    D = task.dim + 1
+    np.testing.assert_allclose(second, second.transpose(2, 3, 0, 1), rtol=1e-13)
+    np.testing.assert_allclose(second, second.transpose(1, 0, 2, 3), rtol=1e-13)
+    eigenvalues = np.linalg.eigvalsh(second.reshape(D * D, D * D))
+    # G is symmetric: D(D-1)/2 antisymmetric directions vanish, the others have a variance.
+    assert (eigenvalues > 1e-9 * eigenvalues[-1]).sum() == D * (D + 1) // 2
+    assert eigenvalues[0] > -1e-12 * eigenvalues[-1]

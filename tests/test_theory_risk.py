@@ -1,0 +1,216 @@
+"""The exact risk: against the dense quadratic form, against samples, and at a size no dense form reaches."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from theory_reference import (
+    TASKS,
+    dense_risk,
+    largest_z,
+    lsa_predictor,
+    make_params,
+    squared_errors,
+    z_bound,
+)
+
+from lsalib.attention import LSAParams, embed, gd_weights, lift, linear_transformer_block, lsa
+from lsalib.tasks import sample
+from lsalib.theory import gd_risk, ltb_risk, population_risk
+
+BOUND = z_bound(100)
+BIAS = 1.0
+
+
+def make_guess(task):
+    return 0.4 * np.random.default_rng(100).normal(size=task.dim)
+
+
+def make_mlp(seed, dim, width=5):
+    return 0.5 * jax.random.normal(jax.random.key(seed), (2, width, dim + 1))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 6])
+@pytest.mark.parametrize("name", TASKS)
+def test_equal_dense_form(name, heads, x64):
+    task = TASKS[name]
+    for seed in range(3):
+        params = make_params(seed, task.dim, heads)
+        plain, guessed = (dense_risk(lift(params), task, *y_q) for y_q in ((np.zeros(task.dim),), (make_guess(task), BIAS)))
+        np.testing.assert_allclose(population_risk(params, task), plain, rtol=1e-12)
+        np.testing.assert_allclose(population_risk(params, task, make_guess(task), BIAS), guessed, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_gradient_equals_dense_form(name, x64):
+    task = TASKS[name]
+    params, guess = make_params(0, task.dim, 2), jnp.asarray(make_guess(task))
+    exact = jax.jit(jax.grad(lambda *weights: population_risk(weights[0], task, weights[1], BIAS), (0, 1)))(params, guess)
+    dense = jax.jit(jax.grad(lambda *weights: dense_risk(lift(weights[0]), task, weights[1], BIAS), (0, 1)))(params, guess)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11), exact, dense)
+
+
+def test_dense_form_sees_each_ingredient(x64):
+    """The negative control: one thing wrong at a time, and the two roads part."""
+    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
+    guess = make_guess(task)
+    dense = partial(dense_risk, lift(params), task)(guess, BIAS)
+    wrong = [
+        population_risk(params, task, -guess, BIAS),
+        population_risk(params, task, guess, 0.0),
+        population_risk(params, replace(task, context_size=task.context_size + 1), guess, BIAS),
+        population_risk(params, replace(task, noise_std=0.0), guess, BIAS),
+        population_risk(params, replace(task, feature_cov=None), guess, BIAS),
+        population_risk(params, replace(task, prior_cov=None), guess, BIAS),
+        population_risk(params, replace(task, prior_mean=-task.prior_mean), guess, BIAS),
+        population_risk(params._replace(W_K=params.W_Q, W_Q=params.W_K), task, guess, BIAS),
+        population_risk(params._replace(W_V=params.W_V.swapaxes(1, 2)), task, guess, BIAS),
+    ]
+    assert np.all(np.abs(np.array(wrong) / dense - 1) > 1e-3)
+
+
+@pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
+def test_within_sampling_error(name, x64):
+    task, wrong = TASKS[name], []
+    guess = make_guess(task)
+    for seed in range(3):
+        params = make_params(seed, task.dim, 2, scale=0.4)
+        draws = squared_errors(seed, task, lsa_predictor(params, guess, BIAS), 20_000)
+        assert largest_z(draws, population_risk(params, task, guess, BIAS)) < BOUND
+        wrong.append(
+            [
+                largest_z(draws, population_risk(params, replace(task, context_size=1), guess, BIAS)),
+                largest_z(draws, population_risk(params, task, -guess, BIAS)),
+                largest_z(draws, population_risk(params, task, guess, 0.0)),
+                largest_z(draws, population_risk(params._replace(W_P=-params.W_P), task, guess, BIAS)),
+            ]
+        )
+    # The negative control: this many samples tell each of these from the truth.
+    assert np.all(np.max(wrong, axis=0) > BOUND)
+
+
+@pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
+def test_gradient_within_sampling_error(name, x64):
+    """The mean gradient of sampled errors, for the weights and for yq-LSA's guess."""
+    task, guess = TASKS[name], jnp.asarray(make_guess(TASKS[name]))
+
+    def error(weights, X, y, x_q, target):
+        params, guess = weights
+        return (lsa(params, embed(X, y, x_q, guess @ x_q + BIAS)) - target) ** 2
+
+    for seed in range(3):
+        params = make_params(seed, task.dim, 2, scale=0.4)
+        batch = sample(jax.random.key(seed), task, 20_000)[:4]
+        draws = jax.tree.leaves(jax.jit(jax.vmap(jax.grad(error), (None, 0, 0, 0, 0)))((params, guess), *batch))
+        exact = jax.tree.leaves(jax.grad(population_risk, argnums=(0, 2))(params, task, guess, BIAS))
+        for mean, value in zip(draws, exact, strict=True):
+            assert largest_z(mean, value) < z_bound(6 * sum(leaf.size for leaf in exact))
+        assert largest_z(draws[-1], -exact[-1]) > BOUND
+
+
+@pytest.mark.parametrize("name", ["noisy", "general"])
+def test_linear_transformer_block(name, x64):
+    task, wrong = TASKS[name], []
+    for seed in range(3):
+        params, (W_1, W_2) = make_params(seed, task.dim, 2, scale=0.4), make_mlp(seed, task.dim)
+        exact = ltb_risk(params, W_1, W_2, task)
+        draws = squared_errors(seed, task, partial(linear_transformer_block, params, W_1, W_2), 20_000)
+        assert largest_z(draws, exact) < BOUND
+        wrong.append(largest_z(draws, ltb_risk(params, -W_1, W_2, task)))
+        # A head's value passes the MLP like a token does: the same risk, read off an LSA with that guess.
+        v = W_2[:, -1] @ W_1
+        through = LSAParams(params.W_K, params.W_Q.at[:, :, -1].set(0), params.W_P.at[:, -1].set(v @ params.W_P), params.W_V)
+        np.testing.assert_allclose(exact, dense_risk(lift(through), task, v[:-1]), rtol=1e-12)
+    assert max(wrong) > BOUND
+
+
+def test_block_without_mlp_is_lsa(x64):
+    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
+    np.testing.assert_allclose(ltb_risk(params, jnp.eye(4), jnp.eye(4), task), population_risk(params, task), rtol=1e-14)
+
+
+def test_float32_keeps_its_type_and_agrees():
+    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
+    guess = make_guess(task)
+    narrow = jax.jit(lambda params, guess: population_risk(params, task, guess, BIAS))(params, guess.astype(np.float32))
+    block = jax.jit(lambda params: ltb_risk(params, *make_mlp(0, 3), task))(params)
+    assert narrow.dtype == block.dtype == jnp.float32
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda W: jnp.asarray(np.asarray(W), jnp.float64), params)
+        exact = population_risk(wide, task, guess, BIAS)
+        assert exact.dtype == jnp.float64
+    np.testing.assert_allclose(narrow, exact, rtol=100 * np.finfo(np.float32).eps)
+
+
+def test_jitted_gradient_steps_descend():
+    """Closed over, jitted and differentiated, as training does; the guess is trained along."""
+    task = TASKS["isotropic"]
+    value_and_grad = jax.jit(jax.value_and_grad(lambda weights: population_risk(weights[0], task, weights[1])))
+    weights = (make_params(0, 3, 2, scale=0.2), jnp.zeros(3))
+    risks = []
+    for _ in range(20):
+        risk, slope = value_and_grad(weights)
+        weights = jax.tree.map(lambda w, g: w - 1e-3 * g, weights, slope)
+        risks.append(float(risk))
+    assert np.all(np.diff(risks) < 0)
+
+
+LARGE = """
+import jax, jax.numpy as jnp, numpy as np
+from lsalib.tasks import GaussianTask
+from lsalib.theory import population_risk, yq_optimal_weights, yq_risk
+
+task = GaussianTask(np.linspace(-1, 1, 512), 1024)
+one = yq_optimal_weights(task)
+four = jax.tree.map(lambda W: jnp.repeat(W, 4, axis=0), one._replace(W_P=one.W_P / 4))
+risk, slope = jax.jit(jax.value_and_grad(lambda params, guess: population_risk(params, task, guess)))(
+    four, task.prior_mean.astype(np.float32)
+)
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(float(risk) / yq_risk(task) - 1, max(float(jnp.abs(g).max()) for g in slope), int(peak) / 2**20)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+def test_large_task_fits_in_memory():
+    """d = 512 with four heads, value and gradient; the moments alone would fill 500 GiB, the lift 0.5."""
+    root = Path(__file__).parent.parent
+    output = subprocess.run([sys.executable, "-c", LARGE], cwd=root, check=True, capture_output=True, text=True).stdout
+    deviation, slope, peak = map(float, output.split())
+    assert abs(deviation) < 1e-5
+    # At the optimum; a weight's gradient there is a sum of d^2 terms that cancel.
+    assert slope < 512**2 * np.finfo(np.float32).eps
+    assert peak < 2
+
+
+def test_bad_input(unchecked):
+    task, params = TASKS["isotropic"], make_params(0, 3, 2)
+    with pytest.raises(ValueError, match=r"W_K must have shape \(2, 4, 4\), got shape \(2, 3, 3\)"):
+        population_risk(make_params(0, 2, 2), task)
+    with pytest.raises(ValueError, match=r"W_Q must have shape \(2, 4, 4\), got shape \(1, 4, 4\)"):
+        population_risk(params._replace(W_Q=params.W_Q[:1]), task)
+    with pytest.raises(ValueError, match=r"W_P must have shape"):
+        ltb_risk(params._replace(W_P=params.W_P[0]), jnp.eye(4), jnp.eye(4), task)
+    with pytest.raises(ValueError, match=r"guess must have shape \(3,\), got shape \(2,\)"):
+        population_risk(params, task, guess=[1.0, 2.0])
+    with pytest.raises(ValueError, match=r"guess must have shape \(3,\)"):
+        jax.jit(lambda guess: population_risk(params, task, guess))(jnp.zeros(4))
+    with pytest.raises(ValueError, match="bias must be a finite number, got nan"):
+        population_risk(params, task, bias=float("nan"))
+    with pytest.raises(ValueError, match=r"W_1 must have shape \(m, 4\), got shape \(3, 3\)"):
+        ltb_risk(params, jnp.eye(3), jnp.eye(4), task)
+    with pytest.raises(ValueError, match=r"W_2 must have shape \(4, 4\), got shape \(5, 4\)"):
+        ltb_risk(params, jnp.eye(4), jnp.ones((5, 4)), task)
+
+
+def test_gd_weights_have_the_gd_risk(x64):
+    for task in TASKS.values():
+        for step in (0.0, 0.3, 1.0):
+            params = gd_weights(jnp.asarray(task.prior_mean), step)
+            np.testing.assert_allclose(population_risk(params, task, task.prior_mean), gd_risk(task, step), rtol=1e-12)

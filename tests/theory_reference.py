@@ -1,0 +1,95 @@
+"""Second roads to the numbers of ``lsalib.theory``: sampling, quadrature and dense quadratic forms."""
+
+from itertools import product
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lsalib.attention import LSAParams, embed, gram, init, lsa
+from lsalib.tasks import GaussianTask, sample
+from lsalib.theory import gram_moments
+
+
+def make_task(seed: int, dim: int, context_size: int, noise_std: float = 0.0, covariances: bool = True) -> GaussianTask:
+    """A task with a random prior mean and, unless told otherwise, two random covariances."""
+    rng = np.random.default_rng(seed)
+    prior_mean, roots = rng.normal(size=dim), rng.normal(size=(2, dim, dim))
+    covs = [root @ root.T / dim + 0.3 * np.eye(dim) for root in roots] if covariances else (None, None)
+    return GaussianTask(prior_mean, context_size, *covs, noise_std=noise_std)
+
+
+TASKS = {
+    "isotropic": make_task(0, 3, 4, covariances=False),
+    "noisy": make_task(1, 3, 2, noise_std=0.8, covariances=False),
+    "general": make_task(2, 3, 4),
+    "general, noisy": make_task(3, 3, 3, noise_std=1.1),
+    "one feature": make_task(4, 1, 1, noise_std=0.5),
+}
+
+
+def make_params(seed: int, dim: int, heads: int, scale: float = 0.5) -> LSAParams:
+    return init(jax.random.key(seed), dim, heads, scale)
+
+
+def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0, moments=None):
+    """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the task's own coordinates."""
+    mean, second, cross = gram_moments(task) if moments is None else moments
+    d, w = task.dim, task.prior_mean
+    L = np.eye(d) if task.feature_cov is None else task.feature_cov
+    P = np.eye(d) if task.prior_cov is None else task.prior_cov
+    guess = jnp.asarray(guess)
+    # f - w.x_q = sum_j (guess_j + <G, N_j> - w_j) x_q[j] + bias + <G, bias M_d>
+    N = M[:d] + guess[:, None, None] * M[d][None]
+    on_mean = jnp.einsum("jmn,mn->j", N, mean)
+    with_w = jnp.outer(guess, w) + jnp.einsum("jmn,imn->ji", N, cross)
+    pairs = jnp.einsum("jmn,mnpq,kpq->jk", N, second, N) + jnp.outer(guess, guess) + (np.outer(w, w) + P)
+    pairs += jnp.outer(guess, on_mean) + jnp.outer(on_mean, guess) - with_w - with_w.T
+    constant = 1 + 2 * jnp.vdot(M[d], mean) + jnp.einsum("mn,mnpq,pq->", M[d], second, M[d])
+    return jnp.vdot(L, pairs) + bias**2 * constant
+
+
+def least(quadratic, size: int) -> float:
+    """The minimum of a convex quadratic function of ``size`` numbers, by its normal equations."""
+    zero = jnp.zeros(size)
+    slope, curvature = jax.grad(quadratic)(zero), jax.hessian(quadratic)(zero)
+    return float(quadratic(zero) - slope @ jnp.linalg.pinv(curvature, rtol=1e-13, hermitian=True) @ slope / 2)
+
+
+def sampled_gram(seed: int, task: GaussianTask, count: int):
+    """Draws of G and of w, (count, D, D) and (count, d)."""
+    X, y, _, _, w = sample(jax.random.key(seed), task, count)
+    return np.asarray(jax.vmap(gram)(X, y)), np.asarray(w)
+
+
+def squared_errors(seed: int, task: GaussianTask, predict, count: int):
+    """Draws of the squared error of ``predict(X, y, x_q)``."""
+    X, y, x_q, target, _ = sample(jax.random.key(seed), task, count)
+    return np.asarray((jax.jit(jax.vmap(predict))(X, y, x_q) - target) ** 2)
+
+
+def lsa_predictor(params: LSAParams, guess, bias: float = 0.0):
+    """The paper's formula to the letter with ``y_q = guess.x_q + bias``."""
+    return lambda X, y, x_q: lsa(params, embed(X, y, x_q, jnp.asarray(guess) @ x_q + bias))
+
+
+def largest_z(draws, exact) -> float:
+    """The largest |mean - exact| in standard errors over all entries; entries that never vary must be right."""
+    draws = np.reshape(draws, (len(draws), -1))
+    error, spread = draws.mean(0) - np.ravel(exact), draws.std(0) / np.sqrt(len(draws))
+    fixed = spread == 0
+    assert np.all(error[fixed] == 0)
+    return float(np.max(np.abs(error[~fixed]) / spread[~fixed]))
+
+
+def z_bound(entries: int, level: float = 1e-6) -> float:
+    """What ``largest_z`` over so many entries stays under, but for a chance of ``level`` (Bonferroni)."""
+    return NormalDist().inv_cdf(1 - level / (2 * entries))
+
+
+def gauss_hermite(dim: int, nodes: int = 3):
+    """Points and weights that integrate N(0, I) exactly up to degree 5 in each coordinate."""
+    x, weight = np.polynomial.hermite_e.hermegauss(nodes)
+    grid = np.array(list(product(range(nodes), repeat=dim)))
+    return x[grid], np.prod(weight[grid] / weight.sum(), axis=1)

@@ -7,7 +7,7 @@ NAME ?=
 URL ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test notebooks notebook serve bench address lock clean
+.PHONY: help setup book test notebooks notebook ledger serve bench address lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,6 +24,7 @@ $(READY): requirements.txt pyproject.toml
 
 book: setup  ## execute what changed and build the HTML
 	@$(PY) -m tools.notebooks --changed
+	@$(MAKE) --no-print-directory ledger
 	@$(PY) -m tools.build
 
 test: setup  ## run every test: library, notebooks, built book
@@ -32,9 +33,16 @@ test: setup  ## run every test: library, notebooks, built book
 
 notebooks: setup  ## execute every page from its .md again
 	@$(PY) -m tools.notebooks --all
+	@$(MAKE) --no-print-directory ledger
 
 notebook: setup  ## execute one page again: make notebook NAME=heads
 	@$(PY) -m tools.notebooks $(NAME)
+	@$(MAKE) --no-print-directory ledger
+
+# What is made from the executed notebooks: the ledger, its summary, the README's figure.
+ledger: setup
+	@$(PY) -m tools.claims_page
+	@$(PY) -m tools.headline
 
 serve: book  ## build the book and serve it on localhost
 	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000

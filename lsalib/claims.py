@@ -39,6 +39,9 @@ class Record(NamedTuple):
     passed: bool
     anchor: str
 
+    def _ipython_display_(self) -> None:
+        """Nothing more: the verdict has been shown when a cell ends in a check."""
+
 
 def check(
     claim_id: str,

@@ -22,13 +22,13 @@ def use_style() -> None:
     plt.rcdefaults()
     mpl.rcParams.update(
         {
-            "figure.figsize": (6.4, 3.8),
-            "figure.dpi": 150,
+            "figure.figsize": (5.6, 3.5),
+            "figure.dpi": 160,
             "savefig.transparent": True,
             "figure.facecolor": "none",
             "axes.facecolor": "none",
             "savefig.facecolor": "none",
-            "font.size": 11.5,
+            "font.size": 12,
             "text.color": INK,
             "axes.edgecolor": INK,
             "axes.labelcolor": INK,

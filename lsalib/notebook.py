@@ -19,7 +19,7 @@ def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -
         display(bundle, raw=True, metadata=metadata or {})
 
 
-def glue(name: str, value: object, spec: str = ".4f") -> str:
+def glue(name: str, value: object, spec: str = ".4f") -> None:
     """Record a value for the page's prose, where ``{glue:text}`name` `` stands for it.
 
     Args:
@@ -27,14 +27,9 @@ def glue(name: str, value: object, spec: str = ".4f") -> str:
         value: a number, formatted by ``spec``, or a text.
         spec: a format specification.
 
-    Returns:
-        The text as the prose shows it.
-
     Example:
-        >>> glue("gd-risk", 110 / 21)
-        '5.2381'
+        >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
     """
     text = value if isinstance(value, str) else format(value, spec)
     mime = "application/papermill.record/text/plain"
     show({mime: text}, {"scrapbook": {"name": name, "mime_prefix": "application/papermill.record/"}})
-    return text

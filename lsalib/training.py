@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from lsalib import _validate
 from lsalib.attention import LSAParams, gram, init, predict
 from lsalib.tasks import GaussianTask, sample
+from lsalib.theory import population_risk
 
 __all__ = ["OBJECTIVES", "Fit", "fit"]
 
-OBJECTIVES = ("sampled",)
+OBJECTIVES = ("sampled", "population")
 
 
 class Fit(NamedTuple):
@@ -54,7 +55,7 @@ def fit(
         guess: weights of the initial guess, (d,), or their starting point; None means zero.
         bias: constant part of the initial guess; never trained.
         train_guess: whether ``guess`` is trained along (eq. 11).
-        objective: "sampled", a fresh batch a step.
+        objective: "sampled", a fresh batch a step, or "population", the exact risk.
         dtype: the type that training runs in.
 
     Returns:
@@ -86,6 +87,8 @@ def fit(
     def loss(weights, key):
         params, guess = weights
         guess = guess if train_guess else jax.lax.stop_gradient(guess)
+        if objective == "population":
+            return population_risk(params, task, guess, bias)
         X, y, x_q, target, _ = sample(key, task, batch_size, dtype=dtype)
         y_q = jnp.einsum("bd,d->b", x_q, guess) + bias
         prediction = jax.vmap(partial(predict, params))(jax.vmap(gram)(X, y), x_q, y_q)

@@ -1,0 +1,156 @@
+"""What a page of the book must not have: each check returns a list of defects, empty for a sound page."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+from bs4 import BeautifulSoup
+from playwright.sync_api import Page
+
+Colour = tuple[float, float, float]
+
+LOADED = "script[src], link[rel=stylesheet], link[rel=icon], link[rel=preload], img[src], iframe[src], source[src], video[src]"
+TEXT_CONTRAST, INK_CONTRAST = 4.5, 3.0
+# An ink with less of the figure's solid pixels than this is an edge between two others.
+SHARE = 0.08
+# The nearest opaque ground; a veil is looked through.
+BEHIND = """
+    const behind = e => {
+        const colour = getComputedStyle(e).backgroundColor;
+        return colour.startsWith("rgba") && e.parentElement ? behind(e.parentElement) : colour;
+    };
+"""
+
+
+def html_pages(html: Path) -> list[Path]:
+    """Every page of the built book; below _static lie the theme's templates."""
+    return [page for page in sorted(html.rglob("*.html")) if "_static" not in page.relative_to(html).parts]
+
+
+def broken_links(html: Path) -> list[str]:
+    """Links and anchors between the pages that lead nowhere."""
+    soups = {page.resolve(): BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser") for page in html_pages(html)}
+    anchors = {page: {tag[key] for tag in soup.find_all(True) for key in ("id", "name") if tag.get(key)} for page, soup in soups.items()}
+    defects = []
+    for page, soup in soups.items():
+        for tag in soup.find_all("a", href=True):
+            path, anchor = urldefrag(tag["href"])
+            if urlsplit(path).scheme or path.startswith("//"):
+                continue
+            target = (page.parent / unquote(path)).resolve() if path else page
+            if not target.is_file():
+                defects.append(f"{page.name}: no file for the link {tag['href']}")
+            elif anchor and target in anchors and unquote(anchor) not in anchors[target]:
+                defects.append(f"{page.name}: no anchor for the link {tag['href']}")
+    return defects
+
+
+def outside_assets(html: Path) -> list[str]:
+    """Scripts, styles and images that a page or a style sheet would load from elsewhere."""
+    defects = []
+    for page in html_pages(html):
+        for tag in BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").select(LOADED):
+            source = tag.get("src") or tag.get("href")
+            if source.startswith(("http:", "https:", "//")):
+                defects.append(f"{page.name}: <{tag.name}> from {source}")
+    for sheet in html.rglob("*.css"):
+        for source in re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""", sheet.read_text(encoding="utf-8")):
+            defects.append(f"{sheet.name}: from {source}")
+    return defects
+
+
+def math_defects(page: Page) -> list[str]:
+    """LaTeX that MathJax refuses, macros it does not know (shown in red), and formulas it has not set."""
+    return page.evaluate("""() => {
+        const set = window.MathJax ? [...MathJax.startup.document.math] : [];
+        const source = e => set.find(item => item.typesetRoot === e.closest("mjx-container"))?.math ?? e.outerHTML;
+        const named = (selector, what) => [...document.querySelectorAll(selector)].map(e => `${what}: ${source(e)}`);
+        const bare = [...document.querySelectorAll(".math")].filter(e => !e.querySelector("mjx-container"));
+        return [
+            ...named("mjx-merror", "LaTeX error"),
+            ...named("mjx-container [style*='color: red']", "unknown macro"),
+            ...bare.map(e => `not set: ${e.textContent.slice(0, 80)}`),
+        ];
+    }""")
+
+
+def overflow_defects(page: Page) -> list[str]:
+    """What sticks out of the page, and what a box cuts off where nobody can scroll to it."""
+    return page.evaluate("""() => {
+        const named = e => `<${e.tagName.toLowerCase()} class="${e.getAttribute("class") || ""}">`;
+        const shown = e => e.clientWidth > 1 && !e.closest("mjx-container, .visually-hidden");
+        const sticks = e => e.scrollWidth > e.clientWidth + 1;
+        const inside = e => e.matches("article") ? false : getComputedStyle(e).overflowX !== "visible" || inside(e.parentElement);
+        const root = document.documentElement;
+        const cut = [...document.querySelectorAll("article *")].filter(e => getComputedStyle(e).overflowX === "hidden" && shown(e) && sticks(e));
+        const wide = root.scrollWidth <= root.clientWidth ? [] : [...document.querySelectorAll("article *")]
+            .filter(e => e.getBoundingClientRect().right > root.clientWidth + 1 && !inside(e.parentElement));
+        return [
+            ...(root.scrollWidth > root.clientWidth ? [`page of ${root.scrollWidth} px on a screen of ${root.clientWidth} px`] : []),
+            ...wide.slice(0, 5).map(e => `sticks out: ${named(e)}`),
+            ...cut.map(e => `cut off: ${named(e)}`),
+        ];
+    }""")
+
+
+def image_defects(page: Page) -> list[str]:
+    """Images that are not there, and images without words for those who cannot see them."""
+    images = page.locator("article img").evaluate_all("all => all.map(e => [e.getAttribute('src'), e.getAttribute('alt'), e.naturalWidth])")
+    defects = [f"image not shown: {source[:80]}" for source, _, width in images if not width]
+    for source, alt, _ in images:
+        if not (alt or "").strip():
+            defects.append(f"image without alt text: {source[:80]}")
+        elif re.search(r"\.(png|svg|jpe?g|gif)$|^[./_\w-]*/[./_\w-]*$", alt.strip()):
+            defects.append(f"alt text is a file name: {alt}")
+    return defects
+
+
+def ink_defects(page: Page) -> list[str]:
+    """Inks of a figure that do not stand out from what lies behind it; veils and thin edges do not count."""
+    figures = page.locator("article img").evaluate_all("(all, share) => all.map(e => {" + BEHIND + """
+        if (!e.naturalWidth) return [e.getAttribute("alt"), behind(e), []];
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [e.naturalWidth, e.naturalHeight];
+        const context = canvas.getContext("2d");
+        context.drawImage(e, 0, 0);
+        const data = context.getImageData(0, 0, canvas.width, canvas.height).data, counts = new Map();
+        let solid = 0;
+        for (let i = 0; i < data.length; i += 4) {
+            if (data[i + 3] < 242) continue;
+            const ink = [data[i], data[i + 1], data[i + 2]].map(c => c & 0xf8).join();
+            counts.set(ink, (counts.get(ink) || 0) + 1);
+            solid++;
+        }
+        return [e.getAttribute("alt"), behind(e), [...counts].filter(([, n]) => n >= share * solid).map(([ink]) => `rgb(${ink})`)];
+    })""", SHARE)
+    defects = [f"figure without solid ink: {alt}" for alt, _, inks in figures if not inks]
+    for alt, ground, inks in figures:
+        defects += [f"ink {ink} on {ground}: {alt}" for ink in inks if contrast(rgb(ink), rgb(ground)) < INK_CONTRAST]
+    return defects
+
+
+def text_defects(page: Page, selector: str) -> list[str]:
+    """Words inside these elements that do not stand out from what lies behind them."""
+    words = page.locator(selector).evaluate_all("all => {" + BEHIND + """
+        return all.flatMap(e => [e, ...e.querySelectorAll("*")])
+            .filter(e => !e.matches(".headerlink") && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
+            .map(e => [e.textContent.trim().slice(0, 60), getComputedStyle(e).color, behind(e)]);
+    }""")
+    return [f"words {colour} on {ground}: {text}" for text, colour, ground in words if contrast(rgb(colour), rgb(ground)) < TEXT_CONTRAST]
+
+
+def rgb(css: str) -> Colour:
+    """«rgb(1, 2, 3)» as numbers."""
+    red, green, blue = map(float, re.findall(r"[\d.]+", css)[:3])
+    return red, green, blue
+
+
+def contrast(one: Colour, other: Colour) -> float:
+    """The contrast ratio of WCAG 2, from 1 to 21."""
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: Colour) -> float:
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (value / 255 for value in colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,0 +1,121 @@
+"""A real browser over the built book: build a copy, serve it, visit a page and note what goes wrong."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".pytest_cache")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--disable-quic",
+)  # fmt: skip
+
+
+class Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """The tests report what matters."""
+
+
+def copy_project(folder: Path) -> Path:
+    """A copy of the project that a test may change."""
+    return shutil.copytree(ROOT, folder / "project", ignore=NOT_COPIED)
+
+
+def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """`python -m tools.build` of that copy; the HTML lands in out/_build/html."""
+    return subprocess.run(
+        [sys.executable, "-m", "tools.build", "--out", str(out)], cwd=project, capture_output=True, text=True, timeout=300
+    )
+
+
+def build(project: Path, out: Path) -> Path:
+    """The HTML of that copy."""
+    done = run_build(project, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out / "_build/html"
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """The folder's address on a free loopback port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=folder))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium; without one the tests are skipped, and fail where CI=true."""
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        give_up(f"the built book is not tested: none of {', '.join(BROWSERS)} is installed")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+def listen(page: Page, address: str) -> list[str]:
+    """The list into which the page's errors and its requests to elsewhere will fall."""
+    noise: list[str] = []
+
+    def outside(request: Request) -> None:
+        if not request.url.startswith((address, "data:", "blob:")):
+            noise.append(f"request to elsewhere: {request.url}")
+
+    page.on("console", lambda message: message.type in ("error", "warning") and noise.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
+    page.on("request", outside)
+    page.on("requestfailed", lambda request: noise.append(f"failed request: {request.url}"))
+    page.on("response", lambda response: response.status >= 400 and noise.append(f"status {response.status}: {response.url}"))
+    return noise
+
+
+def planter(html: str):
+    """A route that adds this HTML at the end of the page's article, as if the book had been built with it."""
+
+    def plant(route: Route) -> None:
+        response = route.fetch()
+        body = response.text()
+        assert "</article>" in body, f"{route.request.url} has no article to plant in"
+        route.fulfill(response=response, body=body.replace("</article>", html + "</article>", 1))
+
+    return plant
+
+
+@contextmanager
+def visit(
+    browser: Browser, address: str, path: str, *, width: int = 1280, theme: str = "light", planted: str = ""
+) -> Iterator[tuple[Page, list[str]]]:
+    """An open page that has settled, and the noise it made."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
+    page = context.new_page()
+    noise = listen(page, address)
+    if planted:
+        page.route(address + path, planter(planted))
+    try:
+        page.goto(address + path, wait_until="load")
+        page.evaluate("async () => { await window.MathJax?.startup.promise; await document.fonts.ready; }")
+        yield page, noise
+    finally:
+        context.close()

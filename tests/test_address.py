@@ -1,0 +1,153 @@
+"""One command writes the repository's address everywhere, and takes it out again without a trace."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from tiny_book import ROOT, edit, make, replace
+
+from tools import address, notebooks
+
+URL = "https://github.com/Some-Owner/some.repo"
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """A book with everything that holds the address."""
+    root = tmp_path_factory.mktemp("address")
+    make(root)
+    (root / "_toc.yml").write_text("format: jb-book\nroot: book/intro\nchapters:\n  - file: book/tiny.ipynb\n")
+    (root / "README.md").write_text(f"# Read me\n\n{address.BEGIN}\n{address.END}\n\nMore.\n")
+    (root / "CITATION.cff").write_text("cff-version: 1.2.0\nauthors:\n  - name: The lsalib authors\n")
+    notebooks.main(["--all", "--root", str(root)])
+    return root
+
+
+@pytest.fixture
+def root(executed, tmp_path):
+    return make_copy(executed, tmp_path / "copy")
+
+
+def make_copy(source, target):
+    target.mkdir()
+    (target / "book").mkdir()
+    for path, content in contents(source).items():
+        (target / path).write_bytes(content)
+    return target
+
+
+def contents(root):
+    return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def write(root, url):
+    address.main([url, "--root", str(root)])
+
+
+def test_round_trip_is_byte_identical(root):
+    before = contents(root)
+    write(root, URL)
+    changed = {str(path) for path, content in contents(root).items() if content != before[path]}
+    assert changed == {"_config.yml", "README.md", "CITATION.cff", "book/tiny.ipynb"}
+    write(root, "")
+    assert contents(root) == before
+
+
+def test_writing_twice_changes_nothing_more(root):
+    write(root, URL)
+    once = contents(root)
+    write(root, f"{URL}.git/")
+    assert contents(root) == once
+
+
+def test_every_file_holds_the_address(root):
+    before = (root / "_config.yml").read_text().splitlines()
+    write(root, URL)
+    config = (root / "_config.yml").read_text()
+    assert yaml.safe_load(config)["repository"]["url"] == URL
+    assert [line for line in config.splitlines() if line not in before] == [f'  url: "{URL}"']
+    assert yaml.safe_load((root / "CITATION.cff").read_text())["repository-code"] == URL
+    readme = (root / "README.md").read_text()
+    assert "(https://some-owner.github.io/some.repo/)" in readme
+    assert "(https://colab.research.google.com/github/Some-Owner/some.repo/blob/main/book/tiny.ipynb)" in readme
+
+
+def test_notebooks_keep_their_outputs_and_stay_up_to_date(root, capsys):
+    before = json.loads((root / "book/tiny.ipynb").read_text())["cells"]
+    write(root, URL)
+    after = json.loads((root / "book/tiny.ipynb").read_text())["cells"]
+    assert [cell["id"] for cell, old in zip(after, before, strict=True) if cell != old] == ["tiny-install"]
+    assert f'ADDRESS = "{URL}"\n' in after[1]["source"]
+    ast.parse("".join(after[1]["source"]))
+    notebooks.main(["--changed", "--root", str(root)])
+    assert capsys.readouterr().out.endswith("tiny: up to date\n")
+
+
+def test_a_notebook_with_an_older_first_cell_is_seen(root):
+    write(root, URL)
+    replace(root / "book/tiny.ipynb", URL, "https://github.com/some/other")
+    with pytest.raises(SystemExit, match="cell tiny-install: source not as in the page"):
+        notebooks.main(["--check", "--root", str(root)])
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (f"{URL}.git", URL),
+        (f" {URL}/ ", URL),
+        ("https://git.example.org:8443/group/sub/repo", "https://git.example.org:8443/group/sub/repo"),
+        ("file:///srv/lsalib.git", "file:///srv/lsalib"),
+        ("", ""),
+    ],
+)
+def test_addresses_are_normalised(given, kept):
+    assert address.normalised(given) == kept
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("owner/repo", "https://github.com/owner", "git@github.com:owner/repo.git", "ftp://host/owner/repo", "https://host/a b/c"),
+        *(f"{URL}/tree/main", f"{URL}?x=1", f"{URL}#readme", "https://user:word@github.com/owner/repo", f'{URL}"', "file:relative"),
+    ],
+)
+def test_other_addresses_are_refused(url, root):
+    before = contents(root)
+    with pytest.raises(SystemExit, match="expected https://host/owner/repository"):
+        write(root, url)
+    assert contents(root) == before
+
+
+def test_another_host_gives_the_repository_link_only():
+    assert address.links("https://git.example.org/owner/repo", ["tiny"]) == "[Repository](https://git.example.org/owner/repo)\n"
+
+
+def test_the_pages_of_an_owner_have_no_folder():
+    assert address.book_address("https://github.com/Owner/owner.github.io") == "https://owner.github.io/"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda root: (root / "README.md").write_text("no markers\n"), "README.md: expected the two lines"),
+        (lambda root: (root / "CITATION.cff").unlink(), "Missing in copy/: CITATION.cff"),
+        (lambda root: replace(root / "_config.yml", '  url: ""\n', ""), "_config.yml: expected a line"),
+        (lambda root: edit(root / "book/tiny.ipynb", lambda cells: cells.pop(1)), "book/tiny.ipynb: no cell tiny-install"),
+    ],
+)
+def test_nothing_is_written_where_something_is_missing(spoil, message, root):
+    spoil(root)
+    before = contents(root)
+    with pytest.raises(SystemExit, match=message):
+        write(root, URL)
+    assert contents(root) == before
+
+
+def test_make_passes_the_address_on():
+    said = subprocess.run(["make", "--dry-run", "address", f"URL={URL}"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f'-m tools.address "{URL}"' in said.stdout
+    refused = subprocess.run([sys.executable, "-m", "tools.address", "nowhere"], cwd=ROOT, capture_output=True, text=True)
+    assert refused.returncode == 1 and "URL='nowhere' is no repository's address" in refused.stderr

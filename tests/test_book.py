@@ -1,0 +1,139 @@
+"""The built book in a real browser: every page, on a telephone and on a desk, by day and by night."""
+
+import shutil
+
+import pytest
+
+from tests import book_checks as checks
+from tests.browser import ROOT, build, chromium, copy_project, serve, visit
+from tools.build import toc_pages
+
+PAGES = [f"{page}.html" for page in toc_pages(ROOT)]
+OTHERS = ["search.html", "genindex.html"]
+SCREENS = [(width, theme) for width in (390, 1280) for theme in ("light", "dark")]
+OURS = ".claim, .claim-status, .admonition.paper, .admonition.verdict, figcaption"
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("book")
+    return build(copy_project(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def address(html):
+    with serve(html) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+def page_defects(page, noise) -> list[str]:
+    found = checks.math_defects(page) + checks.overflow_defects(page) + checks.image_defects(page)
+    return noise + found + checks.ink_defects(page) + checks.text_defects(page, OURS)
+
+
+@pytest.mark.parametrize("width, theme", SCREENS)
+@pytest.mark.parametrize("path", PAGES + OTHERS)
+def test_page_is_sound(browser, address, path, width, theme):
+    with visit(browser, address, path, width=width, theme=theme) as (page, noise):
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        assert page_defects(page, noise) == []
+
+
+def test_the_front_door_leads_to_the_first_page(browser, address):
+    with visit(browser, address, PAGES[0]) as (page, noise):
+        page.goto(address)
+        page.wait_for_url(address + PAGES[0])
+        assert noise == []
+
+
+INK = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'><rect width='90' height='9' fill='{}'/></svg>"
+FIGURE = "<img alt='A bar' src=\"data:image/svg+xml,{}\">"
+PLANTED = {
+    "a LaTeX error": (r'<span class="math">\(x^1^2\)</span>', "LaTeX error: x^1^2"),
+    "an open brace": (r'<span class="math">\(\frac{1\)</span>', "not set: "),
+    "an unknown macro": (r'<span class="math">\(\nosuchmacro\)</span>', "unknown macro: \\nosuchmacro"),
+    "a formula MathJax skips": ('<span class="math mathjax_ignore">x^2</span>', "not set: x^2"),
+    "an image from elsewhere": ('<img alt="A map" src="http://elsewhere.invalid/map.png">', "request to elsewhere: http://elsewhere.invalid"),
+    "a missing image": ('<img alt="A map" src="no-such-map.png">', "image not shown: no-such-map.png"),
+    "no alt text": (FIGURE.format(INK.format("gray")).replace("A bar", ""), "image without alt text"),
+    "a file name as alt text": (FIGURE.format(INK.format("gray")).replace("A bar", "bar.png"), "alt text is a file name"),
+    "an alt text that is a path": (FIGURE.format(INK.format("gray")).replace("A bar", "../_images/0a1b"), "alt text is a file name"),
+    "a wide element": ('<div id="wide" class="wide" style="width: 2000px">wide</div>', 'sticks out: <div class="wide">'),
+    "something cut off": ('<div class="box" style="overflow: hidden"><div style="width: 2000px">wide</div></div>', 'cut off: <div class="box">'),
+    "ink that night hides": (FIGURE.format(INK.format("black")), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
+    "a figure of nothing": (FIGURE.format(INK.format("none")), "figure without solid ink: A bar"),
+    "a pale verdict": ('<p class="claim" style="color: #444">pale</p>', "words rgb(68, 68, 68) on rgb(18, 18, 18): pale"),
+    "a script error": ("<script>undefined.property</script>", "script error"),
+    "a console error": ("<script>console.error('broken')</script>", "console: broken"),
+}
+
+
+@pytest.mark.parametrize("defect", PLANTED)
+def test_planted_defect_is_seen(browser, address, defect):
+    planted, report = PLANTED[defect]
+    with visit(browser, address, PAGES[1], width=390, theme="dark", planted=planted) as (page, noise):
+        found = page_defects(page, noise)
+    assert any(report in line for line in found), found
+
+
+def test_ink_for_both_themes_is_accepted_where_black_is_not(browser, address):
+    for theme in ("light", "dark"):
+        with visit(browser, address, PAGES[1], theme=theme, planted=FIGURE.format(INK.format("gray"))) as (page, _):
+            assert checks.ink_defects(page) == []
+
+
+def search(page, words: str) -> list[str]:
+    """The titles that the book's own search page finds."""
+    field = page.locator("main input[name=q], article input[name=q], .bd-search-container input[name=q]").first
+    field.fill(words)
+    field.press("Enter")
+    page.get_by_text("Search finished").or_(page.get_by_text("did not match any documents")).first.wait_for()
+    return page.locator("#search-results li > a").all_inner_texts()
+
+
+@pytest.mark.parametrize("words, found", [("yq-LSA", True), ("qzxvkj", False)])
+def test_search(browser, address, words, found):
+    with visit(browser, address, "search.html") as (page, noise):
+        assert bool(search(page, words)) == found
+        assert noise == []
+
+
+def test_links_lead_somewhere(html):
+    assert checks.broken_links(html) == []
+
+
+def test_nothing_is_loaded_from_elsewhere(html):
+    assert checks.outside_assets(html) == []
+
+
+STATIC = [
+    (checks.broken_links, '<a href="#nowhere">x</a>', "no anchor for the link #nowhere"),
+    (checks.broken_links, '<a href="no-such-page.html">x</a>', "no file for the link no-such-page.html"),
+    (checks.broken_links, '<a href="claims.html#no-such-claim">x</a>', "no anchor for the link claims.html#no-such-claim"),
+    (checks.outside_assets, '<img src="https://elsewhere.invalid/map.png">', "<img> from https://elsewhere.invalid/map.png"),
+    (checks.outside_assets, '<script src="//elsewhere.invalid/code.js"></script>', "<script> from //elsewhere.invalid/code.js"),
+]
+
+
+@pytest.mark.parametrize("check, planted, report", STATIC)
+def test_planted_link_is_seen(html, tmp_path, check, planted, report):
+    copy = shutil.copytree(html, tmp_path / "html")
+    page = copy / PAGES[0]
+    page.write_text(page.read_text(encoding="utf-8").replace("</article>", planted + "</article>", 1), encoding="utf-8")
+    assert any(report in line for line in check(copy))
+
+
+def test_style_from_elsewhere_is_seen(html, tmp_path):
+    (tmp_path / "planted.css").write_text('@import "https://elsewhere.invalid/letters.css";', encoding="utf-8")
+    assert checks.outside_assets(tmp_path) == ["planted.css: from https://elsewhere.invalid/letters.css"]
+
+
+def test_contrast_of_black_on_white():
+    assert checks.contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
+    assert checks.contrast((119, 119, 119), (255, 255, 255)) == pytest.approx(4.48, abs=0.01)

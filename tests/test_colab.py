@@ -1,0 +1,119 @@
+"""A page opened alone in a hosted notebook, which has JAX but not lsalib: it installs itself and disturbs nothing."""
+
+import json
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from tiny_book import ROOT, replace
+
+from tools import address, pages
+from tools.pages import Page
+
+HOSTED = ["jax", "optax", "numpy", "matplotlib", "ipykernel"]
+STEM = "embedding"
+
+
+def pip(python: Path, *args: str) -> str:
+    command = [python, "-m", "pip", "--disable-pip-version-check", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=python.parent).stdout
+
+
+def versions(python: Path) -> dict[str, str]:
+    return {package["name"]: package["version"] for package in json.loads(pip(python, "list", "--format=json"))}
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [name for name, version in before.items() if after.get(name) != version]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """An environment outside the checkout with nothing but what a hosted notebook has."""
+    folder = tmp_path_factory.mktemp("hosted") / "env"
+    venv.create(folder, with_pip=True)
+    return folder / "bin/python"
+
+
+@pytest.fixture
+def hosted(python, tmp_path, monkeypatch):
+    """That environment without lsalib, as the kernel «hosted»."""
+    pip(python, "install", "--quiet", "--constraint", str(ROOT / "requirements.txt"), *HOSTED)
+    pip(python, "uninstall", "--yes", "lsalib")
+    spec = tmp_path / "jupyter/kernels/hosted/kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(json.dumps({"argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "hosted", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return python
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """The checkout as it is now, committed to a repository of its own."""
+    root = tmp_path / "repository"
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.split("\0")):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    commit(root)
+    return root
+
+
+def commit(root: Path) -> None:
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=state"]):
+        subprocess.run(["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *command], cwd=root, check=True)
+
+
+def open_alone(repository: Path, url: str, folder: Path) -> Path:
+    """The page's notebook with this address, up to its first sampled result, and nothing beside it."""
+    replace(repository / "_config.yml", 'url: ""', f'url: "{url}"')
+    notebook = pages.build(Page(repository, STEM))
+    sampled = [n for n, cell in enumerate(notebook.cells) if "nbval-ignore-output" in cell.metadata.get("tags", [])]
+    del notebook.cells[sampled[0] if sampled else len(notebook.cells) :]
+    folder.mkdir()
+    nbformat.write(notebook, folder / f"{STEM}.ipynb")
+    return folder / f"{STEM}.ipynb"
+
+
+def run(path: Path) -> list[nbformat.NotebookNode]:
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, kernel_name="hosted", timeout=600, extra_arguments=["--log-level=ERROR"], resources=resources).execute()
+    return pages.code_cells(notebook)
+
+
+def test_a_page_installs_what_it_needs_and_changes_nothing(hosted, repository, tmp_path):
+    before = versions(hosted)
+    assert "lsalib" not in before
+    cells = run(open_alone(repository, address.normalised(f"file://{repository}"), tmp_path / "alone"))
+    assert cells[0].id == f"{STEM}-install" and cells[0].outputs == []
+    assert len(cells) > 3 and any("lsalib" in cell.source for cell in cells[1:])
+    after = versions(hosted)
+    assert "lsalib" in after and changed(before, after) == []
+
+
+def test_a_package_that_asks_for_another_numpy_is_seen(hosted, repository, tmp_path):
+    before = versions(hosted)
+    replace(repository / "pyproject.toml", '"numpy>=1.26"', f'"numpy>=1.26,!={before["numpy"]}"')
+    commit(repository)
+    path = open_alone(repository, f"file://{repository}", tmp_path / "alone")
+    notebook = nbformat.read(path, as_version=4)
+    subprocess.run([hosted, "-c", pages.code_cells(notebook)[0].source], cwd=path.parent, check=True)
+    assert changed(before, versions(hosted)) == ["numpy"]
+
+
+def test_without_an_address_it_says_how_to_install(hosted, repository, tmp_path):
+    with pytest.raises(CellExecutionError, match=r"lsalib is missing: clone this book's repository, run `pip install \.` in it"):
+        run(open_alone(repository, "", tmp_path / "alone"))
+    assert "lsalib" not in versions(hosted)
+
+
+def test_the_environment_is_not_the_checkout_s(hosted):
+    assert Path(sys.prefix) not in hosted.parents

@@ -1,0 +1,67 @@
+"""A book of one page that needs nothing but Python, for the tests of the notebook chain."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+
+HEADER = """\
+---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+    format_version: 0.13
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+"""
+
+PAGE = """
+# A tiny page
+
+The square is {glue:text}`square`.
+
+```{code-cell} ipython3
+from IPython.display import display
+
+mime = "application/papermill.record/"
+display({mime + "text/plain": str(5.5**2 + 0.001)}, raw=True, metadata={"scrapbook": {"name": "square", "mime_prefix": mime}})
+```
+
+The next cell shows the sum.
+
+```{code-cell} ipython3
+:tags: [sum]
+
+2 + 2
+```
+"""
+
+
+def make(root: Path, page: str = PAGE) -> Path:
+    """Write the book, without its notebook; returns the page."""
+    (root / "book").mkdir(parents=True)
+    shutil.copy(ROOT / "_config.yml", root)
+    md = root / "book/tiny.md"
+    md.write_text(HEADER + page)
+    return md
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{path.name} holds no {old!r}"
+    path.write_text(text.replace(old, new))
+
+
+def edit(path: Path, change: Callable[[list[NotebookNode]], object]) -> None:
+    """Change a notebook's cells in place, written as the tool writes them."""
+    notebook = nbformat.read(path, as_version=4)
+    change(notebook.cells)
+    path.write_text(nbformat.writes(notebook) + "\n")

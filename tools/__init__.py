@@ -1,0 +1,1 @@
+"""What turns the pages into notebooks, and the notebooks into the book."""

@@ -1,0 +1,186 @@
+"""A page and its pair: book/STEM.md is what people edit, book/STEM.ipynb is it with its outputs."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+from nbformat.reader import NotJSONError
+
+from tools import install_cell, prose
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Written by tools.claims_page from numbers that were measured.
+GENERATED = ("_claims_summary", "claims")
+
+# Nothing here changes with the Python that executes a page.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+}
+
+# What holds on one machine only, and would make a page differ on the next.
+NOISE = {
+    "an absolute path": r"(?<![\w.])/(?:home|root|tmp|usr|opt|var|mnt|private|Users|content)/",
+    "a memory address": r"\b0x[0-9a-f]{8,}\b",
+    "a device": r"\b(?:TFRT_\w+|(?:Cpu|Cuda|Tpu)Device|cuda:\d)",
+}
+
+
+class Page(NamedTuple):
+    """One page of the book."""
+
+    root: Path
+    stem: str
+
+    @property
+    def md(self) -> Path:
+        return self.root / "book" / f"{self.stem}.md"
+
+    @property
+    def ipynb(self) -> Path:
+        return self.md.with_suffix(".ipynb")
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the page opens with the header of a text notebook."""
+        header = re.match(r"---\n(.*?\n)---\n", self.md.read_text(encoding="utf-8"), re.DOTALL)
+        return bool(header) and "format_name: myst" in header[1]
+
+
+def written_pages(root: Path) -> list[Page]:
+    """The pages that people write, by name."""
+    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md")) if md.stem not in GENERATED]
+
+
+def code_pages(root: Path) -> list[Page]:
+    return [page for page in written_pages(root) if page.has_code]
+
+
+def build(page: Page) -> NotebookNode:
+    """The page as a notebook without outputs; the same text gives the same bytes."""
+    notebook = jupytext.read(page.md)
+    cells = notebook.cells
+    for number, cell in enumerate(cells):
+        cell.id = f"{page.stem}-{number:03d}"
+    first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
+    cells.insert(first, install_cell.cell(page.stem, install_cell.address(page.root)))
+    notebook.metadata = nbformat.from_dict(METADATA)
+    return notebook
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def with_outputs(page: Page, executed: NotebookNode) -> NotebookNode:
+    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose."""
+    notebook = build(page)
+    for cell, ran in zip(code_cells(notebook), code_cells(executed)):
+        cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
+    values = dict(prose.recorded(notebook))
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = prose.fill(cell.source, values)
+    return notebook
+
+
+def same_code(page: Page, notebook: NotebookNode) -> bool:
+    """Whether the notebook ran the code that the page has now; the generated cell does not count."""
+
+    def code(cells: list[NotebookNode]) -> list[str]:
+        return [cell.source for cell in cells if cell.id != install_cell.cell_id(page.stem)]
+
+    return code(code_cells(build(page))) == code(code_cells(notebook))
+
+
+def load(page: Page) -> NotebookNode | None:
+    """The page's pair; None where there is none that can be read."""
+    try:
+        return nbformat.read(page.ipynb, as_version=4)
+    except (FileNotFoundError, NotJSONError):
+        return None
+
+
+def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
+    """What keeps the notebook from being the page with healthy outputs; empty if nothing does."""
+    if notebook is None:
+        return [f"book/{page.stem}.ipynb: missing or no notebook; run: python -m tools.notebooks {page.stem}"]
+    found = _drift(with_outputs(page, notebook), notebook) + _glue_defects(page, notebook)
+    for number, cell in enumerate(code_cells(notebook), start=1):
+        found += _run_defects(cell, number, page.root)
+    return [f"book/{page.stem}.ipynb, {defect}" for defect in found]
+
+
+def text_defects(page: Page) -> list[str]:
+    """What is wrong with the page's own text, whatever its notebook holds."""
+    text = page.md.read_text(encoding="utf-8")
+    found = [f"line {line}: {number} is typed by hand; glue it from code" for line, number in prose.literals(text)]
+    if page.has_code:
+        # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
+        silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
+        found += [f"cell {name}: ends in «;», which the validation does not honour; give the value a name instead" for name in silenced]
+    else:
+        if "{code-cell}" in text:
+            found.append("cells without the jupytext header of a text notebook (format_name: myst)")
+        found += [f"glue «{name}» on a page that runs no code" for name in prose.glue_names(text)]
+    return [f"book/{page.stem}.md, {defect}" for defect in found]
+
+
+def orphans(root: Path) -> list[str]:
+    """Notebooks that no page stands behind."""
+    known = {page.ipynb for page in code_pages(root)}
+    return [f"book/{path.name}: no text notebook beside it" for path in sorted((root / "book").glob("*.ipynb")) if path not in known]
+
+
+def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
+    """Where the notebook's cells are not those of the page."""
+    found = []
+    if notebook.metadata != expected.metadata:
+        found.append("notebook metadata: not the fixed one")
+    for want, cell in zip(expected.cells, notebook.cells):
+        differs = [part for part in ("cell_type", "id", "metadata", "source") if want.get(part) != cell.get(part)]
+        if differs:
+            found.append(f"cell {want.id}: {', '.join(differs)} not as in the page")
+    if len(notebook.cells) != len(expected.cells):
+        # Every cell after the one that came or went differs too; the first says enough.
+        found = found[:1] + [f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
+    return found
+
+
+def _glue_defects(page: Page, notebook: NotebookNode) -> list[str]:
+    texts = Counter(name for name, _ in set(prose.recorded(notebook)))
+    missing = [
+        f"cell {cell.id}: no cell glues «{name}»"
+        for cell in build(page).cells
+        if cell.cell_type == "markdown"
+        for name in prose.glue_names(cell.source)
+        if name not in texts
+    ]
+    return missing + [f"glue «{name}»: glued with {n} different texts" for name, n in sorted(texts.items()) if n > 1]
+
+
+def _run_defects(cell: NotebookNode, number: int, root: Path) -> list[str]:
+    if cell.execution_count is None:
+        return [f"cell {cell.id}: not executed"]
+    found = []
+    if cell.execution_count != number:
+        found.append(f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}")
+    for output in cell.outputs:
+        if output.output_type == "error":
+            found.append(f"error in cell {cell.id}: {output.ename}: {output.evalue}")
+        elif output.get("name") == "stderr":
+            found.append(f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}")
+        found += [f"cell {cell.id}: shows {noise}" for noise in _noise(output, root)]
+    return found
+
+
+def _noise(output: NotebookNode, root: Path) -> list[str]:
+    data = output.get("data", {}).items()
+    text = output.get("text", "") + "\n".join(str(value) for mime, value in data if mime.startswith("text/"))
+    kinds = NOISE | {"the path of this checkout": re.escape(str(root))}
+    return [f"{kind}: {found[0]}" for kind, pattern in kinds.items() if (found := re.search(pattern, text))]

@@ -1,0 +1,77 @@
+"""Numbers in prose: where they come from (glue), and which ones were typed by hand."""
+
+import re
+from collections.abc import Iterator
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.amsmath import amsmath_plugin
+from mdit_py_plugins.colon_fence import colon_fence_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.front_matter import front_matter_plugin
+from mdit_py_plugins.myst_role import myst_role_plugin
+from nbformat import NotebookNode
+
+GLUED = "application/papermill.record/text/plain"
+ROLE = re.compile(r"\{glue:text\}`([^`]+)`")
+
+# A decimal that is no part of a longer dotted chain (1.0.4), of a word, or of a DOI.
+DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d+)(?!\d|\.\d|/[A-Za-z])")
+ARXIV = re.compile(r"\d{4}\.\d{5}")
+OPTION = re.compile(r"^:[\w-]+:.*$", re.MULTILINE)
+NOT_PROSE = ("code", "code-block", "code-cell", "math", "raw")
+
+PARSER = MarkdownIt("commonmark").enable("table")
+for plugin in (front_matter_plugin, dollarmath_plugin, amsmath_plugin, colon_fence_plugin, myst_role_plugin):
+    PARSER.use(plugin)
+
+
+def recorded(notebook: NotebookNode) -> list[tuple[str, str]]:
+    """The (name, text) pairs that the notebook's outputs glue, in their order."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [(o.metadata.scrapbook.name, o.data[GLUED]) for o in outputs if GLUED in o.get("data", {})]
+
+
+def glue_names(markdown: str) -> list[str]:
+    return ROLE.findall(markdown)
+
+
+def fill(markdown: str, values: dict[str, str]) -> str:
+    """Put the glued texts where the prose names them; a name without a text stays."""
+    return ROLE.sub(lambda role: values.get(role[1], role[0]), markdown)
+
+
+def literals(markdown: str) -> list[tuple[int, str]]:
+    """The (line, number) pairs of results that were typed into prose; they come from code instead.
+
+    A result is a decimal with three or more significant digits after its point, such as 5.238 or
+    0.0196: round numbers of a set-up (2.0, 0.25, 5e-4), dates, versions and section numbers are not,
+    nor is an arXiv id. Only what a reader sees as prose counts: code, formulas and links do not.
+    """
+    return [
+        (line, found[0])
+        for line, text in _prose(markdown)
+        for found in DECIMAL.finditer(text)
+        if len(found[2].lstrip("0") if int(found[1]) == 0 else found[2]) >= 3 and not ARXIV.fullmatch(found[0])
+    ]
+
+
+def _prose(markdown: str, line: int = 1) -> Iterator[tuple[int, str]]:
+    """The (line, text) pairs of running text, those inside directives included."""
+    for token in PARSER.parse(markdown):
+        if token.type in ("fence", "colon_fence") and token.info.startswith("{"):
+            name, _, title = token.info[1:].partition("}")
+            if name not in NOT_PROSE:
+                yield from _prose(title, line + token.map[0])
+                yield from _prose(OPTION.sub("", token.content), line + token.map[0] + 1)
+        elif token.type == "inline":
+            yield from _texts(token.children, line + token.map[0])
+
+
+def _texts(children: list[Token], line: int) -> Iterator[tuple[int, str]]:
+    links = 0
+    for child in children:
+        links += (child.type == "link_open") - (child.type == "link_close")
+        line += child.type in ("softbreak", "hardbreak")
+        if child.type == "text" and not links:
+            yield line, re.sub(r"https?://\S+", "", child.content)

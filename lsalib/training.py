@@ -98,7 +98,9 @@ def fit(
         weights, opt_state = state
         risk, gradient = jax.value_and_grad(loss)(weights, key)
         # A frozen guess has gradient zero, and Adam leaves it where it is, bit for bit.
-        updates, opt_state = optimizer.update(gradient, opt_state)
+        # optax raises a float to the power of its step counter.
+        with jax.numpy_dtype_promotion("standard"):
+            updates, opt_state = optimizer.update(gradient, opt_state)
         return (optax.apply_updates(weights, updates), opt_state), risk
 
     @jax.jit

@@ -1,5 +1,12 @@
-"""The distribution of in-context regression tasks (section 2 of the paper) and its sampler."""
+"""The distribution of in-context regression tasks (section 2 of the paper) and its sampler.
 
+Attention reads of a context only the Gram matrix of its tokens. Of C > p tokens in p dimensions
+that is a Wishart matrix, and ``compress`` draws p tokens with the same Gram law: the triangular
+factor of a QR decomposition, whose entries are independent, normal above the diagonal and chi on it
+(Bartlett). The cost of a batch then no longer grows with the context.
+"""
+
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -7,11 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jax import lax
+from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _validate
 
-__all__ = ["Batch", "GaussianTask", "sample"]
+__all__ = ["Batch", "Draw", "GaussianTask", "draw", "sample"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,40 +82,138 @@ class Batch(NamedTuple):
     w: Float[Array, "B d"]
 
 
-def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, dtype=None) -> Batch:
+class Draw(NamedTuple):
+    """White randomness of B tasks, batch last: all that is random before a task gives it its covariances.
+
+    Tokens (m, p, B) with p = d features, and one entry more with label noise; queries and task weights, (d, B) each.
+    """
+
+    tokens: Float[Array, "m p B"]
+    query: Float[Array, "d B"]
+    weights: Float[Array, "d B"]
+
+
+def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False, dtype=None) -> Batch:
     """Draw tasks: ``w ~ N(w*, Psi)``, ``x ~ N(0, Lambda)``, ``y = X w + noise`` (section 2).
 
     Args:
         key: a key of ``jax.random``.
         task: the distribution.
         batch_size: B, at least 1.
+        compress: whether a context of C > p tokens, p = d or d+1 with label noise, may be replaced by p tokens
+            whose Gram matrix ``attention.gram`` has the same law jointly with w: every prediction of
+            linear attention then has its law too. The single tokens do not, and softmax sees the difference.
         dtype: a float type; None means JAX's default.
 
     Returns:
-        A ``Batch`` of shapes (B, C, d), (B, C), (B, d), (B,), (B, d).
+        A ``Batch`` of shapes (B, C, d), (B, C), (B, d), (B,), (B, d), with p for C where it is compressed.
 
     Raises:
         ValueError: if ``batch_size < 1``.
 
     Example:
-        >>> batch = sample(jax.random.key(0), GaussianTask([2.0, 2.0, 2.0], context_size=5), batch_size=4)
+        >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
+        >>> batch = sample(jax.random.key(0), task, batch_size=4)
         >>> batch.X.shape, batch.y.shape, batch.x_q.shape, batch.target.shape
         ((4, 5, 3), (4, 5), (4, 3), (4,))
+        >>> sample(jax.random.key(0), task, batch_size=4, compress=True).X.shape
+        (4, 3, 3)
 
     Source: section 2 of arXiv 2512.04268.
     """
     batch_size = _validate.count("batch_size", batch_size)
-    C, d = task.context_size, task.dim
-    key_normal, key_noise = jax.random.split(key)
-    # One draw for everything that is standard normal: fewer calls, one stream.
-    normal = jax.random.normal(key_normal, (batch_size, C + 2, d), dtype=dtype)
-    features = _colour(normal[:, : C + 1], task.feature_cov)
-    X, x_q = features[:, :C], features[:, C]
-    w = jnp.asarray(task.prior_mean, normal.dtype)[None] + _colour(normal[:, C + 1], task.prior_cov)
+    d, noisy = task.dim, task.noise_std > 0
+    compress = compress and task.context_size > d + noisy
+    white = draw(key, d, task.context_size, batch_size, noisy=noisy, compress=compress, dtype=dtype)
+    tokens, query, weights = (jnp.moveaxis(part, -1, 0) for part in white)
+    X, x_q = _colour(tokens[..., :d], task.feature_cov), _colour(query, task.feature_cov)
+    w = jnp.asarray(task.prior_mean, X.dtype)[None] + _colour(weights, task.prior_cov)
     y = jnp.einsum("bcd,bd->bc", X, w)
-    if task.noise_std:
-        y = y + task.noise_std * jax.random.normal(key_noise, y.shape, y.dtype)
+    if noisy:
+        y = y + task.noise_std * tokens[..., d]
     return Batch(X, y, x_q, jnp.einsum("bd,bd->b", x_q, w), w)
+
+
+def draw(
+    key: PRNGKeyArray, dim: int, context_size, batch_size: int, *, noisy: bool, compress: bool, dtype=None
+) -> Draw:
+    """The randomness behind ``sample``, in the layout that training works on.
+
+    Compressed tokens are the rows of ``sqrt(p/C) R``, ``Z = Q R`` the white context: R has
+    ``chi(C - k)`` at (k, k), k = 0..p-1, standard normal numbers to the right of it, and zeros to the left.
+
+    Args:
+        key: a key of ``jax.random``.
+        dim: d.
+        context_size: C; compressed, it may be a traced number, and is at least p.
+        batch_size: B.
+        noisy: whether the context's labels are noisy: tokens then have p = d+1 entries instead of d.
+        compress: whether to draw p tokens instead of C.
+        dtype: a float type; None means JAX's default.
+
+    Returns:
+        A ``Draw``.
+
+    Example:
+        >>> draw(jax.random.key(0), 3, 100, 8, noisy=True, compress=True).tokens.shape
+        (4, 4, 8)
+    """
+    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
+    p = dim + noisy
+    key_normal, key_chi = jax.random.split(key)
+    drawn = p * (p - 1) // 2 if compress else context_size * p
+    # One call for everything that is standard normal; the barrier keeps the compiler from repeating it for every use.
+    normal = lax.optimization_barrier(_normal(key_normal, (drawn + 2 * dim, batch_size), dtype))
+    tokens, query, weights = normal[:drawn], normal[drawn : drawn + dim], normal[drawn + dim :]
+    if not compress:
+        return Draw(tokens.reshape(context_size, p, batch_size), query, weights)
+    degrees = jnp.asarray(context_size, dtype) - jnp.arange(p, dtype=dtype)
+    entries = jnp.concatenate([tokens, _chi(key_chi, degrees, batch_size), jnp.zeros((1, batch_size), dtype)])
+    return Draw(jnp.sqrt(jnp.asarray(p / context_size, dtype)) * entries[_triangle(p)], query, weights)
+
+
+def _triangle(p: int) -> np.ndarray:
+    """Where R finds its entries among p(p-1)/2 numbers from above the diagonal, the diagonal, and a zero."""
+    above = p * (p - 1) // 2
+    index = np.full((p, p), above + p)
+    index[np.triu_indices(p, 1)] = np.arange(above)
+    np.fill_diagonal(index, above + np.arange(p))
+    return index
+
+
+def _normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Float[Array, "..."]:
+    """Standard normal numbers."""
+    if dtype != jnp.float32 or jax.random.key_data(key).shape != (2,):
+        return jax.random.normal(key, shape, dtype)
+    # Random numbers are most of a training step on a CPU. jax.random xors the two words that
+    # threefry computes into one; here both are used, each for 23 random bits as in jax.random.
+    words = threefry_2x32(jax.random.key_data(key), lax.iota(jnp.uint32, math.prod(shape)))
+    unit = lax.bitcast_convert_type((words >> 9) | jnp.uint32(0x3F800000), jnp.float32) - 1
+    least = np.nextafter(np.float32(-1), np.float32(0))
+    return (np.float32(math.sqrt(2)) * lax.erf_inv(jnp.maximum(2 * unit + least, least))).reshape(shape)
+
+
+def _chi(key: PRNGKeyArray, degrees: Float[Array, " p"], batch_size: int) -> Float[Array, "p B"]:
+    """Chi-distributed numbers with p degrees of freedom of at least 2, by Marsaglia and Tsang's rejection method.
+
+    ``g (1 + t)^3``, ``t = normal/sqrt(9 g)``, ``g = degrees/2 - 1/3``, is accepted when
+    ``log(uniform) < 3 g (log(1+t) - t + t^2/2 - t^3/3)``: in this form nothing large cancels.
+    ``jax.random.gamma`` has the same law, but loops over the entries one by one, ten times as slowly on a CPU.
+    """
+    shape, g = (len(degrees), batch_size), (degrees / 2 - 1 / 3)[:, None]
+
+    def attempt(state):
+        trial, t, waiting = state
+        key_normal, key_uniform = jax.random.split(jax.random.fold_in(key, trial))
+        new = _normal(key_normal, shape, degrees.dtype) / jnp.sqrt(9 * g)
+        # t <= -1 is never accepted: the logarithm is then -inf or nan.
+        log_ratio = 3 * g * (jnp.log1p(new) - new + new**2 / 2 - new**3 / 3)
+        accepted = waiting & (-jax.random.exponential(key_uniform, shape, degrees.dtype) < log_ratio)
+        return trial + 1, jnp.where(accepted, new, t), waiting & ~accepted
+
+    start = (0, jnp.zeros(shape, degrees.dtype), jnp.ones(shape, bool))
+    _, t, _ = lax.while_loop(lambda state: state[2].any(), attempt, start)
+    return jnp.sqrt(2 * g * (1 + t) ** 3)
 
 
 def _colour(normal: Float[Array, "... d"], cov: np.ndarray | None) -> Float[Array, "... d"]:

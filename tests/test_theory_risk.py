@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 from theory_reference import (
     TASKS,
+    batch_of,
     dense_risk,
     largest_z,
-    lsa_predictor,
+    lsa_errors,
     make_params,
-    squared_errors,
     z_bound,
 )
 
-from lsalib.attention import LSAParams, embed, gd_weights, lift, linear_transformer_block, lsa
-from lsalib.tasks import sample
+from lsalib.attention import LSAParams, gd_weights, lift, linear_transformer_block
 from lsalib.theory import gd_risk, ltb_risk, population_risk
 
 BOUND = z_bound(100)
@@ -36,7 +35,7 @@ def make_mlp(seed, dim, width=5):
     return 0.5 * jax.random.normal(jax.random.key(seed), (2, width, dim + 1))
 
 
-@pytest.mark.parametrize("heads", [1, 2, 6])
+@pytest.mark.parametrize("heads", [1, 6])
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_dense_form(name, heads, x64):
     task = TASKS[name]
@@ -47,7 +46,7 @@ def test_equal_dense_form(name, heads, x64):
         np.testing.assert_allclose(population_risk(params, task, make_guess(task), BIAS), guessed, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
 def test_gradient_equals_dense_form(name, x64):
     task = TASKS[name]
     params, guess = make_params(0, task.dim, 2), jnp.asarray(make_guess(task))
@@ -81,7 +80,7 @@ def test_within_sampling_error(name, x64):
     guess = make_guess(task)
     for seed in range(3):
         params = make_params(seed, task.dim, 2, scale=0.4)
-        draws = squared_errors(seed, task, lsa_predictor(params, guess, BIAS), 20_000)
+        draws = lsa_errors((params, guess, BIAS), *batch_of(seed, task))
         assert largest_z(draws, population_risk(params, task, guess, BIAS)) < BOUND
         wrong.append(
             [
@@ -100,27 +99,29 @@ def test_gradient_within_sampling_error(name, x64):
     """The mean gradient of sampled errors, for the weights and for yq-LSA's guess."""
     task, guess = TASKS[name], jnp.asarray(make_guess(TASKS[name]))
 
-    def error(weights, X, y, x_q, target):
-        params, guess = weights
-        return (lsa(params, embed(X, y, x_q, guess @ x_q + BIAS)) - target) ** 2
+    def error(weights, *batch):
+        return lsa_errors((*weights, BIAS), *batch).sum()
 
+    # One gradient per drawn task: a batch of one each.
+    each = jax.jit(jax.vmap(jax.grad(error), (None, 0, 0, 0, 0)))
     for seed in range(3):
         params = make_params(seed, task.dim, 2, scale=0.4)
-        batch = sample(jax.random.key(seed), task, 20_000)[:4]
-        draws = jax.tree.leaves(jax.jit(jax.vmap(jax.grad(error), (None, 0, 0, 0, 0)))((params, guess), *batch))
+        draws = jax.tree.leaves(each((params, guess), *(part[:, None] for part in batch_of(seed, task))))
         exact = jax.tree.leaves(jax.grad(population_risk, argnums=(0, 2))(params, task, guess, BIAS))
-        for mean, value in zip(draws, exact, strict=True):
-            assert largest_z(mean, value) < z_bound(6 * sum(leaf.size for leaf in exact))
+        for gradients, value in zip(draws, exact, strict=True):
+            assert largest_z(gradients, value) < z_bound(6 * sum(leaf.size for leaf in exact))
         assert largest_z(draws[-1], -exact[-1]) > BOUND
 
 
 @pytest.mark.parametrize("name", ["noisy", "general"])
 def test_linear_transformer_block(name, x64):
     task, wrong = TASKS[name], []
+    block = jax.jit(jax.vmap(linear_transformer_block, (None, None, None, 0, 0, 0)))
     for seed in range(3):
         params, (W_1, W_2) = make_params(seed, task.dim, 2, scale=0.4), make_mlp(seed, task.dim)
         exact = ltb_risk(params, W_1, W_2, task)
-        draws = squared_errors(seed, task, partial(linear_transformer_block, params, W_1, W_2), 20_000)
+        X, y, x_q, target = batch_of(seed, task)
+        draws = (block(params, W_1, W_2, X, y, x_q) - target) ** 2
         assert largest_z(draws, exact) < BOUND
         wrong.append(largest_z(draws, ltb_risk(params, -W_1, W_2, task)))
         # A head's value passes the MLP like a token does: the same risk, read off an LSA with that guess.

@@ -1,5 +1,6 @@
 """Second roads to the numbers of ``lsalib.theory``: sampling, quadrature and dense quadratic forms."""
 
+from functools import partial
 from itertools import product
 from statistics import NormalDist
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib.attention import LSAParams, embed, gram, init, lsa
+from lsalib.attention import LSAParams, embed, gram, lsa
 from lsalib.tasks import GaussianTask, sample
 from lsalib.theory import gram_moments
 
@@ -30,7 +31,8 @@ TASKS = {
 
 
 def make_params(seed: int, dim: int, heads: int, scale: float = 0.5) -> LSAParams:
-    return init(jax.random.key(seed), dim, heads, scale)
+    weights = scale * np.random.default_rng(seed).normal(size=(4, heads, dim + 1, dim + 1))
+    return LSAParams(*map(jnp.asarray, weights))
 
 
 def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0, moments=None):
@@ -50,11 +52,19 @@ def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0, moments=None):
     return jnp.vdot(L, pairs) + bias**2 * constant
 
 
-def least(quadratic, size: int) -> float:
-    """The minimum of a convex quadratic function of ``size`` numbers, by its normal equations."""
-    zero = jnp.zeros(size)
-    slope, curvature = jax.grad(quadratic)(zero), jax.hessian(quadratic)(zero)
-    return float(quadratic(zero) - slope @ jnp.linalg.pinv(curvature, rtol=1e-13, hermitian=True) @ slope / 2)
+def least(quadratic, size: int):
+    """``minimum(*args)`` of the convex quadratic function ``quadratic(z, *args)`` of ``size`` numbers, by its normal equations."""
+
+    @jax.jit
+    def expand(*args):
+        zero = jnp.zeros(size)
+        return tuple(derivative(quadratic)(zero, *args) for derivative in (lambda f: f, jax.grad, jax.hessian))
+
+    def minimum(*args) -> float:
+        value, slope, curvature = map(np.asarray, expand(*args))
+        return value - slope @ np.linalg.pinv(curvature, rcond=1e-13, hermitian=True) @ slope / 2
+
+    return minimum
 
 
 def sampled_gram(seed: int, task: GaussianTask, count: int):
@@ -63,15 +73,17 @@ def sampled_gram(seed: int, task: GaussianTask, count: int):
     return np.asarray(jax.vmap(gram)(X, y)), np.asarray(w)
 
 
-def squared_errors(seed: int, task: GaussianTask, predict, count: int):
-    """Draws of the squared error of ``predict(X, y, x_q)``."""
-    X, y, x_q, target, _ = sample(jax.random.key(seed), task, count)
-    return np.asarray((jax.jit(jax.vmap(predict))(X, y, x_q) - target) ** 2)
+@jax.jit
+@partial(jax.vmap, in_axes=(None, 0, 0, 0, 0))
+def lsa_errors(weights, X, y, x_q, target):
+    """Squared errors, a batch of them, of the paper's formula to the letter; weights are ``(params, guess, bias)``."""
+    params, guess, bias = weights
+    return (lsa(params, embed(X, y, x_q, guess @ x_q + bias)) - target) ** 2
 
 
-def lsa_predictor(params: LSAParams, guess, bias: float = 0.0):
-    """The paper's formula to the letter with ``y_q = guess.x_q + bias``."""
-    return lambda X, y, x_q: lsa(params, embed(X, y, x_q, jnp.asarray(guess) @ x_q + bias))
+def batch_of(seed: int, task: GaussianTask, count: int = 20_000):
+    """X, y, x_q and target of so many tasks."""
+    return sample(jax.random.key(seed), task, count)[:4]
 
 
 def largest_z(draws, exact) -> float:

@@ -3,10 +3,12 @@
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
 from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
-from lsalib.theory.risk import ltb_risk, population_risk
+from lsalib.theory.risk import ltb_risk, population_risk, standard_form, standard_risk
+from lsalib.theory.standard import StandardTask, standardize
 
 __all__ = [
     "GramMoments",
+    "StandardTask",
     "bayes_risk",
     "gd_risk",
     "gram_moments",
@@ -16,6 +18,9 @@ __all__ = [
     "optimal_step",
     "optimal_weights",
     "population_risk",
+    "standard_form",
+    "standard_risk",
+    "standardize",
     "yq_optimal_weights",
     "yq_risk",
 ]

@@ -49,12 +49,12 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
     rho = np.append(-task.prior_mean, 1.0)
     if not _validate.number("bias", bias) and np.array_equal(guess, task.prior_mean):
         return _heads(rho[None], np.pad(optimal_preconditioner(task), (0, 1))[None])
-    basis, p = standardize(task)
+    _, basis, p, noise, C = standardize(task)
     features, residual, _ = imitate_constant(task)
-    steps = p / (p * (1 + 1 / task.context_size) + (p.sum() + task.noise_std**2) / task.context_size)
-    v = np.pad(np.linalg.inv(basis), ((0, 0), (0, 1)))
+    steps = p / (p * (1 + 1 / C) + (p.sum() + noise) / C)
+    v = np.eye(task.dim, task.dim + 1) if basis is None else np.pad(np.linalg.inv(basis), ((0, 0), (0, 1)))
     A = steps[:, None, None] * np.einsum("m,hn->hmn", rho, v) - np.einsum("h,hm,n->hmn", features, v, rho)
-    if not task.noise_std:
+    if not noise:
         return _heads(v, A)
     return _heads(np.vstack([v, rho]), np.concatenate([A, -residual * np.outer(rho, rho)[None]]))
 

@@ -1,12 +1,12 @@
 """The ICL risk of given weights, exactly: a polynomial in them, without a sample and at no cost in C.
 
 LSA, yq-LSA and the linear transformer block all predict
-``f = c.t + sum_h b_h^T G A_h t`` with ``t = [x_q; 1]``: an offset c and heads (b_h, A_h).
-In the coordinates of ``standard`` the error is ``sum_k t_k e_k``, with
+``f = c.t + sum_h b_h^T G A_h [x_q; y_q.t]`` with ``t = [x_q; 1]``: an offset c, heads (b_h, A_h) and
+a guess y_q that the heads read. In the coordinates of ``standard`` the error is ``sum_k t_k e_k``, with
 
-    e_k = <G, N_k> + c_k - eps_k,   N_k = sum_h b_h A_h[:, k]^T   (no eps_k for the last k),
+    e_k = <G, N_k> + c_k - eps_k,   N_k = sum_h b_h a_hk^T   (no eps_k for the last k).
 
-uncorrelated over k, and every E[e_k^2] follows from the moments of G (Isserlis' theorem).
+The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis' theorem).
 """
 
 import jax
@@ -17,9 +17,9 @@ from jaxtyping import Array, Float
 from lsalib import _validate
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory.standard import standardize
+from lsalib.theory.standard import StandardTask, standardize
 
-__all__ = ["ltb_risk", "population_risk"]
+__all__ = ["ltb_risk", "population_risk", "standard_form", "standard_risk"]
 
 Scalar = Float[Array, ""]
 
@@ -49,16 +49,14 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: flo
         >>> round(float(population_risk(gd_weights(jnp.full(2, 2.0), 0.5), task, guess=[2.0, 2.0])), 4)
         1.0
     """
-    dtype = _check_params(params, task)
+    _check_params(params, task)
     guess = np.zeros(task.dim) if guess is None else guess
     _validate.shape("guess", guess, (task.dim,))
-    offset = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(_validate.number("bias", bias), dtype))
-    # On a GPU the default may be a shortened float, which would not do for an exact risk.
+    dtype = params.W_K.dtype
+    y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(_validate.number("bias", bias), dtype))
+    # On a GPU the default may shorten the factors of a product, which would not do for an exact risk.
     with jax.default_matmul_precision("highest"):
-        b, A = effective(params)
-        # z_q = [x_q; y_q] = [[I, 0], [guess^T, bias]] t
-        query = jnp.einsum("hm,k->hmk", A[:, :, -1], offset)
-        return _risk(b, query.at[:, :, :-1].add(A[:, :, :-1]), offset, task)
+        return _risk(*effective(params), y_q, y_q, _constants(task, dtype))
 
 
 def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask) -> Scalar:
@@ -88,52 +86,102 @@ def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D
     _validate.shape("W_2", W_2, (W_1.shape[0], task.dim + 1))
     with jax.default_matmul_precision("highest"):
         v = W_2[:, -1] @ W_1
-        _, A = effective(params)
         b = jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V)
-        return _risk(b, A.at[:, :, -1].set(0), v.at[-1].set(0), task)
+        offset = v.at[-1].set(0)
+        return _risk(b, effective(params)[1], jnp.zeros_like(v), offset, _constants(task, v.dtype))
 
 
-def _risk(b: Float[Array, "H D"], A: Float[Array, "H D D"], offset: Float[Array, " D"], task: GaussianTask) -> Scalar:
-    """The risk of ``offset.t + sum_h b_h^T G A_h t``, ``t = [x_q; 1]``, for the target ``w.x_q``."""
-    basis, p = standardize(task)
-    b, A, c = _standard_form(b, A, offset, task, basis)
-    noise, C = task.noise_std**2, task.context_size
-    level, square = p.sum() + noise, p @ p
-    fourth = level**2 + 2 * square
-    b_x, b_y, A_x, A_y = b[:, :-1], b[:, -1], A[:, :-1], A[:, -1]
-    p = jnp.asarray(p, b.dtype)
-
-    # <G, N_k> = tr(N_k S) + cross_k.s + corner_k q; Gram matrices over pairs of heads give |sym N_k|^2.
-    pairs = jnp.einsum("hi,gik->hgk", b_x, A_x)
-    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(pairs, pairs.swapaxes(0, 1))
-    trace = jnp.einsum("hhk->k", pairs)
-    weighted = jnp.einsum("hi,hik->k", b_x * p[None], A_x)
-    corner = b_y @ A_y
-    cross = b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x)
-
-    even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
-    even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
-    odd = jnp.vdot(cross**2, jnp.broadcast_to((p + (p + level) / C)[:, None], cross.shape))
-    return even + odd + p @ (1 - 2 * jnp.diagonal(cross))
+@jax.jit
+def _risk(b, A, y_q, offset, task: StandardTask) -> Scalar:
+    return standard_risk(*standard_form(b, A, y_q, offset, task), task)
 
 
-def _standard_form(b, A, offset, task: GaussianTask, basis: np.ndarray):
-    """Heads and offset in the coordinates of ``standard``; the offset becomes the error's constant part."""
-    w = jnp.asarray(task.prior_mean, b.dtype)
+def standard_form(
+    b: Float[Array, "H D"], A: Float[Array, "H D D"], y_q: Float[Array, " D"], offset: Float[Array, " D"], task: StandardTask
+) -> tuple[Float[Array, "H D"], Float[Array, "H D D"], Float[Array, " D"]]:
+    """The error of ``offset.t + sum_h b_h^T G A_h [x_q; y_q.t]`` in the coordinates of ``standard``.
+
+    Tasks that differ in their prior mean alone have the same contexts there.
+
+    Args:
+        b, A: effective heads, (H, D) and (H, D, D).
+        y_q: the initial guess in terms of ``t = [x_q; 1]``, (D,).
+        offset: what is predicted without heads, (D,): y_q for LSA.
+        task: the task as arrays, in the heads' type.
+
+    Returns:
+        Heads b and A that read and answer t, and the constant part c of the error, (D,).
+
+    Example:
+        >>> task = StandardTask(jnp.array([3.0]), None, jnp.ones(1), 0.0, 5.0)
+        >>> b, A, c = standard_form(jnp.ones((1, 2)), jnp.ones((1, 2, 2)), jnp.zeros(2), jnp.zeros(2), task)
+        >>> b.tolist(), c.tolist()
+        ([[4.0, 1.0]], [-3.0, 0.0])
+    """
+    w, U = task.prior_mean, task.basis
     c = offset.at[:-1].add(-w)
     b = b.at[:, :-1].add(b[:, -1:] * w[None])
     A = A.at[:, :-1].add(A[:, -1:] * w[None, :, None])
-    if task.feature_cov is None and task.prior_cov is None:
-        return b, A, c
-    U = np.eye(task.dim + 1)
-    U[:-1, :-1] = basis
-    U = jnp.asarray(U, b.dtype)
-    return b @ U, jnp.einsum("mi,hmn,nk->hik", U, A, U), c @ U
+    A = A.at[:, :, -1].set(0) + A[:, :, -1:] * y_q[None, None]
+    if U is not None:
+        U = jnp.eye(len(c), dtype=U.dtype).at[:-1, :-1].set(U)
+        b, A, c = b @ U, jnp.einsum("mi,hmn,nk->hik", U, A, U), c @ U
+    return b, A, c
 
 
-def _check_params(params: LSAParams, task: GaussianTask):
-    """The type of the weights, after a look at their shapes."""
+def standard_risk(
+    b: Float[Array, "H D"], A: Float[Array, "H D D"], c: Float[Array, " D"], task: StandardTask
+) -> Scalar:
+    """The risk ``sum_k E[e_k^2]`` of what ``standard_form`` returns (see the top of this module).
+
+    Args:
+        b, A, c: heads and constant part, in standard coordinates.
+        task: the task as arrays, in the heads' type.
+
+    Returns:
+        The risk, a scalar; a function of arrays alone, which ``jax.vmap`` can run over tasks.
+
+    Example:
+        >>> task = StandardTask(jnp.zeros(2), None, jnp.ones(2), 0.0, 5.0)
+        >>> float(standard_risk(jnp.zeros((1, 3)), jnp.zeros((1, 3, 3)), jnp.zeros(3), task))
+        2.0
+    """
+    _, _, p, noise, C = task
+    level, square = p.sum() + noise, p @ p
+    fourth = level**2 + 2 * square
+    # The lift is less work than pairs of heads unless the heads are few.
+    norms, trace, weighted, corner, cross = (_lifted if 3 * len(b) >= len(c) else _by_heads)(b, A, p)
+    even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
+    even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
+    odd = (p + (p + level) / C) @ jnp.sum(cross**2, axis=1)
+    return even + odd + p @ (1 - 2 * jnp.diagonal(cross))
+
+
+def _by_heads(b, A, p):
+    """What the risk reads of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: ``2 sum_k |X_k|^2``, tr X_k, <diag p, X_k>, the rest."""
+    b_x, b_y, A_x, A_y = b[:, :-1], b[:, -1], A[:, :-1], A[:, -1]
+    # Over pairs of heads, |X_k|^2 needs no X_k.
+    pairs = jnp.einsum("hi,gik->hgk", b_x, A_x)
+    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(pairs, pairs.swapaxes(0, 1))
+    weighted = jnp.einsum("hi,hik->k", b_x * p[None], A_x)
+    return norms, jnp.einsum("hhk->k", pairs), weighted, b_y @ A_y, b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x)
+
+
+def _lifted(b, A, p):
+    """The same from ``N = [[X, cross/2], [cross/2, corner]]``, symmetric."""
+    N = jnp.einsum("hm,hnk->mnk", b, A)
+    N = (N + N.swapaxes(0, 1)) / 2
+    X = N[:-1, :-1]
+    diagonal = jnp.einsum("iik->ik", X)
+    return 2 * jnp.vdot(X, X), diagonal.sum(0), p @ diagonal, N[-1, -1], 2 * N[:-1, -1]
+
+
+def _constants(task: GaussianTask, dtype) -> StandardTask:
+    """The standard task in the weights' type: what ``_risk`` is compiled for is the shapes alone."""
+    return jax.tree.map(lambda value: jnp.asarray(value, dtype), standardize(task))
+
+
+def _check_params(params: LSAParams, task: GaussianTask) -> None:
     heads = np.shape(params.W_K)[0] if np.ndim(params.W_K) else 0
     for name, W in params._asdict().items():
         _validate.shape(name, W, (heads, task.dim + 1, task.dim + 1))
-    return params.W_K.dtype

@@ -19,10 +19,13 @@ __all__ = ["ConstantImitation", "StandardTask", "imitate_constant", "standardize
 
 
 class StandardTask(NamedTuple):
-    """Basis U (d, d), ``U U^T = feature_cov``, and spectrum p (d,), the eigenvalues of ``prior_cov feature_cov``."""
+    """What is left of a task: ``U U^T = feature_cov``, and p holds the eigenvalues of ``prior_cov feature_cov``."""
 
-    basis: Float[np.ndarray, "d d"]
-    spectrum: Float[np.ndarray, " d"]
+    prior_mean: Float[np.ndarray, " d"]
+    basis: Float[np.ndarray, "d d"] | None  # U; None means the identity
+    spectrum: Float[np.ndarray, " d"]  # p
+    noise_var: float
+    context_size: int
 
 
 class ConstantImitation(NamedTuple):
@@ -51,12 +54,12 @@ def standardize(task: GaussianTask) -> StandardTask:
         >>> standardize(GaussianTask([0.0, 0.0], context_size=3, feature_cov=[[4.0, 0.0], [0.0, 1.0]])).spectrum.tolist()
         [1.0, 4.0]
     """
-    identity = np.eye(task.dim)
-    if task.feature_cov is None and task.prior_cov is None:
-        return StandardTask(identity, np.ones(task.dim))
-    L = identity if task.feature_cov is None else np.linalg.cholesky(task.feature_cov)
-    spectrum, R = np.linalg.eigh(L.T @ (identity if task.prior_cov is None else task.prior_cov) @ L)
-    return StandardTask(L @ R, spectrum)
+    identity, spectrum, basis = np.eye(task.dim), np.ones(task.dim), None
+    if task.feature_cov is not None or task.prior_cov is not None:
+        L = identity if task.feature_cov is None else np.linalg.cholesky(task.feature_cov)
+        spectrum, R = np.linalg.eigh(L.T @ (identity if task.prior_cov is None else task.prior_cov) @ L)
+        basis = L @ R
+    return StandardTask(task.prior_mean, basis, spectrum, task.noise_std**2, task.context_size)
 
 
 def imitate_constant(task: GaussianTask) -> ConstantImitation:
@@ -76,7 +79,7 @@ def imitate_constant(task: GaussianTask) -> ConstantImitation:
         >>> round(imitate_constant(GaussianTask([2.0] * 10, context_size=10)).error, 4)
         0.0196
     """
-    p, noise, C = standardize(task).spectrum, task.noise_std**2, task.context_size
+    _, _, p, noise, C = standardize(task)
     K = 2 * p @ p + 2 * ((p.sum() + noise) ** 2 + p @ p) / C
     error = 1 / (1 + C * task.dim / 2 + noise**2 / K)
     return ConstantImitation(error * (C / 2 - noise * p / K), float(error * noise / K), float(error))

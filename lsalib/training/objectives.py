@@ -1,0 +1,152 @@
+"""What training minimises: the risk of a fresh batch, or the exact risk.
+
+Both are functions of the same standard heads (``theory.standard_form``), in which runs that differ
+in prior mean, guess or bias still read the same contexts. Under ``jax.vmap`` over runs with one key,
+the batch and its Gram matrices are therefore computed once for all of them.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from lsalib.attention import LSAParams, effective
+from lsalib.tasks import draw
+from lsalib.theory import StandardTask, standard_form, standard_risk
+
+__all__ = ["OBJECTIVES", "Sampler", "Setting", "Weights", "gram_attention", "head_attention", "risk"]
+
+OBJECTIVES = ("sampled", "population")
+
+Scalar = Float[Array, ""]
+
+
+class Weights(NamedTuple):
+    """What is trained: W_K, W_Q, W_P, W_V in one array, (4, H, D, D), and the guess, (d,)."""
+
+    layer: Float[Array, "4 H D D"]
+    guess: Float[Array, " d"]
+
+
+class Setting(NamedTuple):
+    """What a run is given, as arrays; runs that differ only in these share one compiled program."""
+
+    task: StandardTask
+    bias: Scalar
+    train_guess: Scalar
+    learning_rate: Scalar
+
+
+class Sampler(NamedTuple):
+    """The shape of a batch; ``context_size`` is None where contexts are compressed."""
+
+    batch_size: int
+    context_size: int | None
+    noisy: bool
+
+
+def risk(weights: Weights, setting: Setting, key: PRNGKeyArray, sampler: Sampler | None) -> Scalar:
+    """The loss of one step of one run: exact without a sampler, else the mean squared error of a fresh batch.
+
+    Args:
+        weights: the point.
+        setting: the run's constants.
+        key: the step's key.
+        sampler: the shape of the batch, or None.
+
+    Returns:
+        The loss, a scalar.
+    """
+    layer, guess = weights
+    # A frozen guess has gradient zero, and Adam leaves it where it is, bit for bit.
+    guess = jnp.where(setting.train_guess, guess, jax.lax.stop_gradient(guess))
+    offset = jnp.append(guess, setting.bias)
+    with jax.default_matmul_precision("highest"):
+        form = standard_form(*effective(LSAParams(*layer)), offset, offset, setting.task)
+        if sampler is None:
+            return standard_risk(*form, setting.task)
+        return _sampled_risk(*form, setting.task, key, sampler)
+
+
+def _sampled_risk(b, A, c, task: StandardTask, key: PRNGKeyArray, sampler: Sampler) -> Scalar:
+    """The mean of ``(sum_k t_k (<G, N_k> + c_k) - eps.x_q)^2`` over a batch, t = [x_q; 1]."""
+    compress = sampler.context_size is None
+    context_size = task.context_size if compress else sampler.context_size
+    shape = {"noisy": sampler.noisy, "compress": compress, "dtype": b.dtype}
+    tokens, query, weights = draw(key, len(c) - 1, context_size, sampler.batch_size, **shape)
+    eps = jnp.sqrt(task.spectrum)[:, None] * weights
+    features = tokens[:, : len(c) - 1]
+    labels = _contract(features, eps)
+    if sampler.noisy:
+        labels = labels + jnp.sqrt(task.noise_var) * tokens[:, -1]
+    # The barrier keeps the compiler from computing the labels again for every entry of the Gram matrix.
+    Z = jax.lax.optimization_barrier(jnp.concatenate([features, labels[:, None]], axis=1))
+    t = jnp.concatenate([query, jnp.ones_like(query[:1])])
+    # Gram matrices and the lift cost D^3 an example, heads one by one H D^2.
+    attention = gram_attention if len(c) <= max(16, 3 * len(b)) else head_attention
+    error = attention(b, A, Z, t) + c @ t - _contract(query, eps)
+    return jnp.mean(error**2)
+
+
+def gram_attention(
+    b: Float[Array, "H D"], A: Float[Array, "H D D"], Z: Float[Array, "m D B"], t: Float[Array, "D B"]
+) -> Float[Array, " B"]:
+    """``sum_k t_k <G, N_k>`` with ``G = Z^T Z / m`` and ``N_k = sum_h b_h A_h[:, k]^T``, for a batch.
+
+    Args:
+        b, A: heads, (H, D) and (H, D, D).
+        Z: tokens, batch last, (m, D, B).
+        t: queries, batch last, (D, B).
+
+    Returns:
+        What attention adds to the guess, (B,).
+
+    Example:
+        >>> ones = jnp.ones
+        >>> gram_attention(ones((1, 2)), ones((1, 2, 2)), ones((3, 2, 1)), ones((2, 1))).tolist()
+        [8.0]
+    """
+    m, D, _ = Z.shape
+    rows, columns = np.triu_indices(D)
+    N = jnp.einsum("hm,hnk->kmn", b, A)
+    # Off the diagonal an entry of G stands for itself and its mirror image.
+    N = (N + N.swapaxes(1, 2))[:, rows, columns] * np.where(rows == columns, 0.5, 1.0).astype(N.dtype)[None]
+    # A product with ones instead of a sum: on a CPU, sums over any axis but the last are slow.
+    return jnp.ones(D, t.dtype) @ ((N / m) @ _gram_entries(Z) * t)
+
+
+def _contract(x: Float[Array, "*more d B"], y: Float[Array, "d B"]) -> Float[Array, "*more B"]:
+    """``sum_i x[..., i, :] y[i]``."""
+    if len(y) > 32:
+        return jnp.einsum("...ib,ib->...b", x, y)
+    # Written out: see above.
+    return sum(x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape) for i in range(len(y)))
+
+
+def _gram_entries(Z: Float[Array, "m D B"]) -> Float[Array, "F B"]:
+    """The upper triangle of Z^T Z, row by row, F = D(D+1)/2."""
+    m, D, _ = Z.shape
+    if m * D > 256:
+        return jnp.einsum("cib,cjb->bij", Z, Z)[:, *np.triu_indices(D)].T
+    # Written out, small matrices become vector operations over the batch: five times faster on a CPU than one by one.
+    return jax.lax.optimization_barrier(jnp.concatenate([sum(Z[c, i][None] * Z[c, i:] for c in range(m)) for i in range(D)]))
+
+
+def head_attention(
+    b: Float[Array, "H D"], A: Float[Array, "H D D"], Z: Float[Array, "m D B"], t: Float[Array, "D B"]
+) -> Float[Array, " B"]:
+    """What ``gram_attention`` computes, as ``sum_h (Z b_h).(Z A_h t) / m``: neither G nor the lift is built.
+
+    Args and returns as there.
+
+    Example:
+        >>> ones = jnp.ones
+        >>> head_attention(ones((1, 2)), ones((1, 2, 2)), ones((3, 2, 1)), ones((2, 1))).tolist()
+        [8.0]
+    """
+    values = jnp.einsum("cmb,hm->bch", Z, b)
+    keys = jnp.einsum("cnb,bhn->bch", Z, jnp.einsum("hnk,kb->bhn", A, t))
+    return (values * keys).sum((1, 2)) / len(Z)

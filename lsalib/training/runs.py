@@ -1,0 +1,63 @@
+"""What a run is given, and what comes out of it."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Array, Float
+
+from lsalib import _validate
+from lsalib.attention import LSAParams
+from lsalib.tasks import GaussianTask
+
+__all__ = ["Fit", "Run"]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One point of a sweep.
+
+    Args:
+        task: the task distribution.
+        heads: H.
+        guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,), or their starting point; None means zero.
+        bias: its constant part; never trained.
+        train_guess: whether ``guess`` is trained along: yq-LSA (eq. 11).
+        learning_rate: Adam's.
+        init_scale: standard deviation of the initial weights; the paper does not give it.
+
+    Raises:
+        ValueError: if ``heads < 1``, ``guess`` is not of shape (d,), or a number is not finite or not positive.
+
+    Example:
+        >>> Run(GaussianTask([2.0, 2.0], context_size=5), heads=3).guess.tolist()
+        [0.0, 0.0]
+    """
+
+    task: GaussianTask
+    heads: int
+    guess: npt.ArrayLike | None = None
+    bias: float = 0.0
+    train_guess: bool = False
+    learning_rate: float = 5e-4
+    init_scale: float = 0.1
+
+    def __post_init__(self):
+        guess = np.zeros(self.task.dim) if self.guess is None else _validate.vector("guess", self.guess, self.task.dim)
+        object.__setattr__(self, "guess", guess)
+        object.__setattr__(self, "heads", _validate.count("heads", self.heads))
+        object.__setattr__(self, "bias", _validate.number("bias", self.bias))
+        for name in ("learning_rate", "init_scale"):
+            object.__setattr__(self, name, _validate.number(name, getattr(self, name), above=0.0))
+
+
+class Fit(NamedTuple):
+    """A finished run: weights (H, D, D) each, guess (d,), and the loss before each step, (steps,).
+
+    From ``sweep`` every array has the seeds in front.
+    """
+
+    params: LSAParams
+    guess: Float[Array, "*seeds d"]
+    risk: Float[Array, "*seeds steps"]

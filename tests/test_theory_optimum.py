@@ -1,0 +1,272 @@
+"""The least risks and the weights that attain them: closed form, normal equations, descent and samples."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from theory_reference import TASKS, batch_of, dense_risk, largest_z, least, make_params, make_task, z_bound
+
+from lsalib.attention import gd_weights, gram, predict
+from lsalib.estimators import bayes
+from lsalib.tasks import GaussianTask
+from lsalib.theory import (
+    bayes_risk,
+    gd_risk,
+    gram_moments,
+    ltb_risk,
+    optimal_preconditioner,
+    optimal_risk,
+    optimal_step,
+    optimal_weights,
+    population_risk,
+    yq_optimal_weights,
+    yq_risk,
+)
+from lsalib.theory.standard import imitate_constant
+
+GUESS = np.array([0.5, -1.0, 2.0])
+BOUND = z_bound(50)
+
+
+@pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
+def test_optimal_risk_solves_the_normal_equations(name, x64):
+    task = TASKS[name]
+    moments = gram_moments(task)
+    brute = least(lambda M, guess, bias: dense_risk(M.reshape(4, 4, 4), task, guess, bias, moments), 4**3)
+    for guess, bias in ((GUESS, 0.0), (GUESS, 1.5), (task.prior_mean, 0.0), (task.prior_mean, 1.5)):
+        np.testing.assert_allclose(optimal_risk(task, guess, bias), brute(guess, bias), rtol=1e-9)
+    # The control: the gap has to know the context size, and the noise where there is some.
+    longer = replace(task, context_size=task.context_size + 1)
+    assert optimal_risk(longer, guess, bias) < brute(guess, bias) - 1e-3
+    if task.noise_std:
+        law = yq_risk(task) + 2 * bias**2 / (task.context_size * task.dim + 2)
+        assert law > brute(guess, bias) + 1e-3
+
+
+@pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
+def test_yq_risk_solves_the_normal_equations(name, x64):
+    """Convex once the heads cannot read the guess: least squares in the guess and the lift at once (Lemma 3's class)."""
+    task = TASKS[name]
+    moments = gram_moments(task)
+
+    def risk(M, guess):
+        M = jnp.concatenate([M.reshape(3, 4, 4), jnp.zeros((1, 4, 4))])
+        return dense_risk(M, task, guess, 0.0, moments)
+
+    brute = least(lambda free: risk(free[3:], free[:3]), 3 + 3 * 4**2)
+    np.testing.assert_allclose(yq_risk(task), brute(), rtol=1e-9)
+    # The control: with the guess held in the wrong place the same class does worse.
+    assert least(risk, 3 * 4**2)(GUESS) > yq_risk(task) * 1.001
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_optimal_weights_attain_the_optimum(name, x64):
+    task = TASKS[name]
+    d = task.dim
+    for guess, bias in ((None, 0.0), (GUESS[:d], 1.5), (task.prior_mean, 1.5)):
+        weights = optimal_weights(task, guess, bias)
+        assert len(weights.W_K) == d + (task.noise_std > 0)
+        risk, slope = jax.value_and_grad(population_risk)(weights, task, guess, bias)
+        np.testing.assert_allclose(risk, optimal_risk(task, guess, bias), rtol=1e-12)
+        assert max(float(jnp.abs(leaf).max()) for leaf in slope) < 1e-11
+        # The control: the correction turned around, and one head short.
+        flipped = population_risk(weights._replace(W_Q=-weights.W_Q), task, guess, bias)
+        short = population_risk(jax.tree.map(lambda W: W[1:], weights), task, guess, bias)
+        assert min(flipped, short) > risk + 1e-3
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_yq_optimal_weights_attain_the_optimum(name, x64):
+    task = TASKS[name]
+    weights, w = yq_optimal_weights(task), jnp.asarray(task.prior_mean)
+    assert len(weights.W_K) == 1
+    risk, slope = jax.value_and_grad(population_risk, argnums=(0, 2))(weights, task, w)
+    np.testing.assert_allclose(risk, yq_risk(task), rtol=1e-12)
+    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slope)) < 1e-11
+    # Any linear transformer block that knows w* gets there too (Lemma 3).
+    v = jnp.append(w, 1.0)[None]
+    np.testing.assert_allclose(ltb_risk(weights, v, jnp.eye(task.dim + 1)[-1:], task), risk, rtol=1e-12)
+    assert population_risk(weights, task, w + 0.1) > risk + 1e-3
+
+
+def test_gd_with_the_best_step_is_optimal_where_features_are_isotropic(x64):
+    task = TASKS["isotropic"]
+    weights = gd_weights(jnp.asarray(task.prior_mean), optimal_step(task))
+    np.testing.assert_allclose(population_risk(weights, task, task.prior_mean), yq_risk(task), rtol=1e-12)
+    np.testing.assert_allclose(gd_risk(task), yq_risk(task), rtol=1e-12)
+    np.testing.assert_allclose(optimal_preconditioner(task), optimal_step(task) * np.eye(3), rtol=1e-12, atol=1e-15)
+    # The control: eq. 7 with eta = 1, and a task whose features are not isotropic.
+    slope = jax.grad(population_risk)(gd_weights(jnp.asarray(task.prior_mean), 1.0), task, task.prior_mean)
+    assert max(float(jnp.abs(leaf).max()) for leaf in slope) > 0.1
+    assert gd_risk(TASKS["general"]) > yq_risk(TASKS["general"]) + 1e-3
+
+
+def descend(task, heads, guess, bias, starts=4, steps=3000):
+    """The least risk that Adam, cooled down to nothing, finds from a few random starts."""
+    optimizer = optax.flatten(optax.adam(optax.cosine_decay_schedule(0.03, steps)))
+    risk = partial(population_risk, task=task, guess=guess, bias=bias)
+
+    def step(state, _):
+        weights, opt_state = state
+        update, opt_state = optimizer.update(jax.grad(risk)(weights), opt_state)
+        return (optax.apply_updates(weights, update), opt_state), None
+
+    def run(weights):
+        return risk(jax.lax.scan(step, (weights, optimizer.init(weights)), length=steps)[0][0])
+
+    first = jax.tree.map(lambda *each: jnp.stack(each), *(make_params(seed, task.dim, heads) for seed in range(starts)))
+    # The schedule divides an integer by a float.
+    with jax.numpy_dtype_promotion("standard"):
+        return float(jax.jit(jax.vmap(run))(first).min())
+
+
+@pytest.mark.parametrize(("noise_std", "enough"), [(0.0, 2), (1.0, 3)])
+def test_sharp_head_count(noise_std, enough, x64):
+    """Two features need two heads without label noise and three with it; one fewer falls short."""
+    task = make_task(7, 2, 3, noise_std)
+    guess, bias = task.prior_mean + 1, 1.0
+    optimum = optimal_risk(task, guess, bias)
+    found, short = (descend(task, heads, guess, bias) for heads in (enough, enough - 1))
+    np.testing.assert_allclose(found, optimum, rtol=1e-8)
+    assert short > optimum + 1e-2
+
+
+@pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
+def test_any_guess_costs_its_own_error(name, x64):
+    """The same weights, and a guess that is no linear function: the gap is its squared error times one factor."""
+    task = TASKS[name]
+    weights, error = optimal_weights(task), imitate_constant(task).error
+    answer = jax.jit(jax.vmap(partial(predict, weights)))
+    excess, wrong = [], []
+    for seed in range(3):
+        X, y, x_q, target = batch_of(seed, task)
+        y_q = 2 * jnp.sin(x_q[:, 0]) + x_q[:, 1] ** 2
+        squares = (answer(jax.vmap(gram)(X, y), x_q, y_q) - target) ** 2
+        off = (y_q - x_q @ task.prior_mean) ** 2
+        excess.append(largest_z(squares - error * off, yq_risk(task)))
+        wrong.append(largest_z(squares, yq_risk(task)))
+    assert max(excess) < BOUND < max(wrong)
+
+
+@pytest.mark.parametrize("name", ["isotropic", "noisy"])
+def test_imitated_constant(name, x64):
+    task = TASKS[name]
+    features, residual, error = imitate_constant(task)
+    for seed in range(3):
+        X, y, _, _ = batch_of(seed, task)
+        r = y - X @ task.prior_mean
+        # Isotropic features: the standard ones are the features themselves.
+        t = (X**2).mean(1) @ features + residual * (r**2).mean(1)
+        assert largest_z((t - 1) ** 2, error) < BOUND
+        assert largest_z((t - 1) ** 2, 2 / (task.context_size * task.dim)) > BOUND
+
+
+@pytest.mark.parametrize(("dim", "context_size"), [(4, 1), (4, 3), (3, 3), (2, 5)])
+def test_bayes_risk(dim, context_size, x64):
+    task = make_task(0, dim, context_size, covariances=False)
+    estimate = jax.jit(jax.vmap(bayes, (0, 0, 0, None)))
+    for seed in range(3):
+        X, y, x_q, target = batch_of(seed, task, 4000)
+        squares = (estimate(X, y, x_q, jnp.asarray(task.prior_mean)) - target) ** 2
+        if dim <= context_size:
+            # Exact up to rounding; a square context is now and then nearly singular, hence the median.
+            assert bayes_risk(task) == 0 and np.median(squares) < 1e-20
+        else:
+            assert largest_z(squares, bayes_risk(task)) < BOUND
+            assert largest_z(squares, bayes_risk(task) + 1) > BOUND
+
+
+# Drawn as plain numbers: a strategy that builds the task itself would run the shape checks while drawing.
+tasks = st.builds(
+    partial,
+    st.just(make_task),
+    seed=st.integers(0, 10**6),
+    dim=st.integers(1, 3),
+    context_size=st.integers(1, 30),
+    noise_std=st.sampled_from([0.0, 0.3, 2.0]),
+    covariances=st.booleans(),
+)
+modest = settings(max_examples=25, deadline=None, derandomize=True)
+numbers = st.floats(-3, 3, allow_subnormal=False)
+
+
+@modest
+@given(make=tasks, shift=numbers, bias=numbers)
+def test_attained_for_any_task(make, shift, bias):
+    task = make()
+    guess = task.prior_mean + shift
+    with jax.enable_x64(True):
+        attained = population_risk(optimal_weights(task, guess, bias), task, guess, bias)
+        uncorrected = population_risk(yq_optimal_weights(task), task, task.prior_mean)
+    np.testing.assert_allclose(attained, optimal_risk(task, guess, bias), rtol=1e-10)
+    np.testing.assert_allclose(uncorrected, yq_risk(task), rtol=1e-10)
+
+
+@modest
+@given(make=tasks, bias=numbers, seed=st.integers(0, 10**6), distance=st.sampled_from([1e-3, 0.1, 1.0]))
+def test_no_weights_do_better(make, bias, seed, distance):
+    """Neither random weights nor those near the optimum, and never by more than rounding."""
+    task = make()
+    with jax.enable_x64(True):
+        best = optimal_weights(task, None, bias)
+        away = make_params(seed, task.dim, len(best.W_K), distance)
+        near = float(population_risk(jax.tree.map(jnp.add, best, away), task, None, bias))
+        far = float(population_risk(away, task, None, bias))
+    assert min(near, far) >= optimal_risk(task, None, bias) * (1 - 1e-12)
+
+
+@modest
+@given(make=tasks, step=numbers, shift=numbers, bias=numbers)
+def test_order_of_the_risks(make, step, shift, bias):
+    """A guess costs something, a step without preconditioner too, and more examples help."""
+    task = make()
+    slack = 1 + 1e-12
+    longer = replace(task, context_size=task.context_size + 1)
+    guess = task.prior_mean + shift
+    assert yq_risk(task) <= gd_risk(task) * slack <= gd_risk(task, step) * slack**2
+    assert yq_risk(task) <= optimal_risk(task, guess, bias) * slack
+    assert yq_risk(longer) < yq_risk(task) and optimal_risk(longer, guess, bias) < optimal_risk(task, guess, bias)
+    assert yq_risk(task) <= yq_risk(replace(task, noise_std=task.noise_std + 1))
+
+
+@modest
+@given(make=tasks, shift=numbers, bias=numbers)
+def test_label_noise_only_narrows_the_gap(make, shift, bias):
+    task = make()
+    u = np.full(task.dim, shift)
+    L = np.eye(task.dim) if task.feature_cov is None else task.feature_cov
+    law = 2 * (u @ L @ u + bias**2) / (task.context_size * task.dim + 2)
+    gap = optimal_risk(task, task.prior_mean + shift, bias) - yq_risk(task)
+    assert gap <= law + 1e-9 if task.noise_std else abs(gap - law) < 1e-9
+
+
+def test_paper_scale():
+    task = GaussianTask([2.0] * 10, 10)
+    np.testing.assert_allclose([gd_risk(task), optimal_risk(task) - yq_risk(task)], [110 / 21, 80 / 102], rtol=1e-12)
+
+
+def test_weights_take_the_default_type():
+    assert optimal_weights(TASKS["general, noisy"]).W_Q.dtype == jnp.float32
+
+
+def test_bad_input():
+    task = TASKS["isotropic"]
+    for function in (optimal_weights, optimal_risk):
+        with pytest.raises(ValueError, match=r"guess must have shape \(3,\), got shape \(2,\)"):
+            function(task, guess=[1.0, 2.0])
+        with pytest.raises(ValueError, match="guess must be finite"):
+            function(task, guess=[1.0, 2.0, np.inf])
+        with pytest.raises(ValueError, match="bias must be a finite number, got inf"):
+            function(task, bias=np.inf)
+    with pytest.raises(ValueError, match="step_size must be a finite number, got nan"):
+        gd_risk(task, np.nan)
+    with pytest.raises(ValueError, match="task must have noise_std 0"):
+        bayes_risk(TASKS["noisy"])
+    with pytest.raises(ValueError, match="task must have identity covariances when context_size < d"):
+        bayes_risk(replace(TASKS["general"], context_size=2))

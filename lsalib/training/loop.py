@@ -40,10 +40,10 @@ class Plan(NamedTuple):
 
 
 def start(weights: Weights, steps: int) -> State:
-    """The state before the first step, for weights with leaves (S, R, ...)."""
-    opt_state = jax.vmap(jax.vmap(_ADAM.init))(weights)
+    """The state before the first step, for weights with leaves (S, R, ...); on the host, as everything between pieces."""
     runs = weights.guess.shape[:2]
-    return State(weights, opt_state, jnp.zeros((steps, *runs), weights.guess.dtype))
+    opt_state = jax.tree.map(lambda leaf: np.zeros((*runs, *leaf.shape[2:]), leaf.dtype), jax.eval_shape(jax.vmap(jax.vmap(_ADAM.init)), weights))
+    return State(weights, opt_state, np.zeros((steps, *runs), weights.guess.dtype))
 
 
 def make_mesh(seeds: int, runs: int) -> Mesh:

@@ -149,7 +149,7 @@ def sweep(
             states[g] = state, np.int64(end)
             if store and jax.process_index() == 0:
                 store.save(states)
-    results = {i: fit for group, (state, _) in zip(groups, states, strict=True) for i, fit in _results(group, state)}
+    results = {i: fit for group, (state, _) in zip(groups, states, strict=True) for i, fit in _results(group, state, keys, dtype)}
     return [results[i] for i in range(len(runs))]
 
 
@@ -192,13 +192,20 @@ def _initial(group: _Group, keys: list, steps: int, dtype) -> State:
     """The state before the first step; runs with fewer heads than the group's most get zeros for the others."""
     heads = max(run.heads for run in group.runs)
 
-    def layer(run: Run, key) -> np.ndarray:
-        drawn = np.stack(init(key[0], run.task.dim, run.heads, run.init_scale, dtype=dtype))
-        return np.pad(drawn, ((0, 0), (0, heads - run.heads), (0, 0), (0, 0)))
+    def weights(run: Run, key) -> Weights:
+        params = LSAParams(*map(np.asarray, _init(run, key, dtype)))
+        trained = params.W_K, params.W_Q, params.W_V, params.W_P[:, -1]
+        padded = (np.pad(W, ((0, heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained)
+        return Weights(*padded, run.guess.astype(dtype))
 
-    layers = np.stack([[layer(run, key) for run in group.runs] for key in keys])
-    guesses = np.stack([[run.guess for run in group.runs]] * len(keys)).astype(dtype)
-    return jax.tree.map(np.asarray, start(Weights(layers, guesses), steps))
+    def stack(trees):
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+    return start(stack([stack([weights(run, key) for run in group.runs]) for key in keys]), steps)
+
+
+def _init(run: Run, key, dtype) -> LSAParams:
+    return init(key[0], run.task.dim, run.heads, run.init_scale, dtype=dtype)
 
 
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
@@ -226,11 +233,14 @@ def _train(group: _Group, state: State, begin, keys: list, steps: int, piece: in
         yield gather(state, len(group.runs)), end
 
 
-def _results(group: _Group, state: State):
+def _results(group: _Group, state: State, keys: list, dtype):
     """Each run's place and ``Fit``, without the padding."""
     for r, (run, place) in enumerate(zip(group.runs, group.places, strict=True)):
-        layer = jnp.moveaxis(jnp.asarray(state.weights.layer[:, r, :, : run.heads]), 1, 0)
-        yield place, Fit(LSAParams(*layer), jnp.asarray(state.weights.guess[:, r]), jnp.asarray(state.risk[:, :, r].T))
+        own = jax.tree.map(lambda leaf: leaf[:, r], state.weights)
+        W_P = np.stack([_init(run, key, dtype).W_P for key in keys])
+        W_P[:, :, -1] = own.row_P[:, : run.heads]
+        params = LSAParams(own.W_K[:, : run.heads], own.W_Q[:, : run.heads], W_P, own.W_V[:, : run.heads])
+        yield place, jax.tree.map(jnp.asarray, Fit(params, own.guess, state.risk[:, :, r].T))
 
 
 def _identity(run: Run) -> dict:

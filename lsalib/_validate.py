@@ -33,7 +33,7 @@ def number(name: str, value, *, minimum: float = -math.inf, above: float = -math
 
 def vector(name: str, value, length: int | None = None) -> np.ndarray:
     """A finite float64 vector, of the given length if there is one."""
-    array = np.asarray(value, dtype=np.float64)
+    array = _float64(name, value)
     if array.ndim != 1 or array.size == 0 or length not in (None, array.size):
         expected = "(d,) with d >= 1" if length is None else f"({length},)"
         raise ValueError(f"{name} must have shape {expected}, got shape {array.shape}")
@@ -44,7 +44,7 @@ def vector(name: str, value, length: int | None = None) -> np.ndarray:
 
 def covariance(name: str, value, dim: int) -> np.ndarray:
     """A finite, symmetric, positive definite float64 matrix."""
-    matrix = np.asarray(value, dtype=np.float64)
+    matrix = _float64(name, value)
     shape(name, matrix, (dim, dim))
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} must be finite, got {matrix}")
@@ -63,3 +63,13 @@ def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
     if not fits:
         wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
         raise ValueError(f"{name} must have shape ({wanted}), got shape {got}")
+
+
+def _float64(name: str, value) -> np.ndarray:
+    """A copy that nobody can change: what was checked stays as it was."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from None
+    array.flags.writeable = False
+    return array

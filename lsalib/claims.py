@@ -14,7 +14,7 @@ import numpy as np
 
 from lsalib.notebook import show
 
-__all__ = ["MIME", "ClaimError", "Record", "check", "control"]
+__all__ = ["MIME", "ClaimError", "Record", "check", "control", "seeds_text"]
 
 MIME = "application/vnd.lsalib.claim+json"
 
@@ -82,8 +82,8 @@ def check(
         >>> check("exact-gd-risk", 5.2381, 110 / 21, atol=1e-4, label="one-step GD").measured
         '5.2381'
     """
-    record, holds = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "check")
-    if not holds:
+    record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "check")
+    if not record.passed:
         raise ClaimError(f"{claim_id}: {label or 'check'}: {record.measured} {relation} {record.expected} fails (tolerance {record.tolerance})")
     return _publish(record)
 
@@ -99,7 +99,7 @@ def control(
     label: str = "",
     seeds: Sequence[int] = (),
 ) -> Record:
-    """Negative control: assert that the same comparison *fails* once one thing is broken.
+    """Negative control: assert that the same comparison *fails*, in every entry, once one thing is broken.
 
     Args, relation and errors as in ``check``; the label says what was broken.
 
@@ -107,20 +107,20 @@ def control(
         The ``Record``.
 
     Raises:
-        ClaimError: if the comparison holds although it should not.
+        ClaimError: if the comparison holds in some entry although it should not.
 
     Example:
         >>> control("exact-gd-risk", 6.1, 110 / 21, atol=1e-4, label="a step twice too long").kind
         'control'
     """
-    record, holds = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "control")
-    if holds:
+    record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "control")
+    if not record.passed:
         raise ClaimError(f"{claim_id}: the control «{label}» passes: {record.measured} {relation} {record.expected}")
     return _publish(record)
 
 
-def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, kind) -> tuple[Record, bool]:
-    """The record and whether the relation holds, judged on the unrounded numbers."""
+def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, kind) -> Record:
+    """The record, judged on the unrounded numbers; the entry nearest to the other verdict speaks for the array."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
     if not (np.min(atol) >= 0 and rtol >= 0):
@@ -134,24 +134,38 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
     if not (got.size and np.isfinite(got).all() and np.isfinite(want).all()):
         raise ValueError(f"measured and expected must be finite and not empty, got {measured!r} and {expected!r}")
     allowed = np.asarray(atol + rtol * np.abs(want))
-    # How far each entry is on the right side of its bound; the worst entry speaks for the array.
+    # How far each entry is on the right side of its bound.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
-    holds = bool((slack >= 0).all() if relation == "=" else (slack > 0).all())
-    worst = np.unravel_index(np.argmin(slack), slack.shape)
-    shown, wanted, tolerance = (float(np.broadcast_to(a, slack.shape)[worst]) for a in (got, want, allowed))
+    holds = slack >= 0 if relation == "=" else slack > 0
+    passed = bool(holds.all() if kind == "check" else not holds.any())
+    critical = np.unravel_index(np.argmin(slack) if kind == "check" else np.argmax(slack), slack.shape)
+    shown, wanted, tolerance = (float(np.broadcast_to(a, slack.shape)[critical]) for a in (got, want, allowed))
     _seen[claim_id] += 1
     record = Record(
         id=claim_id,
-        label=label + (f" (worst of {got.size})" if got.size > 1 else ""),
+        label=label + (f" (closest of {got.size})" if got.size > 1 else ""),
         measured=_rounded(shown, tolerance),
         expected=("" if relation == "=" else f"{relation} ") + _rounded(wanted, tolerance),
         tolerance=f"{tolerance:.1g}",
         kind=kind,
         seeds=list(map(int, seeds)),
-        passed=True,
+        passed=passed,
         anchor=f"claim-{claim_id}" + (f"-{_seen[claim_id]}" if _seen[claim_id] > 1 else ""),
     )
-    return record, holds
+    return record
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """«, seeds 0–7», or the list where a seed is left out; "" where nothing was sampled.
+
+    Example:
+        >>> seeds_text(range(8)), seeds_text([0, 5, 9]), seeds_text([3]), seeds_text([])
+        (', seeds 0–7', ', seeds 0, 5, 9', ', seed 3', '')
+    """
+    numbers = list(seeds)
+    run = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
+    return f", seed{'s' * (len(numbers) > 1)} {shown}" if numbers else ""
 
 
 def _rounded(value: float, tolerance: float) -> str:
@@ -165,7 +179,7 @@ def _publish(record: Record) -> Record:
     mark, words = ("✓", "holds") if record.kind == "check" else ("✗", "fails, as it must")
     label = html.escape(record.label or "check")
     expected = html.escape(record.expected)
-    seeds = f", seeds {record.seeds[0]}–{record.seeds[-1]}" if len(record.seeds) > 1 else f", seed {record.seeds[0]}" if record.seeds else ""
+    seeds = seeds_text(record.seeds)
     css = "claim-pass" if record.kind == "check" else "claim-control"
     text = f"{mark} {record.id}: {record.label}: {record.measured} against {record.expected} (tolerance {record.tolerance}{seeds}): {words}"
     page = (

@@ -22,14 +22,14 @@ def shown(monkeypatch):
         (100.0, 101.0, {"rtol": 0.02}, True),
         (100.0, 103.0, {"rtol": 0.02}, False),
         ([1.0, 2.0], [1.0, 2.0], {"atol": 1e-9}, True),
-        ([1.0, 2.0], [1.0, 2.1], {"atol": 1e-9}, False),
+        ([1.1, 2.0], [1.0, 2.1], {"atol": 1e-9}, False),
         (1.0, 2.0, {"relation": "<"}, True),
         (2.0, 2.0, {"relation": "<"}, False),
         (1.95, 2.0, {"relation": "<", "atol": 0.1}, False),
         (2.2, 2.0, {"relation": ">", "atol": 0.1}, True),
-        ([2.2, 2.05], [2.0, 2.0], {"relation": ">", "atol": 0.1}, False),
+        ([2.02, 2.05], [2.0, 2.0], {"relation": ">", "atol": 0.1}, False),
         ([2.2, 2.05], 2.0, {"relation": ">", "atol": np.array([0.1, 0.01])}, True),
-        ([2.2, 2.05], 2.0, {"relation": ">", "atol": np.array([0.3, 0.01])}, False),
+        ([2.2, 2.05], 2.0, {"relation": ">", "atol": np.array([0.3, 0.1])}, False),
     ],
 )
 def test_check_and_control_are_opposites(shown, measured, expected, kwargs, holds):
@@ -43,9 +43,22 @@ def test_check_and_control_are_opposites(shown, measured, expected, kwargs, hold
     assert f'id="{record.anchor}"' in shown[0]["text/html"]
 
 
-def test_the_worst_entry_is_the_one_that_is_shown(shown):
+def test_an_array_that_holds_in_part_is_neither(shown):
+    for claim in (claims.check, claims.control):
+        with pytest.raises(claims.ClaimError, match="some-claim"):
+            claim("some-claim", [1.0, 2.0], [1.0, 2.1], atol=1e-9)
+    assert shown == []
+
+
+def test_the_critical_entry_is_the_one_that_is_shown(shown):
     record = claims.check("some-claim", [1.0, 2.08, 3.0], [1.0, 2.0, 3.0], atol=0.1, label="a label")
-    assert (record.measured, record.expected, record.label) == ("2.1", "2", "a label (worst of 3)")
+    assert (record.measured, record.expected, record.label) == ("2.1", "2", "a label (closest of 3)")
+
+
+def test_a_control_must_fail_in_every_entry(shown):
+    assert claims.control("some-claim", [5.0, 7.0], 1.0, atol=0.1).measured == "5"
+    with pytest.raises(claims.ClaimError, match="the control"):
+        claims.control("some-claim", [1.0, 7.0], 1.0, atol=0.1)
 
 
 def test_rounding_noise_does_not_show(shown):

@@ -5,6 +5,7 @@ import json
 import pytest
 from tiny_book import HEADER, ROOT, make, replace
 
+from lsalib.claims import seeds_text
 from tools import claims_page, notebooks
 from tools.claims_page import Claim, Record, problems
 
@@ -80,7 +81,7 @@ def test_a_card_says_everything():
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([7], ", seed 7"), ([0, 1], ", seeds 0, 1"), ([3, 4, 5], ", seeds 3–5"), ([0, 1, 5], ", seeds 0, 1, 5")])
 def test_seeds_are_short_and_complete(numbers, text):
-    assert claims_page.seeds(numbers) == text
+    assert seeds_text(numbers) == text
 
 
 @pytest.fixture(scope="module")

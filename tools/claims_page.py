@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from lsalib.claims import MIME, seeds_text
 from tools import pages
 
-MIME = "application/vnd.lsalib.claim+json"
 NOT_RUN = "not run here yet"
 STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", NOT_RUN)
 
@@ -18,8 +18,8 @@ INTRO = """\
 
 What the paper claims, what this book adds, and how each fared. The numbers are those that the notebooks
 checked when they were executed: a check that fails stops its page, and so the book. Beside a check may stand
-a *control*: the same comparison with one thing broken, which has to fail. P is the paper, S its sequel on
-softmax attention; a claim called new is this book's own.
+a *control*: the same comparison with one thing broken, which has to fail. P is the paper {cite:p}`xie2025`, S
+another one, on softmax attention {cite:p}`he2025`; a claim called new is this book's own.
 """
 
 
@@ -102,19 +102,12 @@ def _code(text: str) -> str:
     return f"`{text}`"
 
 
-def seeds(numbers: list[int]) -> str:
-    """«, seeds 0–7», or the list where a seed is left out; "" where nothing was sampled."""
-    run = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
-    shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
-    return f", seed{'s' * (len(numbers) > 1)} {shown}" if numbers else ""
-
-
 def line(record: Record) -> str:
     """One list entry: what was measured against what, and the way to its cell."""
     control = "control: " if record.kind == "control" else ""
     return (
         f"- {control}{record.label or 'check'}: {_code(record.measured)} against {_code(record.expected)}, "
-        f'tolerance {_code(record.tolerance)}{seeds(record.seeds)} (<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
+        f'tolerance {_code(record.tolerance)}{seeds_text(record.seeds)} (<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
     )
 
 

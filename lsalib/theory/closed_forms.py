@@ -15,7 +15,7 @@ __all__ = ["bayes_risk", "gd_risk", "optimal_preconditioner", "optimal_risk", "o
 
 
 def gd_risk(task: GaussianTask, step_size: float | None = None) -> float:
-    """Risk of one gradient step from the prior mean (E1).
+    """Risk of one gradient step from the prior mean (ledger: exact-gd-risk).
 
     ``d (1 - 2 eta + eta^2 (C+d+1)/C)`` for identity covariances and no noise; in general
     ``tr(L P) - 2 eta tr(L L P) + eta^2 [tr(L L P L)(1 + 1/C) + (tr(P L) + s^2) tr(L L)/C]``
@@ -43,7 +43,7 @@ def gd_risk(task: GaussianTask, step_size: float | None = None) -> float:
 
 
 def optimal_step(task: GaussianTask) -> float:
-    """The step size with the least risk, ``C/(C+d+1)`` for identity covariances and no noise (E1).
+    """The step size with the least risk, ``C/(C+d+1)`` for identity covariances and no noise (ledger: exact-gd-risk).
 
     Args:
         task: the task distribution.
@@ -60,7 +60,7 @@ def optimal_step(task: GaussianTask) -> float:
 
 
 def optimal_preconditioner(task: GaussianTask) -> np.ndarray:
-    """The best N of ``preconditioned_gd`` from the prior mean (E7).
+    """The best N of ``preconditioned_gd`` from the prior mean (ledger: preconditioned-optimum).
 
     ``N = P L [L P L (1 + 1/C) + (tr(P L) + s^2) L / C]^{-1}``; a multiple of the identity,
     ``eta* I``, for identity covariances.
@@ -81,7 +81,7 @@ def optimal_preconditioner(task: GaussianTask) -> np.ndarray:
 
 
 def yq_risk(task: GaussianTask) -> float:
-    """The least risk of yq-LSA, for any number of heads: that of the best preconditioned step (E5, E7).
+    """The least risk of yq-LSA, for any number of heads: that of the best preconditioned step (ledger: conjecture-global-optimum).
 
     ``tr(L (P - N L P))``, which is ``d (d+1)/(C+d+1)`` for identity covariances and no noise.
 
@@ -100,7 +100,7 @@ def yq_risk(task: GaussianTask) -> float:
 
 
 def optimal_risk(task: GaussianTask, guess=None, bias: float = 0.0) -> float:
-    """The least risk of multi-head LSA with enough heads and a *fixed* initial guess (E2, E3).
+    """The least risk of multi-head LSA with enough heads and a *fixed* initial guess (ledger: exact-multihead-risk).
 
     ``yq_risk + (u^T L u + bias^2) / (1 + C d/2 + s^4/K)`` with ``u = prior_mean - guess``,
     s = noise_std and the K of ``standard.imitate_constant``: the guess is off by

@@ -22,7 +22,7 @@ __all__ = ["optimal_weights", "yq_optimal_weights"]
 
 
 def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAParams:
-    """Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)`` (E4).
+    """Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)`` (ledger: sharp-head-count).
 
     Head h has ``b_h = v_h`` and ``A_h = -f_h v_h rho^T + N rho v_h^T`` with the f_h of
     ``imitate_constant`` and N the optimal step along v_h; with label noise one more head has ``b = rho``
@@ -60,7 +60,7 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
 
 
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
-    """The one head of optimal yq-LSA, whose initial guess is ``w*.x_q``: a preconditioned step from w* (E5, E7).
+    """The one head of optimal yq-LSA, whose initial guess is ``w*.x_q``: a preconditioned step from w* (ledger: preconditioned-optimum).
 
     ``population_risk(weights, task, guess=task.prior_mean)`` is ``yq_risk(task)``. For identity
     covariances this head does what ``attention.gd_weights`` with the optimal step does.

@@ -19,6 +19,7 @@ class Checkpoint:
 
     Raises:
         ImportError: if safetensors is not installed.
+        ValueError: if the file's folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike, identity: object):
@@ -26,7 +27,10 @@ class Checkpoint:
             import safetensors.numpy  # noqa: F401
         except ImportError:
             raise ImportError("checkpoints need safetensors: pip install 'lsalib[checkpoint]'") from None
-        self.path, self.identity = Path(path), json.dumps(identity, sort_keys=True)
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise ValueError(f"checkpoint must lie in a folder that exists, got {self.path}")
+        self.identity = json.dumps(identity, sort_keys=True)
 
     def load(self, like):
         """The stored tree, in the structure of ``like``; ``like`` itself where there is no file.

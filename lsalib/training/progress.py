@@ -18,8 +18,8 @@ class Progress:
         False
     """
 
-    def __init__(self, total: int):
-        self.total, self.done, self.began = total, 0, time.perf_counter()
+    def __init__(self, total: int, done: int = 0):
+        self.total, self.done, self.first, self.began = total, done, done, time.perf_counter()
         self.shown = sys.stderr.isatty()
 
     def add(self, steps: int) -> None:
@@ -27,9 +27,10 @@ class Progress:
         self.done += steps
         if not self.shown:
             return
-        share, elapsed = self.done / self.total, time.perf_counter() - self.began
-        bar = "#" * int(_WIDTH * share)
-        left = elapsed / share - elapsed
+        elapsed = time.perf_counter() - self.began
+        # Steps of an earlier sitting, which a resumed sweep begins with, say nothing about the pace.
+        left = elapsed / max(self.done - self.first, 1) * (self.total - self.done)
+        bar = "#" * (_WIDTH * self.done // self.total)
         end = "\n" if self.done >= self.total else ""
         sys.stderr.write(f"\r[{bar:.<{_WIDTH}}] {self.done}/{self.total} steps, {elapsed:.0f} s, {left:.0f} s left \x1b[K{end}")
         sys.stderr.flush()

@@ -28,7 +28,7 @@ class Run:
         init_scale: standard deviation of the initial weights; the paper does not give it.
 
     Raises:
-        ValueError: if ``heads < 1``, ``guess`` is not of shape (d,), or a number is not finite or not positive.
+        ValueError: if ``task`` is no GaussianTask, ``heads < 1``, ``guess`` is not of shape (d,), or a number is not finite or not positive.
 
     Example:
         >>> Run(GaussianTask([2.0, 2.0], context_size=5), heads=3).guess.tolist()
@@ -44,6 +44,10 @@ class Run:
     init_scale: float = 0.1
 
     def __post_init__(self):
+        if not isinstance(self.task, GaussianTask):
+            raise ValueError(f"task must be a GaussianTask, got {self.task!r}")
+        if not isinstance(self.train_guess, bool):
+            raise ValueError(f"train_guess must be True or False, got {self.train_guess!r}")
         guess = np.zeros(self.task.dim) if self.guess is None else _validate.vector("guess", self.guess, self.task.dim)
         object.__setattr__(self, "guess", guess)
         object.__setattr__(self, "heads", _validate.count("heads", self.heads))

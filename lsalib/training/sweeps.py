@@ -1,6 +1,5 @@
 """Training runs, one or many: the front of this package."""
 
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -140,10 +139,9 @@ def sweep(
         store = Checkpoint(checkpoint, identity)
         states = store.load(states)
 
-    progress = Progress(steps * len(groups))
+    progress = Progress(steps * len(groups), done=sum(int(taken) for _, taken in states))
     piece = every if store else -(-steps // 50) if progress.shown else steps
     for g, group in enumerate(groups):
-        progress.add(int(states[g][1]))
         for state, end in _train(group, *states[g], keys, steps, piece, dtype):
             progress.add(end - int(states[g][1]))
             states[g] = state, np.int64(end)
@@ -158,6 +156,10 @@ def _check(runs: Sequence[Run], objective: str, dtype) -> None:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
     if not runs or not all(isinstance(run, Run) for run in runs):
         raise ValueError(f"runs must be a sequence of at least one Run, got {runs!r}")
+    try:
+        dtype = jnp.dtype(dtype)
+    except TypeError:
+        raise ValueError(f"dtype must be a float type, got {dtype!r}") from None
     if not jnp.issubdtype(dtype, jnp.floating) or jnp.finfo(dtype).bits > jnp.finfo(jnp.result_type(float)).bits:
         raise ValueError(f"dtype must be a float type in use (float64 needs jax_enable_x64), got {dtype!r}")
 
@@ -165,10 +167,11 @@ def _check(runs: Sequence[Run], objective: str, dtype) -> None:
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if np.ndim(seeds) == 0:
         return list(range(_validate.count("seeds", seeds)))
-    numbers = [operator.index(seed) for seed in seeds]
-    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+    numbers = np.asarray(seeds)
+    whole = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)
+    if not whole or numbers.min() < 0 or len(set(numbers.tolist())) < numbers.size:
         raise ValueError(f"seeds must be a count or different whole numbers of at least 0, got {seeds!r}")
-    return numbers
+    return numbers.tolist()
 
 
 def _groups(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[_Group]:

@@ -1,0 +1,28 @@
+"""Linear self-attention: the paper's formula to the letter, and what is left of it in a prediction.
+
+Only the bottom-right entry of the output is a prediction, so a head acts through
+``b_h``, the last row of ``W_P W_V``, and ``A_h = W_K^T W_Q`` alone. With the Gram matrix
+``G = Z^T Z / C`` of the context tokens ``z_i = [x_i; y_i]`` and ``z_q = [x_q; y_q]``,
+
+    f(E) = y_q + sum_h b_h^T G A_h z_q = y_q + sum_j <G, M_j> z_q[j],   M_j = sum_h b_h a_{h,j}^T.
+
+Everything is written for one example; ``jax.vmap`` makes the batch.
+"""
+
+from lsalib.attention.layer import LSAParams, embed, init, linear_transformer_block, lsa, yq_lsa
+from lsalib.attention.reduced import effective, from_lift, gd_weights, gram, lift, predict
+
+__all__ = [
+    "LSAParams",
+    "effective",
+    "embed",
+    "from_lift",
+    "gd_weights",
+    "gram",
+    "init",
+    "lift",
+    "linear_transformer_block",
+    "lsa",
+    "predict",
+    "yq_lsa",
+]

@@ -1,0 +1,206 @@
+"""The layer to the letter of eqs. 2-6, 11-12 and 30, for one example."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from lsalib import _validate
+
+__all__ = [
+    "LSAParams",
+    "check_context",
+    "check_params",
+    "embed",
+    "init",
+    "linear_transformer_block",
+    "lsa",
+    "query_token",
+    "yq_lsa",
+]
+
+Scalar = Float[Array, ""]
+
+
+class LSAParams(NamedTuple):
+    """The weights of a multi-head LSA layer (eq. 5), each of shape (H, D, D) with D = d + 1."""
+
+    W_K: Float[Array, "H D D"]
+    W_Q: Float[Array, "H D D"]
+    W_P: Float[Array, "H D D"]
+    W_V: Float[Array, "H D D"]
+
+
+def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -> LSAParams:
+    """Independent normal weights, ``W ~ N(0, scale^2)`` entrywise.
+
+    The paper does not give its initial scale; the risk after a fixed number of steps depends on it.
+
+    Args:
+        key: a key of ``jax.random``.
+        dim: d, the number of features.
+        heads: H.
+        scale: standard deviation of each entry.
+        dtype: a float type; None means JAX's default.
+
+    Returns:
+        ``LSAParams`` of shape (H, d+1, d+1) each.
+
+    Raises:
+        ValueError: if ``dim < 1``, ``heads < 1`` or ``scale`` is not a finite positive number.
+
+    Example:
+        >>> init(jax.random.key(0), dim=3, heads=2, scale=0.1).W_K.shape
+        (2, 4, 4)
+    """
+    D = _validate.count("dim", dim) + 1
+    shape = (4, _validate.count("heads", heads), D, D)
+    return LSAParams(*_validate.number("scale", scale, above=0.0) * jax.random.normal(key, shape, dtype))
+
+
+def embed(X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Float[Array, "D T"]:
+    """The embedding ``E = [[X^T, x_q], [y^T, y_q]]`` with the initial guess y_q (eq. 2).
+
+    Args:
+        X: context features, (C, d).
+        y: context labels, (C,).
+        x_q: query, (d,).
+        y_q: initial guess of the query's label.
+
+    Returns:
+        E, shape (d+1, C+1): one token a column, the query last.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> embed(jnp.array([[1.0, 2.0]]), jnp.array([3.0]), jnp.array([4.0, 5.0]), 6.0).tolist()
+        [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+    """
+    check_context(X, y, x_q)
+    context = jnp.concatenate([X, y[:, None]], axis=1)
+    return jnp.concatenate([context, query_token(x_q, y_q)[None]]).T
+
+
+def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
+    """Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
+
+    ``f(E) = [E + sum_h (1/C) W_P W_V E W_M (E^T W_K^T W_Q E)]_{-1,-1}`` with the mask
+    ``W_M = diag(1_C, 0)``, which hides the query from keys and values.
+
+    Args:
+        params: the weights, (H, D, D) each.
+        E: one embedding, (D, C+1).
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if the weights or the embedding do not fit each other.
+
+    Example:
+        >>> from lsalib.attention import gd_weights
+        >>> E = embed(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), 0.0)
+        >>> float(lsa(gd_weights(jnp.zeros(2), step_size=2.0), E))
+        3.0
+    """
+    return _layer(params, E)[-1, -1]
+
+
+def yq_lsa(
+    params: LSAParams, w: Float[Array, " d"], X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
+) -> Scalar:
+    """LSA whose initial guess is linear in the query, ``y_q = w.x_q`` with trainable w (eqs. 11-12).
+
+    Args:
+        params: the weights, (H, d+1, d+1) each.
+        w: weights of the initial guess, (d,).
+        X, y, x_q: context and query, (C, d), (C,), (d,).
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> from lsalib.attention import gd_weights
+        >>> w = jnp.array([1.0, 2.0])
+        >>> float(yq_lsa(gd_weights(w, step_size=1.0), w, jnp.eye(2), w, jnp.ones(2)))
+        3.0
+    """
+    _validate.shape("w", w, jnp.shape(x_q))
+    return lsa(params, embed(X, y, x_q, w @ x_q))
+
+
+def linear_transformer_block(
+    params: LSAParams,
+    W_1: Float[Array, "m D"],
+    W_2: Float[Array, "m D"],
+    X: Float[Array, "C d"],
+    y: Float[Array, " C"],
+    x_q: Float[Array, " d"],
+) -> Scalar:
+    """LSA followed by a linear MLP, with no initial guess: ``[W_2^T W_1 (E + heads)]_{-1,-1}`` (eq. 30).
+
+    Args:
+        params: the weights of the attention, (H, D, D) each, D = d+1.
+        W_1, W_2: weights of the MLP, (m, D), of any width m.
+        X, y, x_q: context and query, (C, d), (C,), (d,).
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> from lsalib.attention import gd_weights
+        >>> w = jnp.array([1.0, 2.0])
+        >>> params = gd_weights(jnp.zeros(2), step_size=2.0)
+        >>> float(linear_transformer_block(params, jnp.eye(3), jnp.eye(3), jnp.eye(2), w, jnp.ones(2)))
+        3.0
+    """
+    E = embed(X, y, x_q, 0.0)
+    D = E.shape[0]
+    _validate.shape("W_1", W_1, ("m", D))
+    _validate.shape("W_2", W_2, (W_1.shape[0], D))
+    return W_2[:, -1] @ (W_1 @ _layer(params, E)[:, -1])
+
+
+def _layer(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
+    """``E + sum_h head_h(E)`` (eqs. 5-6)."""
+    D = check_params(params)
+    _validate.shape("E", E, (D, "C+1"))
+    C = _validate.count("the context size, the columns of E less one,", E.shape[1] - 1)
+    W_M = jnp.diag(jnp.ones(C + 1, E.dtype).at[-1].set(0))
+
+    def head(W_K, W_Q, W_P, W_V):
+        return W_P @ W_V @ E @ W_M @ (E.T @ W_K.T @ W_Q @ E) / C
+
+    return E + jax.vmap(head)(*params).sum(0)
+
+
+def query_token(x_q: Float[Array, " d"], y_q) -> Float[Array, " D"]:
+    """``z_q = [x_q; y_q]``."""
+    return jnp.append(x_q, jnp.asarray(y_q, x_q.dtype))
+
+
+def check_context(X, y, x_q=None) -> None:
+    """The shapes of a context and, if there is one, of its query."""
+    _validate.shape("X", X, ("C", "d"))
+    C, d = X.shape
+    _validate.count("the context size C of X", C)
+    _validate.shape("y", y, (C,))
+    if x_q is not None:
+        _validate.shape("x_q", x_q, (d,))
+
+
+def check_params(params: LSAParams) -> int:
+    """D, after a look at the shapes."""
+    _validate.shape("W_K", params.W_K, ("H", "D", "D"))
+    H, D, _ = params.W_K.shape
+    for name, W in params._asdict().items():
+        _validate.shape(name, W, (H, D, D))
+    return D

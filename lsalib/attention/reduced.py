@@ -1,0 +1,168 @@
+"""What a prediction reads of the context and of the weights, and weights made for a purpose."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from lsalib import _validate
+from lsalib.attention.layer import LSAParams, check_context, check_params, query_token
+
+__all__ = ["effective", "from_lift", "gd_weights", "gram", "lift", "predict"]
+
+Scalar = Float[Array, ""]
+
+
+def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
+    """The Gram matrix of the context, ``G = (1/C) sum_i z_i z_i^T`` with ``z_i = [x_i; y_i]``.
+
+    Args:
+        X: context features, (C, d).
+        y: context labels, (C,).
+
+    Returns:
+        G, shape (d+1, d+1): all that attention reads of the context.
+
+    Raises:
+        ValueError: if a shape does not fit, or the context is empty.
+
+    Example:
+        >>> gram(jnp.array([[1.0], [3.0]]), jnp.array([1.0, 1.0])).tolist()
+        [[5.0, 2.0], [2.0, 1.0]]
+    """
+    check_context(X, y)
+    Z = jnp.concatenate([X, y[:, None]], axis=1)
+    return Z.T @ Z / len(y)
+
+
+def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
+    """What a head does to a prediction: ``b_h``, the last row of ``W_P W_V``, and ``A_h = W_K^T W_Q``.
+
+    Args:
+        params: the weights, (H, D, D) each.
+
+    Returns:
+        b of shape (H, D) and A of shape (H, D, D), whose columns are the a_{h,j}.
+
+    Raises:
+        ValueError: if the weights do not have one shape (H, D, D).
+
+    Example:
+        >>> b, A = effective(gd_weights(jnp.array([1.0, 2.0]), step_size=0.5))
+        >>> b.tolist()
+        [[-0.5, -1.0, 0.5]]
+    """
+    check_params(params)
+    b = jnp.einsum("hi,hij->hj", params.W_P[:, -1], params.W_V)
+    A = jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q)
+    return b, A
+
+
+def lift(params: LSAParams) -> Float[Array, "D D D"]:
+    """The lifted parameters ``M_j = sum_h b_h a_{h,j}^T`` (appendix A.1), in which the risk is convex.
+
+    Args:
+        params: the weights, (H, D, D) each.
+
+    Returns:
+        M, shape (D, D, D); ``M[j]`` is M_j.
+
+    Raises:
+        ValueError: if the weights do not have one shape (H, D, D).
+
+    Example:
+        >>> M = lift(gd_weights(jnp.ones(1), step_size=0.5))
+        >>> M.shape, float(M[0, 1, 0])
+        ((2, 2, 2), 0.5)
+    """
+    b, A = effective(params)
+    return jnp.einsum("hm,hnj->jmn", b, A)
+
+
+def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
+    """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction behind Theorem 1.
+
+    Head h reads coordinate h (``b_h = e_h``) and ``a_{h,j}`` is row h of M_j.
+
+    Args:
+        M: any lifted parameters, (D, D, D).
+
+    Returns:
+        ``LSAParams`` with H = D heads.
+
+    Raises:
+        ValueError: if M is not a cube.
+
+    Example:
+        >>> M = jnp.arange(8.0).reshape(2, 2, 2)
+        >>> bool((lift(from_lift(M)) == M).all())
+        True
+    """
+    _validate.shape("M", M, ("D", "D", "D"))
+    D = M.shape[0]
+    _validate.shape("M", M, (D, D, D))
+    eye = jnp.eye(D, dtype=M.dtype)
+    each = jnp.broadcast_to(eye, (D, D, D))
+    # The last row of W_V is e_h, and W_P hands it on: (W_P W_V)[-1] = e_h.
+    W_V = jnp.zeros_like(M).at[:, -1].set(eye)
+    return LSAParams(W_K=each, W_Q=jnp.einsum("jhn->hnj", M), W_P=each, W_V=W_V)
+
+
+def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Scalar:
+    """The prediction of ``lsa`` without its unread entries: ``y_q + sum_h b_h^T G A_h z_q``.
+
+    Equal to ``lsa(params, embed(X, y, x_q, y_q))`` with ``G = gram(X, y)`` up to rounding, at a
+    cost that does not depend on the context size.
+
+    Args:
+        params: the weights, (H, D, D) each.
+        G: the context's Gram matrix, (D, D).
+        x_q: query, (d,).
+        y_q: initial guess.
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> X, y, x_q = jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2)
+        >>> float(predict(gd_weights(jnp.zeros(2), step_size=2.0), gram(X, y), x_q, 0.0))
+        3.0
+    """
+    D = check_params(params)
+    _validate.shape("G", G, (D, D))
+    _validate.shape("x_q", x_q, (D - 1,))
+    z_q = query_token(x_q, y_q)
+    # The sum over heads and columns first: it is the same for a whole batch.
+    return y_q + jnp.vdot(G, jnp.tensordot(z_q, lift(params), 1))
+
+
+def gd_weights(prior_mean: Float[Array, " d"], step_size: float | Scalar) -> LSAParams:
+    """One head that takes a gradient step of size eta from the prior mean (eq. 7).
+
+    ``W_V = [[0, 0], [w*^T, -1]]``, ``W_K = W_Q = diag(I_d, 0)`` and ``W_P = -eta I``. Eq. 7 prints
+    ``W_P = -(eta/C) I``, but eq. 3 already divides by C: with both, C would be counted twice.
+    The result is one-step GD from w* when the initial guess is ``y_q = w*.x_q``.
+
+    Args:
+        prior_mean: w*, shape (d,).
+        step_size: eta.
+
+    Returns:
+        ``LSAParams`` with one head.
+
+    Raises:
+        ValueError: if ``prior_mean`` is not a vector.
+
+    Example:
+        >>> gd_weights(jnp.array([2.0]), step_size=0.5).W_V.tolist()
+        [[[0.0, 0.0], [2.0, -1.0]]]
+    """
+    prior_mean = jnp.asarray(prior_mean)
+    _validate.shape("prior_mean", prior_mean, ("d",))
+    D = prior_mean.shape[0] + 1
+    residual = jnp.append(prior_mean, -1.0)
+    reads_features = jnp.eye(D, dtype=residual.dtype).at[-1, -1].set(0)
+    W_V = jnp.zeros_like(reads_features).at[-1].set(residual)
+    W_P = -step_size * jnp.eye(D, dtype=residual.dtype)
+    return LSAParams(*(W[None] for W in (reads_features, reads_features, W_P, W_V)))

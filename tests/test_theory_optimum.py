@@ -19,6 +19,7 @@ from lsalib.theory import (
     bayes_risk,
     gd_risk,
     gram_moments,
+    imitate_constant,
     ltb_risk,
     optimal_preconditioner,
     optimal_risk,
@@ -28,7 +29,6 @@ from lsalib.theory import (
     yq_optimal_weights,
     yq_risk,
 )
-from lsalib.theory.standard import imitate_constant
 
 GUESS = np.array([0.5, -1.0, 2.0])
 BOUND = z_bound(50)
@@ -121,7 +121,7 @@ def descend(task, heads, guess, bias, starts=4, steps=3000):
         return risk(jax.lax.scan(step, (weights, optimizer.init(weights)), length=steps)[0][0])
 
     first = jax.tree.map(lambda *each: jnp.stack(each), *(make_params(seed, task.dim, heads) for seed in range(starts)))
-    # The schedule divides an integer by a float.
+    # The optimizer mixes integer counters with floats.
     with jax.numpy_dtype_promotion("standard"):
         return float(jax.jit(jax.vmap(run))(first).min())
 

@@ -61,6 +61,16 @@ REFUSED = {
     "fit guess": (lambda: training.fit(KEY, TASK, 1, guess=[1.0]), r"guess must have shape \(2,\)"),
     "fit init_scale": (lambda: training.fit(KEY, TASK, 1, init_scale=-1.0), "scale must be a finite number greater than 0"),
     "check shapes": (lambda: claims.check("id", [1.0, 2.0], [1.0], atol=1.0), r"expected must be one number or have the shape of measured, \(2,\), got \(1,\)"),
+    "prior_mean words": (lambda: tasks.GaussianTask(["one"], 3), r"prior_mean must be an array of real numbers, got \['one'\]"),
+    "gram y": (lambda: attention.gram(X, X_Q), r"y must have shape \(3,\), got shape \(2,\)"),
+    "gram no context": (lambda: attention.gram(jnp.ones((0, 2)), jnp.ones(0)), "context size C of X must be a whole number"),
+    "effective heads": (lambda: attention.effective(PARAMS._replace(W_Q=jnp.ones((2, 3, 3)))), r"W_Q must have shape \(1, 3, 3\), got shape \(2, 3, 3\)"),
+    "lift heads": (lambda: attention.lift(PARAMS._replace(W_P=jnp.ones((2, 3, 3)))), r"W_P must have shape \(1, 3, 3\)"),
+    "run task": (lambda: training.Run(None, 1), "task must be a GaussianTask, got None"),
+    "run train_guess": (lambda: training.Run(TASK, 1, train_guess="no"), "train_guess must be True or False, got 'no'"),
+    "sweep seeds": (lambda: training.sweep(KEY, [training.Run(TASK, 1)], seeds=[1.5]), r"seeds must be a count or different whole numbers.*got \[1.5\]"),
+    "sweep dtype": (lambda: training.sweep(KEY, [training.Run(TASK, 1)], dtype="nonsense"), "dtype must be a float type, got 'nonsense'"),
+    "sweep checkpoint": (lambda: training.sweep(KEY, [training.Run(TASK, 1)], checkpoint="no/such/folder/state"), "checkpoint must lie in a folder that exists"),
     "check atol": (lambda: claims.check("id", [1.0, 2.0], 1.0, atol=np.ones(3)), r"atol must be one number or have the shape of measured, \(2,\), got \(3,\)"),
     "check NaN": (lambda: claims.check("id", np.nan, 1.0, atol=1.0), "must be finite"),
     "check relation": (lambda: claims.check("id", 1.0, 1.0, relation="~"), "relation must be"),
@@ -87,3 +97,13 @@ def test_refused(case):
 def test_good_input_passes_the_same_checks():
     tasks.GaussianTask([1.0, 2.0], 3, feature_cov=[[2.0, 1.0], [1.0, 2.0]], noise_std=0.5)
     assert attention.lsa(PARAMS, attention.embed(X, Y, X_Q, 0.0)).shape == ()
+
+
+def test_what_was_checked_cannot_change_afterwards():
+    """The task keeps a copy that nobody can write to."""
+    mine = np.array([1.0, 2.0])
+    task = tasks.GaussianTask(mine, 3)
+    mine[0] = np.nan
+    assert np.isfinite(task.prior_mean).all()
+    with pytest.raises(ValueError, match="read-only"):
+        task.prior_mean[0] = np.nan

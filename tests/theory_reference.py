@@ -53,7 +53,7 @@ def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0, moments=None):
 
 
 def least(quadratic, size: int):
-    """``minimum(*args)`` of the convex quadratic function ``quadratic(z, *args)`` of ``size`` numbers, by its normal equations."""
+    """``minimum(*args)`` of a convex quadratic ``quadratic(z, *args)`` in ``size`` numbers z, by its normal equations."""
 
     @jax.jit
     def expand(*args):

@@ -4,14 +4,16 @@ from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_precondition
 from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
 from lsalib.theory.risk import ltb_risk, population_risk, standard_form, standard_risk
-from lsalib.theory.standard import StandardTask, standardize
+from lsalib.theory.standard import ConstantImitation, StandardTask, imitate_constant, standardize
 
 __all__ = [
+    "ConstantImitation",
     "GramMoments",
     "StandardTask",
     "bayes_risk",
     "gd_risk",
     "gram_moments",
+    "imitate_constant",
     "ltb_risk",
     "optimal_preconditioner",
     "optimal_risk",

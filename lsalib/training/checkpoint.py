@@ -58,7 +58,7 @@ class Checkpoint:
         """Replace the file by the tree, at once: who is interrupted here keeps the file from before."""
         from safetensors.numpy import save
 
-        leaves = {str(i): np.ascontiguousarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+        leaves = {str(i): np.asarray(leaf, order="C") for i, leaf in enumerate(jax.tree.leaves(tree))}
         temporary = self.path.with_name(self.path.name + ".part")
         with open(temporary, "wb") as file:
             file.write(save(leaves, metadata={"sweep": self.identity}))

@@ -1,0 +1,170 @@
+"""The sampler's law, by moments and by distribution, and the same for compressed contexts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.random import threefry_2x32
+from scipy import stats
+
+from lsalib import tasks, theory
+from lsalib.attention import embed, gram, init, lsa
+from lsalib.tasks import GaussianTask, sample
+
+SEEDS = (0, 1, 2)
+ALPHA = 1e-4  # chance that a right sampler fails one of these tests, over all its comparisons
+
+
+def general_task(context_size=7, noise_std=0.7):
+    return GaussianTask(
+        [1.0, -2.0, 0.5],
+        context_size,
+        feature_cov=[[1.0, 0.4, 0.0], [0.4, 2.0, -0.3], [0.0, -0.3, 0.5]],
+        prior_cov=[[0.5, 0.1, 0.2], [0.1, 1.0, 0.0], [0.2, 0.0, 2.0]],
+        noise_std=noise_std,
+    )
+
+
+def largest_z(values, expected):
+    """The largest |z| over entries, and the bound that it exceeds with probability ALPHA."""
+    z = (values.mean(0) - expected) / (values.std(0, ddof=1) / np.sqrt(len(values)))
+    return np.abs(z).max(), stats.norm.isf(ALPHA / 2 / z.size)
+
+
+def projection_p_value(vectors, cov, mean=0.0, seed=0):
+    """Kolmogorov-Smirnov of random projections of rows against their normal law; Bonferroni over projections."""
+    directions = np.random.default_rng(seed).standard_normal((10, vectors.shape[1]))
+    scale = np.sqrt(np.einsum("ki,ij,kj->k", directions, cov, directions))
+    p = [stats.kstest((vectors - mean) @ v / s, "norm").pvalue for v, s in zip(directions, scale, strict=True)]
+    return min(p) * len(p)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_features_queries_and_weights_are_normal(seed):
+    task = general_task()
+    batch = jax.tree.map(np.asarray, sample(jax.random.key(seed), task, 20_000))
+    tokens = np.concatenate([batch.X[:, 0], batch.x_q, batch.w], axis=1)
+    cov = np.zeros((9, 9))
+    cov[:3, :3] = cov[3:6, 3:6] = task.feature_cov
+    cov[6:, 6:] = task.prior_cov
+    mean = np.concatenate([np.zeros(6), task.prior_mean])
+    assert projection_p_value(tokens, cov, mean) > ALPHA
+    # Negative control: white features times L instead of L^T.
+    assert projection_p_value(batch.X[:, 0], task.feature_cov) > ALPHA
+    L = np.linalg.cholesky(task.feature_cov)
+    assert projection_p_value(batch.X[:, 0] @ np.linalg.inv(L).T @ L, task.feature_cov) < ALPHA
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_moments_to_order_four(seed):
+    task = general_task()
+    X, y, x_q, _, w = map(np.asarray, sample(jax.random.key(seed), task, 100_000, dtype=jnp.float32))
+    noise = y - np.einsum("bcd,bd->bc", X, w)
+    white = np.concatenate(
+        [
+            np.linalg.solve(np.linalg.cholesky(task.feature_cov), X[:, 1].T).T,
+            np.linalg.solve(np.linalg.cholesky(task.feature_cov), x_q.T).T,
+            np.linalg.solve(np.linalg.cholesky(task.prior_cov), (w - task.prior_mean).T).T,
+            noise[:, :2] / task.noise_std,
+        ],
+        axis=1,
+    ).astype(np.float64)
+    n = white.shape[1]
+    pairs = np.einsum("bi,bj->bij", white, white)
+    assert np.less(*largest_z(white, 0.0))
+    assert np.less(*largest_z(pairs.reshape(len(white), -1), np.eye(n).ravel()))
+    assert np.less(*largest_z((pairs * white[:, :, None]).reshape(len(white), -1), 0.0))
+    squares = white**2
+    fourth = np.einsum("bi,bj->bij", squares, squares).reshape(len(white), -1)
+    assert np.less(*largest_z(fourth, (1.0 + 2 * np.eye(n)).ravel()))
+    # Negative control: the sum of twelve uniform numbers has the right variance and a fourth moment of 2.9.
+    near = np.random.default_rng(seed).random((100_000, 12)).sum(1) - 6
+    assert np.less(*largest_z(near[:, None] ** 2, 1.0)) and not np.less(*largest_z(near[:, None] ** 4, 3.0))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
+    numbers = np.asarray(tasks._normal(jax.random.key(3), (400_001,), dtype)).astype(np.float64)
+    assert stats.kstest(numbers, "norm").pvalue > ALPHA
+    assert stats.kstest(1.02 * numbers, "norm").pvalue < ALPHA
+    # The two words of one threefry block lie half the array apart: they must not know of each other.
+    half = len(numbers) // 2
+    first, second = numbers[:half], numbers[half : 2 * half]
+    for a, b in ((first, second), (first**2, second**2), (first[1:], first[:-1])):
+        assert abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a)) < stats.norm.isf(ALPHA / 2 / 3)
+
+
+def test_every_word_of_threefry_is_used():
+    key = jax.random.key(5)
+    words = threefry_2x32(jax.random.key_data(key), jnp.arange(1000, dtype=jnp.uint32))
+    numbers = tasks._normal(key, (10, 100), jnp.float32).ravel()
+    np.testing.assert_array_equal(np.argsort(words >> 9, stable=True), np.argsort(numbers, stable=True))
+    assert tasks._normal(jax.random.key(0, impl="rbg"), (3,), jnp.float32).shape == (3,)
+
+
+@pytest.mark.parametrize("degrees", [[2.0, 3.0, 11.0], [9_991.0, 10_000.0, 1e6]])
+def test_chi_numbers_have_their_law(degrees):
+    chi = np.asarray(tasks._chi(jax.random.key(1), jnp.array(degrees), 200_000)).astype(np.float64)
+    for row, k in zip(chi, degrees, strict=True):
+        assert stats.kstest(row, stats.chi(k).cdf).pvalue > ALPHA / len(degrees)
+    # Negative control: one degree of freedom more, where the sample can tell.
+    assert stats.kstest(chi[0], stats.chi(degrees[0] * 1.02 + 1).cdf).pvalue < ALPHA
+
+
+def gram_statistics(batch):
+    """What a prediction reads of a context, and its relation to the task: projections of (G, w), (B, 12)."""
+    G = np.asarray(jax.vmap(gram)(batch.X, batch.y))
+    rng = np.random.default_rng(7)
+    M = rng.standard_normal((8, *G.shape[1:]))
+    read = np.einsum("bij,kij->bk", G, M)
+    return np.concatenate([read, read[:, :3] * np.asarray(batch.w), np.linalg.slogdet(G + 1e-3 * np.eye(4))[1][:, None]], axis=1)
+
+
+def smallest_p(a, b):
+    p = [stats.ks_2samp(x, y).pvalue for x, y in zip(a.T, b.T, strict=True)]
+    return min(p) * len(p)
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 0.7])
+@pytest.mark.parametrize("context_size", [5, 40])
+def test_compressed_contexts_have_the_law_of_the_gram_matrix(context_size, noise_std):
+    task = general_task(context_size, noise_std)
+    tokens = sample(jax.random.key(0), task, 30_000)
+    short = sample(jax.random.key(1), task, 30_000, compress=True)
+    assert tokens.X.shape[1] == context_size and short.X.shape[1] == 3 + (noise_std > 0)
+    assert smallest_p(gram_statistics(tokens), gram_statistics(short)) > ALPHA
+    # Negative controls: a longer context, and a Gram matrix divided by the wrong number.
+    other = sample(jax.random.key(1), general_task(context_size + max(1, context_size // 4), noise_std), 30_000, compress=True)
+    assert smallest_p(gram_statistics(tokens), gram_statistics(other)) < ALPHA
+    scaled = short._replace(X=short.X * np.sqrt(1.05), y=short.y * np.sqrt(1.05))
+    assert smallest_p(gram_statistics(tokens), gram_statistics(scaled)) < ALPHA
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_predictions_from_samples_have_the_exact_risk(compress):
+    task = general_task(context_size=9)
+    params = init(jax.random.key(9), 3, 2, 0.4)
+
+    @jax.vmap
+    def error(X, y, x_q, target):
+        return (lsa(params, embed(X, y, x_q, 0.3)) - target) ** 2
+
+    batches = [sample(jax.random.key(seed), task, 50_000, compress=compress) for seed in SEEDS]
+    errors = np.concatenate([error(*batch[:4]) for batch in batches]).astype(np.float64)[:, None]
+    assert np.less(*largest_z(errors, float(theory.population_risk(params, task, bias=0.3))))
+    longer = general_task(context_size=10)
+    assert not np.less(*largest_z(errors, 1.05 * float(theory.population_risk(params, longer, bias=0.3))))
+
+
+def test_a_short_context_is_not_compressed_and_keys_repeat():
+    task = general_task(context_size=3)
+    a, b = (sample(jax.random.key(0), task, 5, compress=compress) for compress in (False, True))
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert not np.array_equal(a.X, sample(jax.random.key(1), task, 5).X)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2.5, True, "8"])
+def test_a_bad_batch_size_is_refused(batch_size, unchecked):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got"):
+        sample(jax.random.key(0), general_task(), batch_size)

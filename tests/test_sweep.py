@@ -1,0 +1,216 @@
+"""Sweeps: each run as if it were alone, padding that stays zero, and checkpoints."""
+
+import io
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from lsalib.tasks import GaussianTask
+from lsalib.training import Fit, Run, checkpoint, fit, loop, progress, sweep, sweeps
+
+COV = [[1.0, 0.4], [0.4, 2.0]]
+PLAIN = GaussianTask([2.0, -1.0], context_size=4)
+RUNS = {
+    "plain": Run(PLAIN, 2),
+    "heads": Run(PLAIN, 5),
+    "prior mean": Run(GaussianTask([0.0, 3.0], context_size=4), 2),
+    "guess": Run(PLAIN, 2, guess=[1.0, 0.5]),
+    "bias": Run(PLAIN, 2, bias=0.7),
+    "trained guess": Run(PLAIN, 3, train_guess=True),
+    "learning rate": Run(PLAIN, 2, learning_rate=5e-3),
+    "scale": Run(PLAIN, 2, init_scale=0.5),
+    "context": Run(GaussianTask([2.0, -1.0], context_size=30), 2),
+    "covariance": Run(GaussianTask([2.0, -1.0], context_size=9, feature_cov=COV), 2),
+    "noise": Run(GaussianTask([2.0, -1.0], context_size=9, noise_std=0.5), 2),
+    "dimension": Run(GaussianTask([1.0, 0.0, -1.0], context_size=4), 2),
+}
+OPTIONS = {"steps": 25, "batch_size": 64}
+
+
+def fields(run):
+    return {name: value for name, value in vars(run).items() if name not in ("task", "heads")}
+
+
+def assert_close(a, b, rtol=1e-4, atol=2e-6):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
+
+
+def assert_equal(a, b):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("objective", ["sampled", "population"])
+def test_every_run_is_what_fit_gives(objective):
+    together = dict(zip(RUNS, sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS), strict=True))
+    for name, run in RUNS.items():
+        alone = fit(jax.random.key(0), run.task, run.heads, objective=objective, **fields(run), **OPTIONS)
+        # Up to the order of sums: products of other shapes are taken apart differently.
+        assert_close(jax.tree.map(lambda leaf: leaf[0], together[name]), alone)
+    # Negative control: what tells the runs apart is seen by the same comparison.
+    for name in set(RUNS) - {"plain", "heads", "dimension", "trained guess"}:
+        with pytest.raises(AssertionError):
+            assert_close(together[name], together["plain"])
+
+
+def test_seeds_are_repetitions_with_tasks_of_their_own():
+    runs = [Run(PLAIN, h, init_scale=1e-6) for h in (1, 3)]
+    one, three = sweep(jax.random.key(1), runs, seeds=4, **OPTIONS)
+    assert one.risk.shape == (4, 25) and one.guess.shape == (4, 2) and three.params.W_K.shape == (4, 3, 3, 3)
+    # Without weights the first loss is that of the guess: the same tasks for all runs of a seed, others for another seed.
+    np.testing.assert_allclose(one.risk[:, 0], three.risk[:, 0], rtol=1e-6)
+    assert len(np.unique(one.risk[:, 0])) == 4
+    again = sweep(jax.random.key(1), runs, seeds=[2], **OPTIONS)
+    assert_close(jax.tree.map(lambda leaf: leaf[2:3], [one, three]), again)
+    assert_close(jax.tree.map(lambda leaf: leaf[0], one), fit(jax.random.key(1), PLAIN, 1, init_scale=1e-6, **OPTIONS))
+
+
+@pytest.mark.parametrize("objective", ["sampled", "population"])
+@pytest.mark.parametrize("padding", [0.0, 1e-3])
+def test_padding_stays_exactly_zero(objective, padding):
+    """All four factors of a padded head are zero, so each one's gradient is; any other padding would grow."""
+    sampling = (64, True) if objective == "sampled" else None
+    (group,) = sweeps._groups([Run(PLAIN, 1), Run(PLAIN, 4)], sampling)
+    keys = [jax.random.split(jax.random.key(0))]
+    state = sweeps._initial(group, keys, 50, jnp.float32)
+    layers = [leaf for name, leaf in state.weights._asdict().items() if name != "guess"]
+    assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers)
+    for leaf in layers:
+        leaf[0, 0, 1:] = padding
+    (state, _), = sweeps._train(group, state, 0, keys, 50, 50, jnp.float32)
+    trained = [leaf for name, leaf in state.weights._asdict().items() if name != "guess"]
+    assert all((leaf[0, 0, 1:] == padding).all() for leaf in trained) == (padding == 0.0)
+
+
+def test_places_are_filled_up_and_taken_apart():
+    mesh = loop.make_mesh(seeds=1, runs=3)
+    assert mesh.shape == {"seeds": 1, "runs": 1}
+    placed = loop.place(np.arange(3.0), mesh, PartitionSpec("runs"))
+    np.testing.assert_array_equal(placed, [0.0, 1.0, 2.0])
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """Sweeps that stop after their second stored state."""
+    save, count = checkpoint.Checkpoint.save, iter(range(100))
+
+    def save_then_stop(self, tree):
+        save(self, tree)
+        if next(count) == 1:
+            raise Stop
+
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", save_then_stop)
+    return monkeypatch
+
+
+TWO_GROUPS = [RUNS["plain"], RUNS["heads"], RUNS["dimension"]]
+
+
+@pytest.mark.parametrize("objective", ["sampled", "population"])
+def test_a_stopped_sweep_goes_on_bit_for_bit(objective, tmp_path, stopping):
+    options = OPTIONS | {"objective": objective, "seeds": 2}
+    whole = sweep(jax.random.key(2), TWO_GROUPS, **options)
+    stored = options | {"checkpoint": tmp_path / "sweep.safetensors", "checkpoint_every": 10}
+    with pytest.raises(Stop):
+        sweep(jax.random.key(2), TWO_GROUPS, **stored)
+    stopping.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.safetensors"]
+    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
+    # The finished sweep is read, not trained again.
+    stopping.setattr(sweeps, "advance", None)
+    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"steps": 30}, {"batch_size": 32}, {"seeds": 2}, {"objective": "population"}, {"compress": False}, {"dtype": jnp.float16}],
+)
+def test_the_checkpoint_of_another_sweep_is_refused_and_kept(change, tmp_path):
+    stored = OPTIONS | {"checkpoint": tmp_path / "a"}
+    sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    before = (tmp_path / "a").read_bytes()
+    with pytest.raises(ValueError, match="checkpoint must belong to this sweep, got .*a sweep with other runs"):
+        sweep(jax.random.key(0), [RUNS["plain"]], **stored | change)
+    for key, runs in ((1, [RUNS["plain"]]), (0, [RUNS["bias"]]), (0, [RUNS["prior mean"]])):
+        with pytest.raises(ValueError, match="checkpoint must belong to this sweep"):
+            sweep(jax.random.key(key), runs, **stored)
+    assert (tmp_path / "a").read_bytes() == before
+
+
+def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
+    from safetensors.numpy import save
+
+    path = tmp_path / "a"
+    stored = OPTIONS | {"checkpoint": path}
+    sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="checkpoint must be a file that a sweep wrote, got .*a, which cannot be read"):
+            sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+        assert path.read_bytes() == damaged
+    path.write_bytes(save({"x": np.zeros(3)}))
+    with pytest.raises(ValueError, match="which belongs to no sweep"):
+        sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+
+
+def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
+    store = checkpoint.Checkpoint(tmp_path / "a", "me")
+    store.save([np.arange(3)])
+
+    def full_disk(descriptor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        store.save([np.arange(4)])
+    np.testing.assert_array_equal(store.load([np.zeros(3)])[0], [0, 1, 2])
+
+
+def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(ImportError, match=r"lsalib\[checkpoint\]"):
+        sweep(jax.random.key(0), [RUNS["plain"]], checkpoint=tmp_path / "a", **OPTIONS)
+    assert isinstance(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)[0], Fit)
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown, silent = Terminal(), io.StringIO()
+    for stream in (shown, silent):
+        monkeypatch.setattr(progress.sys, "stderr", stream)
+        result = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
+    assert silent.getvalue() == "" and "25/25 steps" in shown.getvalue() and shown.getvalue().endswith("\n")
+    # Cut into pieces for the bar, the run is still the same, bit for bit.
+    monkeypatch.setattr(progress.sys, "stderr", Terminal())
+    assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)
+
+
+@pytest.mark.parametrize(
+    ("runs", "change", "message"),
+    [
+        ([], {}, "runs must be a sequence of at least one Run, got"),
+        ([PLAIN], {}, "runs must be a sequence of at least one Run, got"),
+        ([RUNS["plain"]], {"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
+        ([RUNS["plain"]], {"seeds": [1, 1]}, r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]"),
+        ([RUNS["plain"]], {"seeds": []}, "seeds must be a count or different whole numbers"),
+        ([RUNS["plain"]], {"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
+        ([RUNS["plain"]], {"objective": None}, "objective must be one of"),
+    ],
+)
+def test_bad_arguments_are_refused(runs, change, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        sweep(jax.random.key(0), runs, **OPTIONS | change)

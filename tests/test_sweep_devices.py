@@ -1,0 +1,59 @@
+"""One sweep on one device, on eight, and in two processes: the same numbers."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def start(*arguments, devices=1):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    command = [sys.executable, str(ROOT / "tests" / "sweep_worker.py"), *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process):
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    out = tmp_path_factory.mktemp("alone") / "out.npz"
+    finish(start(out))
+    return np.load(out)
+
+
+def assert_same(found, expected):
+    assert set(found.files) == set(expected.files)
+    for name in set(expected.files) - {"devices", "processes"}:
+        # Sums in another order; Adam's first steps have the size of the learning rate whatever the gradient's.
+        np.testing.assert_allclose(found[name], expected[name], rtol=2e-4, atol=2e-6, err_msg=name)
+    changed = {name: found[name] for name in found.files} | {"0": found["0"] * 1.001}
+    assert not np.allclose(changed["0"], expected["0"], rtol=2e-4, atol=2e-6)
+
+
+def test_eight_devices(alone, tmp_path):
+    finish(start(tmp_path / "out.npz", devices=8))
+    found = np.load(tmp_path / "out.npz")
+    assert found["devices"] == 8 and alone["devices"] == 1
+    assert_same(found, alone)
+
+
+def test_two_processes(alone, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    workers = [start(tmp_path / f"{rank}.npz", address, 2, rank) for rank in range(2)]
+    for worker in workers:
+        finish(worker)
+    for rank in range(2):
+        found = np.load(tmp_path / f"{rank}.npz")
+        assert found["processes"] == 2 and found["devices"] == 2
+        assert_same(found, alone)

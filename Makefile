@@ -3,16 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-NAME ?=
-URL ?=
+# Two shells that set up at once take turns, where there is flock.
+TURN := $(if $(shell command -v flock 2>/dev/null),flock Makefile)
+# Given on the command line only: a NAME or URL of the environment is meant for something else.
+NAME =
+URL =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test notebooks notebook ledger serve bench address lock clean
+.NOTPARALLEL:
+.PHONY: help setup book test notebooks notebook named ledger serve bench address addressed lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-setup: $(READY)
+setup:
+	@$(TURN) $(MAKE) --silent --no-print-directory $(READY)
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
@@ -24,7 +29,6 @@ $(READY): requirements.txt pyproject.toml
 
 book: setup  ## execute what changed and build the HTML
 	@$(PY) -m tools.notebooks --changed
-	@$(MAKE) --no-print-directory ledger
 	@$(PY) -m tools.build
 
 test: setup  ## run every test: library, notebooks, built book
@@ -35,9 +39,12 @@ notebooks: setup  ## execute every page from its .md again
 	@$(PY) -m tools.notebooks --all
 	@$(MAKE) --no-print-directory ledger
 
-notebook: setup  ## execute one page again: make notebook NAME=heads
+notebook: named setup  ## execute one page again: make notebook NAME=heads
 	@$(PY) -m tools.notebooks $(NAME)
 	@$(MAKE) --no-print-directory ledger
+
+named:
+	@$(if $(NAME),:,echo "Which page? make notebook NAME=…" >&2; exit 1)
 
 # What is made from the executed notebooks: the ledger, its summary, the README's figure.
 ledger: setup
@@ -50,8 +57,11 @@ serve: book  ## build the book and serve it on localhost
 bench: setup  ## measure the speed ratios again
 	@$(PY) -m benchmarks
 
-address: setup  ## write the repository's address: make address URL=https://…
+address: addressed setup  ## write the repository's address: make address URL=https://…
 	@$(PY) -m tools.address "$(URL)"
+
+addressed:
+	@$(if $(filter command,$(origin URL)),:,echo "Which address? make address URL=https://…, or URL= to take it out" >&2; exit 1)
 
 lock:  ## make requirements.txt from pyproject.toml again
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv

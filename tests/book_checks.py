@@ -11,8 +11,9 @@ Colour = tuple[float, float, float]
 
 LOADED = "script[src], link[rel=stylesheet], link[rel=icon], link[rel=preload], img[src], iframe[src], source[src], video[src]"
 TEXT_CONTRAST, INK_CONTRAST = 4.5, 3.0
-# An ink with less of the figure's solid pixels than this is an edge between two others.
-SHARE = 0.08
+# An ink that has this share of the figure's solid pixels must be seen well; a smaller one may be a line
+# below a veil, and must be seen at all; the least are edges between two others.
+SHARE, SMALL_SHARE, SMALL_CONTRAST = 0.08, 0.01, 2.0
 # The nearest opaque ground; a veil is looked through.
 BEHIND = """
     const behind = e => {
@@ -106,7 +107,7 @@ def image_defects(page: Page) -> list[str]:
 
 
 def ink_defects(page: Page) -> list[str]:
-    """Inks of a figure that do not stand out from what lies behind it; veils and thin edges do not count."""
+    """Inks of a figure that do not stand out from what lies behind it; veils and edges do not count."""
     figures = page.locator("article img").evaluate_all("(all, share) => all.map(e => {" + BEHIND + """
         if (!e.naturalWidth) return [e.getAttribute("alt"), behind(e), []];
         const canvas = document.createElement("canvas");
@@ -121,12 +122,23 @@ def ink_defects(page: Page) -> list[str]:
             counts.set(ink, (counts.get(ink) || 0) + 1);
             solid++;
         }
-        return [e.getAttribute("alt"), behind(e), [...counts].filter(([, n]) => n >= share * solid).map(([ink]) => `rgb(${ink})`)];
-    })""", SHARE)
+        return [e.getAttribute("alt"), behind(e), [...counts].filter(([, n]) => n >= share * solid).map(([ink, n]) => [`rgb(${ink})`, n / solid])];
+    })""", SMALL_SHARE)
     defects = [f"figure without solid ink: {alt}" for alt, _, inks in figures if not inks]
     for alt, ground, inks in figures:
-        defects += [f"ink {ink} on {ground}: {alt}" for ink in inks if contrast(rgb(ink), rgb(ground)) < INK_CONTRAST]
+        needed = [(ink, INK_CONTRAST if share >= SHARE else SMALL_CONTRAST) for ink, share in inks]
+        defects += [f"ink {ink} on {ground}: {alt}" for ink, least in needed if contrast(rgb(ink), rgb(ground)) < least]
     return defects
+
+
+def ground(page: Page) -> str:
+    """The colour behind what the page shows."""
+    return page.locator("article").evaluate("e => {" + BEHIND + "return behind(e); }")
+
+
+def pale(colours: dict[str, str], ground: str) -> list[str]:
+    """The inks, as «#rrggbb», that would not stand out as a figure's lines do."""
+    return [name for name, ink in colours.items() if contrast(tuple(bytes.fromhex(ink[1:])), rgb(ground)) < INK_CONTRAST]
 
 
 def text_defects(page: Page, selector: str) -> list[str]:

@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import tiny_book
 import yaml
 from tiny_book import ROOT, edit, make, replace
 
-from tools import address, notebooks
+from tools import address, install_cell, notebooks
 
 URL = "https://github.com/Some-Owner/some.repo"
 
@@ -24,6 +25,16 @@ def executed(tmp_path_factory):
     (root / "CITATION.cff").write_text("cff-version: 1.2.0\nauthors:\n  - name: The lsalib authors\n")
     notebooks.main(["--all", "--root", str(root)])
     return root
+
+
+def test_the_tiny_book_has_no_address_whichever_the_checkout_has(tmp_path, monkeypatch):
+    addressed = tmp_path / "addressed"
+    addressed.mkdir()
+    (addressed / "_config.yml").write_text(address.config((ROOT / "_config.yml").read_text(), URL))
+    assert install_cell.address(addressed) == URL
+    monkeypatch.setattr(tiny_book, "ROOT", addressed)
+    make(tmp_path / "tiny")
+    assert install_cell.address(tmp_path / "tiny") == ""
 
 
 @pytest.fixture

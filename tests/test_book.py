@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from lsalib import figures
 from tests import book_checks as checks
 from tests.browser import ROOT, build, chromium, copy_project, serve, visit
 from tools.build import toc_pages
@@ -46,13 +47,13 @@ def test_page_is_sound(browser, address, path, width, theme):
 
 
 def test_the_front_door_leads_to_the_first_page(browser, address):
-    with visit(browser, address, PAGES[0]) as (page, noise):
+    with visit(browser, address, PAGES[1]) as (page, _):
         page.goto(address)
-        page.wait_for_url(address + PAGES[0])
-        assert noise == []
+        page.wait_for_url(address + PAGES[0], timeout=5000)
 
 
-INK = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'><rect width='90' height='9' fill='{}'/></svg>"
+BAR = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'><rect width='90' height='9' fill='{}'/></svg>"
+SECOND = BAR.format("gray").replace("</svg>", "<rect y='60' width='30' height='1' fill='black'/></svg>")
 FIGURE = "<img alt='A bar' src=\"data:image/svg+xml,{}\">"
 PLANTED = {
     "a LaTeX error": (r'<span class="math">\(x^1^2\)</span>', "LaTeX error: x^1^2"),
@@ -61,13 +62,14 @@ PLANTED = {
     "a formula MathJax skips": ('<span class="math mathjax_ignore">x^2</span>', "not set: x^2"),
     "an image from elsewhere": ('<img alt="A map" src="http://elsewhere.invalid/map.png">', "request to elsewhere: http://elsewhere.invalid"),
     "a missing image": ('<img alt="A map" src="no-such-map.png">', "image not shown: no-such-map.png"),
-    "no alt text": (FIGURE.format(INK.format("gray")).replace("A bar", ""), "image without alt text"),
-    "a file name as alt text": (FIGURE.format(INK.format("gray")).replace("A bar", "bar.png"), "alt text is a file name"),
-    "an alt text that is a path": (FIGURE.format(INK.format("gray")).replace("A bar", "../_images/0a1b"), "alt text is a file name"),
+    "no alt text": (FIGURE.format(BAR.format("gray")).replace("A bar", ""), "image without alt text"),
+    "a file name as alt text": (FIGURE.format(BAR.format("gray")).replace("A bar", "bar.png"), "alt text is a file name"),
+    "an alt text that is a path": (FIGURE.format(BAR.format("gray")).replace("A bar", "../_images/0a1b"), "alt text is a file name"),
     "a wide element": ('<div id="wide" class="wide" style="width: 2000px">wide</div>', 'sticks out: <div class="wide">'),
     "something cut off": ('<div class="box" style="overflow: hidden"><div style="width: 2000px">wide</div></div>', 'cut off: <div class="box">'),
-    "ink that night hides": (FIGURE.format(INK.format("black")), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
-    "a figure of nothing": (FIGURE.format(INK.format("none")), "figure without solid ink: A bar"),
+    "ink that night hides": (FIGURE.format(BAR.format("black")), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
+    "a small ink that night hides": (FIGURE.format(SECOND), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
+    "a figure of nothing": (FIGURE.format(BAR.format("none")), "figure without solid ink: A bar"),
     "a pale verdict": ('<p class="claim" style="color: #444">pale</p>', "words rgb(68, 68, 68) on rgb(18, 18, 18): pale"),
     "a script error": ("<script>undefined.property</script>", "script error"),
     "a console error": ("<script>console.error('broken')</script>", "console: broken"),
@@ -84,8 +86,17 @@ def test_planted_defect_is_seen(browser, address, defect):
 
 def test_ink_for_both_themes_is_accepted_where_black_is_not(browser, address):
     for theme in ("light", "dark"):
-        with visit(browser, address, PAGES[1], theme=theme, planted=FIGURE.format(INK.format("gray"))) as (page, _):
+        with visit(browser, address, PAGES[1], theme=theme, planted=FIGURE.format(BAR.format("gray"))) as (page, _):
             assert checks.ink_defects(page) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_figures_colours_stand_out(browser, address, theme):
+    with visit(browser, address, PAGES[1], theme=theme) as (page, _):
+        ground = checks.ground(page)
+    assert checks.pale(figures.COLOURS | {"ink": figures.INK}, ground) == []
+    faint = {"light": "#e0e0e0", "dark": "#303030"}[theme]
+    assert checks.pale(figures.COLOURS | {"faint": faint}, ground) == ["faint"]
 
 
 def search(page, words: str) -> list[str]:

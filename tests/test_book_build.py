@@ -4,6 +4,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from tests.browser import ROOT, build, chromium, copy_project, run_build
+from tools import address, headline
 from tools.build import missing_pages, toc_pages
 
 ADDRESS = "https://github.com/OWNER/REPOSITORY"
@@ -15,12 +16,8 @@ def project(tmp_path):
     return copy_project(tmp_path)
 
 
-def give_address(project, address: str) -> None:
-    config = project / "_config.yml"
-    text = config.read_text(encoding="utf-8")
-    lines = ['  url: ""' if line.startswith("  url: ") else line for line in text.splitlines()]
-    assert lines.count('  url: ""') == 1, "_config.yml must hold one line «  url: …»"
-    config.write_text("\n".join(lines).replace('  url: ""', f'  url: "{address}"') + "\n", encoding="utf-8")
+def give_address(project, url: str) -> None:
+    address.main([url, "--root", str(project)])
 
 
 def buttons(html, page: str) -> list[str]:
@@ -31,7 +28,11 @@ def buttons(html, page: str) -> list[str]:
 
 def test_every_page_of_the_toc_is_built_and_offers_no_dead_button(project, tmp_path):
     give_address(project, "")
+    generated = [project / "book/claims.md", project / "book/_claims_summary.md", project / headline.FIGURE]
+    for path in generated:
+        path.unlink()
     html = build(project, tmp_path)
+    assert all(path.is_file() for path in generated), "the build makes what is made from the notebooks"
     assert missing_pages(html, ["index", *toc_pages(project)]) == []
     assert [buttons(html, page) for page in toc_pages(project)] == [[]] * len(toc_pages(project))
     assert not (html / "_static/mathjax/tex-svg-full.js").exists(), "only the used part of MathJax belongs in the book"
@@ -48,9 +49,15 @@ def test_with_an_address_every_notebook_opens_in_colab(project, tmp_path):
 
 @pytest.mark.parametrize("host", ["gitlab.com", "codeberg.org"])
 def test_elsewhere_than_github_there_is_no_colab(project, tmp_path, host):
-    address = ADDRESS.replace("github.com", host)
-    give_address(project, address)
-    assert buttons(build(project, tmp_path), NOTEBOOKS[0]) == [address]
+    url = ADDRESS.replace("github.com", host)
+    give_address(project, url)
+    assert buttons(build(project, tmp_path), NOTEBOOKS[0]) == [url]
+
+
+def test_colab_is_left_out_where_the_repository_s_notebooks_lack_the_address(project, tmp_path, monkeypatch):
+    monkeypatch.setenv("BOOK_COLAB", "no")
+    give_address(project, ADDRESS)
+    assert buttons(build(project, tmp_path), NOTEBOOKS[0]) == [ADDRESS]
 
 
 PLANTED = {"[x](no-such-page.md)": "no-such-page", "{ref}`no-such-label`": "no-such-label", "{cite}`nobody1900`": "nobody1900", "```{nosuch}\n```": "nosuch"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_markdown_cell, new_output
-from tiny_book import HEADER, PAGE, ROOT, edit, make, replace
+from tiny_book import HEADER, ROOT, edit, make, replace
 
 from tools import notebooks, prose
 
@@ -219,10 +219,12 @@ def test_unknown_page_and_no_page_are_refused(root, capsys):
 
 
 RESULTS = ["5.238", "0.0196", "-1.024", "1.234e-5", "| 3.142 | x |", ":::{note} 5.238\n:::", "```{note}\n:class: tip\n\n5.238\n```", "- a\n  - 5.238"]
+RESULTS += ["65,536", "65,536.", "(65,536, or more)", "1,234,567", "1,234.5", "8.1 %", "8.1%", "0.05\u202f%", "**8.1 %**"]
 NO_RESULTS = [
     *("2.0", "0.25", "5e-4", "0.001", "12.34", "2026-11-21", "21.11.2026", "arXiv 2512.04268", "§5.1.3", "version 1.0.4.post1", "10.48550/arXiv"),
     *("`5.238`", "$5.238$", "$$\n5.238\n$$", "[x](http://x.org/5.238)", "<https://x.org/5.238>", "https://x.org/5.238", "{math}`5.238`"),
     *("```python\n5.238\n```", "```{code-cell}\n5.238\n```", ":::{math}\n5.238\n:::", ":::{figure} x.png\n:width: 0.125\n:::"),
+    *("5,000", "10,000 tasks", "120,000", "(1, 200, 350)", "1,200,35", "x1,234", "50 %", "5.0 %", "8.1 of them", "$65,536$", "`8.1 %`"),
 ]
 
 
@@ -238,7 +240,3 @@ def test_what_is_no_result_passes(text):
 
 def test_a_typed_result_is_found_in_its_line():
     assert prose.literals("# T\n\nfirst\nsecond 5.238\n\n:::{note}\nthird\n0.0196\n:::\n") == [(4, "5.238"), (8, "0.0196")]
-
-
-def test_the_page_needs_no_library():
-    assert "lsalib" not in PAGE

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 
 from lsalib import tasks, theory
@@ -32,11 +33,22 @@ def test_the_figure_is_the_one_of_the_book():
     assert (ROOT / headline.FIGURE).read_bytes() == headline.headline(ROOT)
 
 
+@pytest.mark.parametrize(("written", "message"), [(None, "missing or no notebook"), ('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "shows no figure")])
+def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
+    (tmp_path / "book").mkdir()
+    if written:
+        (tmp_path / "book/intro.ipynb").write_text(written)
+    with pytest.raises(SystemExit, match=f"book/intro.ipynb.* {message}.*; run: make notebook NAME=intro"):
+        headline.headline(tmp_path)
+
+
 def test_paths_and_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+    commands, paths = re.findall(r"^make (\w+)", README, re.MULTILINE), re.findall(r"^\| `([^`]+)`", README, re.MULTILINE)
+    assert {"book", "test"} <= set(commands) and "lsalib/" in paths
+    for command in commands:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
-    for path in re.findall(r"^\| `([^`]+)`", README, re.MULTILINE):
+    for path in paths:
         assert list(ROOT.glob(path.rstrip("/"))), path
 
 

@@ -1,5 +1,6 @@
 """The workflows say what their schema allows, and publish only what was tested."""
 
+import os
 import subprocess
 import sys
 
@@ -37,12 +38,37 @@ def test_a_workflow_may_read_and_no_more(path):
     assert yaml.safe_load(path.read_text())["permissions"] == {"contents": "read"}
 
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_no_job_runs_in_a_container(path):
+    """There git takes the checkout for someone else's, and the image's browser is missing."""
+    assert [name for name, job in yaml.safe_load(path.read_text())["jobs"].items() if "container" in job] == []
+
+
 def test_the_tests_are_the_gate():
     assert commands("test.yml") == [".ci/run"]
 
 
 def test_publishing_writes_the_address_before_it_builds():
-    assert commands("publish.yml") == ['make address URL="$GITHUB_SERVER_URL/$GITHUB_REPOSITORY"', "make book"]
+    written, compared, built = commands("publish.yml")
+    assert [written, built] == ['make address URL="$GITHUB_SERVER_URL/$GITHUB_REPOSITORY"', "make book"]
+    assert "BOOK_COLAB=no" in compared
+
+
+@pytest.mark.parametrize(
+    ("now", "colab", "notice"),
+    [("committed", "", ""), ("other", "BOOK_COLAB=no\n", "make address URL=https://github.com/o/r, and commit")],
+)
+def test_publishing_leads_to_colab_only_where_the_address_is_committed(now, colab, notice, tmp_path):
+    page, env = tmp_path / "page.ipynb", tmp_path / "env"
+    page.write_text("committed")
+    for command in (["init", "--quiet"], ["add", "page.ipynb"], ["commit", "--quiet", "--message=state"]):
+        subprocess.run(["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *command], cwd=tmp_path, check=True)
+    page.write_text(now)
+    env.touch()
+    variables = os.environ | {"GITHUB_ENV": str(env), "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "o/r"}
+    script = commands("publish.yml")[1]
+    said = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True).stdout
+    assert env.read_text() == colab and notice in said and said.startswith("::notice::" if notice else "")
 
 
 def test_newest_jax_is_tested_after_the_lock_is_installed():

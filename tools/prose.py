@@ -15,8 +15,10 @@ from nbformat import NotebookNode
 GLUED = "application/papermill.record/text/plain"
 ROLE = re.compile(r"\{glue:text\}`([^`]+)`")
 
-# A decimal that is no part of a longer dotted chain (1.0.4), of a word, or of a DOI.
-DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d+)(?!\d|\.\d|/[A-Za-z])")
+# A decimal that is no part of a longer dotted chain (1.0.4), of a word, or of a DOI; perhaps a percentage.
+DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d+)(?!\d|\.\d|/[A-Za-z])(\s?%)?")
+# A whole number in groups of three that is no part of a list (1,200,35).
+GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!\w|,\d)")
 ARXIV = re.compile(r"\d{4}\.\d{5}")
 OPTION = re.compile(r"^:[\w-]+:.*$", re.MULTILINE)
 NOT_PROSE = ("code", "code-block", "code-cell", "math", "raw")
@@ -45,15 +47,22 @@ def literals(markdown: str) -> list[tuple[int, str]]:
     """The (line, number) pairs of results that were typed into prose; they come from code instead.
 
     A result is a decimal with three or more significant digits after its point, such as 5.238 or
-    0.0196: round numbers of a set-up (2.0, 0.25, 5e-4), dates, versions and section numbers are not,
-    nor is an arXiv id. Only what a reader sees as prose counts: code, formulas and links do not.
+    0.0196, a percentage with a decimal (8.1 %), or a whole number such as 65,536: round numbers of
+    a set-up (2.0, 0.25, 5e-4, 5,000, 50 %), dates, versions and section numbers are not, nor is an
+    arXiv id. Only what a reader sees as prose counts: code, formulas and links do not.
     """
-    return [
-        (line, found[0])
-        for line, text in _prose(markdown)
-        for found in DECIMAL.finditer(text)
-        if len(found[2].lstrip("0") if int(found[1]) == 0 else found[2]) >= 3 and not ARXIV.fullmatch(found[0])
-    ]
+    return [(line, number) for line, text in _prose(markdown) for number in _results(text)]
+
+
+def _results(text: str) -> Iterator[str]:
+    for found in DECIMAL.finditer(text):
+        whole, decimals, percent = found.groups()
+        significant = decimals.lstrip("0") if int(whole) == 0 else decimals
+        if (percent and decimals.strip("0")) or (len(significant) >= 3 and not ARXIV.fullmatch(found[0])):
+            yield found[0]
+    for found in GROUPED.finditer(text):
+        if len(found[0].replace(",", "").rstrip("0")) >= 3:
+            yield found[0]
 
 
 def _prose(markdown: str, line: int = 1) -> Iterator[tuple[int, str]]:

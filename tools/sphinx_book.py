@@ -1,5 +1,6 @@
 """Sphinx extension of the book: MathJax from its own files, and buttons only for an address that exists."""
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,14 +13,17 @@ MATHJAX = ("tex-mml-chtml.js", "output/chtml/fonts/woff-v2")
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
-    """Offer the repository, and Colab where it can open one; the theme fails on an address it does not know."""
+    """Offer the repository, and Colab where it can open one; the theme fails on an address it does not know.
+
+    BOOK_COLAB=no in the environment leaves Colab out: the repository's own notebooks do not hold the address.
+    """
     options = config.html_theme_options
     address = options.pop("repository_url", "")
     if any(host in address for host in THEME_HOSTS):
         options |= {"repository_url": address, "use_repository_button": True}
     elif address.startswith("http"):
         options["icon_links"] = [{"name": "Repository", "url": address, "icon": "fa-solid fa-code-branch"}]
-    if address.startswith("https://github.com/"):
+    if address.startswith("https://github.com/") and os.environ.get("BOOK_COLAB") != "no":
         options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
 
 

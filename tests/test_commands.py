@@ -1,0 +1,172 @@
+"""The commands: set-up runs once and resumes, what is missing is named, and the gate installs only that."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tiny_book import ROOT
+
+# Stands for Python, and for that of the environment which it makes; every call lands in `calls`.
+PYTHON = """\
+#!/bin/sh
+echo "$*" >> calls
+case "$*" in
+  "-c "*) exit "${OLD:-0}" ;;
+  "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+  *"-r requirements.txt") sleep "${SLOW:-0}"; exit "${OFFLINE:-0}" ;;
+esac
+"""
+INSTALLED = ["-m pip install --quiet --disable-pip-version-check -r requirements.txt", "-m pip install --quiet --disable-pip-version-check --no-deps -e ."]
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A checkout with nothing but the commands."""
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    script(tmp_path / "python", PYTHON)
+    return tmp_path
+
+
+def start(root: Path, *args: str, **env: str) -> subprocess.Popen:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")} | env
+    return subprocess.Popen(["make", f"PYTHON={root / 'python'}", *args], cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def make(root: Path, *args: str, **env: str) -> tuple[int, str]:
+    """The exit status of a command, and what it said."""
+    process = start(root, *args, **env)
+    said = process.communicate(timeout=60)[0]
+    return process.returncode, said
+
+
+def calls(root: Path) -> list[str]:
+    return (root / "calls").read_text().splitlines() if (root / "calls").exists() else []
+
+
+def set_ups(root: Path) -> int:
+    return calls(root).count("-m venv .venv")
+
+
+def test_the_second_command_sets_nothing_up(root):
+    assert make(root, "setup") == (0, "Setting up .venv (a few minutes the first time)\n")
+    assert calls(root)[1:] == ["-m venv .venv", *INSTALLED]
+    assert make(root, "setup") == (0, "")
+    assert make(root, "test")[0] == 0
+    assert calls(root)[4:] == ["-m pytest", "-m tools.notebooks --validate"]
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+def test_other_requirements_are_set_up(root, name):
+    make(root, "setup")
+    later = (root / ".venv/.ready").stat().st_mtime + 5
+    os.utime(root / name, (later, later))
+    assert make(root, "setup")[0] == 0 and set_ups(root) == 2
+
+
+def test_an_interrupted_set_up_is_resumed(root):
+    assert make(root, "book", OFFLINE="1")[0] != 0
+    assert calls(root)[-1] == INSTALLED[0], "nothing runs after the installation that failed"
+    assert not (root / ".venv/.ready").exists()
+    assert make(root, "setup")[0] == 0 and set_ups(root) == 2
+    assert (root / ".venv/.ready").exists()
+
+
+@pytest.mark.parametrize(("turn", "count"), [([], 1 if shutil.which("flock") else 2), (["TURN="], 2)])
+def test_two_shells_set_up_once_if_they_take_turns(root, turn, count):
+    both = [start(root, "setup", *turn, SLOW="0.5") for _ in range(2)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    for process in both:
+        process.stdout.close()
+    assert set_ups(root) == count
+
+
+def test_an_old_python_is_named(root):
+    status, said = make(root, "setup", OLD="1")
+    assert status != 0 and "Python 3.11 or newer is needed; set PYTHON=…" in said
+    assert set_ups(root) == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["notebook"], "make notebook NAME=…"),
+        (["notebook", "NAME="], "make notebook NAME=…"),
+        (["address"], "make address URL=https://…, or URL= to take it out"),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_runs(root, args, message):
+    status, said = make(root, *args, NAME="from-the-environment", URL="https://github.com/from/environment")
+    assert status != 0 and message in said
+    assert calls(root) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "call"),
+    [
+        (["notebook", "NAME=heads"], "-m tools.notebooks heads"),
+        (["address", "URL=https://github.com/o/r"], "-m tools.address https://github.com/o/r"),
+        (["address", "URL="], "-m tools.address "),
+    ],
+)
+def test_what_is_given_arrives(root, args, call):
+    assert make(root, *args)[0] == 0 and call in calls(root)
+
+
+def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
+    assert make(root, "--jobs=4", "book", "test")[0] == 0
+    assert calls(root)[4:] == ["-m tools.notebooks --changed", "-m tools.build", "-m pytest", "-m tools.notebooks --validate"]
+
+
+# Programs that stand for a machine's; apt-get says what it was asked for, make what it was told.
+TOOLS = {name: '#!/bin/sh\necho "${0##*/} $*" >> calls\n' for name in ("apt-get", "make", "git", "python3", "chromium", "rm")}
+
+
+def gate(root: Path, *missing: str) -> list[str]:
+    """What the gate calls on a machine that lacks these programs."""
+    for name, text in TOOLS.items():
+        if name not in missing:
+            script(root / "bin" / name, text)
+    for name in ("dirname", "id"):
+        (root / "bin" / name).symlink_to(shutil.which(name))
+    (root / "bin/sudo").symlink_to("/usr/bin/env")
+    env = {"PATH": str(root / "bin")}
+    subprocess.run([shutil.which("bash"), ".ci/run"], cwd=root, env=env, capture_output=True, timeout=60)
+    return [call for call in calls(root) if not call.startswith("python3")]
+
+
+def test_the_gate_installs_nothing_on_a_machine_that_has_everything(root):
+    assert gate(root) == ["make test", "rm -rf _build", "make book"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "packages"),
+    [
+        (["chromium"], "chromium"),
+        (["make", "git"], "make git"),
+        (["python3"], "python3 python3-venv"),
+        (["make", "git", "python3", "chromium"], "make git python3 python3-venv chromium"),
+    ],
+)
+def test_the_gate_installs_what_is_missing(root, missing, packages):
+    assert gate(root, *missing)[:2] == ["apt-get update -qq", f"apt-get install -y -qq --no-install-recommends {packages}"]
+
+
+def test_a_python_without_venv_counts_as_missing(root):
+    script(root / "bin/python3", "#!/bin/sh\nexit 1\n")
+    assert gate(root, "python3")[1].endswith(" python3 python3-venv")
+
+
+@pytest.mark.parametrize("browser", ["google-chrome", "google-chrome-stable"])
+def test_the_gate_takes_chrome_for_a_browser(root, browser):
+    script(root / "bin" / browser, "#!/bin/sh\n")
+    assert gate(root, "chromium")[0] == "make test"

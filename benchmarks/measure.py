@@ -32,12 +32,12 @@ class Sizes(NamedTuple):
     seconds: float = 1.0
     largest_dim: int = 512
     largest_context: int = 10_000
-    exact_steps: int = 5000
+    figure_steps: int = 5000
     seeds: int = 5
 
     @classmethod
     def quick(cls) -> "Sizes":
-        return cls(blocks=2, seconds=0.05, largest_dim=20, largest_context=100, exact_steps=100, seeds=1)
+        return cls(blocks=2, seconds=0.05, largest_dim=20, largest_context=100, figure_steps=100, seeds=1)
 
 
 def describe(quick: bool) -> str:
@@ -62,20 +62,32 @@ def describe(quick: bool) -> str:
 """
 
 
-def seconds_per_step(run: Callable[[int], object], sizes: Sizes, steps: int | None = None) -> float:
-    """The median over blocks of the time of a step; blocks last ``sizes.seconds`` unless their steps are given."""
-    run(steps or 2)
-    if steps is None:
-        began = time.perf_counter()
-        run(2)
-        steps = max(2, round(2 * sizes.seconds / (time.perf_counter() - began)))
-        run(steps)
-    times = []
+def seconds_per_step(runs: dict[object, Callable[[int], object]], sizes: Sizes, steps: int | None = None) -> dict[object, float]:
+    """The median time of a step of each; their blocks take turns, so that a slow moment of the machine meets them all.
+
+    A block lasts ``sizes.seconds``, or the given steps.
+    """
+    counts = {name: steps or block_length(run, sizes.seconds) for name, run in runs.items()}
+    times = {name: [] for name in runs}
     for _ in range(sizes.blocks):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run(counts[name])
+            times[name].append((time.perf_counter() - began) / counts[name])
+    return {name: statistics.median(each) for name, each in times.items()}
+
+
+def block_length(run: Callable[[int], object], seconds: float) -> int:
+    """Steps that take so long, by two calls of which the first one compiles."""
+    n = 2
+    while True:
+        run(n)
         began = time.perf_counter()
-        run(steps)
-        times.append((time.perf_counter() - began) / steps)
-    return statistics.median(times)
+        run(n)
+        elapsed = time.perf_counter() - began
+        if elapsed > seconds / 4:
+            return max(2, round(n * seconds / elapsed))
+        n *= 4
 
 
 def trainer(task: GaussianTask, heads: int, **options) -> Callable[[int], object]:
@@ -83,11 +95,31 @@ def trainer(task: GaussianTask, heads: int, **options) -> Callable[[int], object
 
 
 def report(sizes: Sizes) -> Iterator[str]:
-    """The tables, section by section."""
-    for section in (side_by_side, many_runs, against_context, against_dimension, random_numbers, figures):
-        for line in section(sizes):
+    """The tables, section by section; the last one holds the run's ratios against their targets."""
+    ratios: dict[str, float] = {}
+    for section in (side_by_side, many_runs, against_context, against_dimension, random_numbers, figures, targets):
+        for line in section(sizes, ratios):
             print(line, flush=True)
             yield line
+
+
+# The ratio, its bound, and whether it is a least or a greatest value.
+TARGETS = (
+    ("(f) over (b), steps/s at H = 11", 200.0, "at least"),
+    ("(d) over (b), steps/s at H = 11", 3.0, "at least"),
+    ("a sampled sweep of 12 head counts over one run", 3.0, "at most"),
+    ("a sampled step at the longest context over C = 10", 1.3, "at most"),
+    ("Figs. 2-4 on the exact risk, s", 60.0, "at most"),
+)
+
+
+def targets(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
+    yield "## Targets\n"
+    rows = []
+    for name, bound, sense in TARGETS:
+        met = ratios[name] >= bound if sense == "at least" else ratios[name] <= bound
+        rows.append([name, f"{ratios[name]:.2f}", f"{sense} {bound:g}", "yes" if met else "**no**"])
+    yield from table(["", "measured", "target", "met"], rows)
 
 
 def table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
@@ -98,73 +130,83 @@ def table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
     yield ""
 
 
-def side_by_side(sizes: Sizes) -> Iterator[str]:
+def side_by_side(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield "## Steps per second\n"
-    torch = {heads: torch_query_column(TASK, heads, BATCH, os.cpu_count()) for heads in HEADS}
+    torch = {h: torch_query_column(TASK, h, BATCH, os.cpu_count()) for h in HEADS}
+    base = "(b) query column only, jitted step"
     implementations = {
-        "(a) the literal formula, jitted step": {h: (literal(TASK, h, BATCH), None) for h in HEADS},
-        "(b) query column only, jitted step": {h: (query_column(TASK, h, BATCH), None) for h in HEADS},
-        "(c) query column only, PyTorch": {h: (run, None) for h, run in torch.items() if run},
-        "(d) lsalib, sampled": {h: (trainer(TASK, h), None) for h in HEADS},
-        "(f) lsalib, population": {h: (trainer(TASK, h, objective="population"), sizes.exact_steps) for h in HEADS},
+        "(a) the literal formula, jitted step": lambda h: literal(TASK, h, BATCH),
+        base: lambda h: query_column(TASK, h, BATCH),
+        "(c) query column only, PyTorch": torch.get,
+        "(d) lsalib, sampled": lambda h: trainer(TASK, h),
+        "(f) lsalib, population": lambda h: trainer(TASK, h, objective="population"),
     }
-    times = {name: {h: seconds_per_step(run, sizes, n) for h, (run, n) in runs.items()} for name, runs in implementations.items()}
-    base = times["(b) query column only, jitted step"]
+    if not any(torch.values()):
+        del implementations["(c) query column only, PyTorch"]
+    times = {h: seconds_per_step({name: make(h) for name, make in implementations.items()}, sizes) for h in HEADS}
+    for letter, name in (("(d)", "(d) lsalib, sampled"), ("(f)", "(f) lsalib, population")):
+        ratios[f"{letter} over (b), steps/s at H = 11"] = times[11][base] / times[11][name]
     rows = [
-        [name] + [cell for h in HEADS for cell in (f"{1 / of[h]:,.1f}", f"{base[h] / of[h]:.2f}")]
-        for name, of in times.items()
-        if of
+        [name] + [cell for h in HEADS for cell in (f"{1 / times[h][name]:,.1f}", f"{times[h][base] / times[h][name]:.2f}")]
+        for name in implementations
     ]
     yield from table(["", *(cell for h in HEADS for cell in (f"H = {h}", "over (b)"))], rows)
     if not any(torch.values()):
         yield "(c) PyTorch is not installed here: skipped.\n"
 
 
-def many_runs(sizes: Sizes) -> Iterator[str]:
+def many_runs(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield "## A sweep against single runs\n"
     runs = [Run(TASK, heads=h) for h in range(1, 13)]
     rows = []
-    for objective, steps in (("sampled", None), ("population", sizes.exact_steps)):
-        single = seconds_per_step(trainer(TASK, 12, objective=objective), sizes, steps)
-        together = seconds_per_step(lambda n, o=objective: sweep(jax.random.key(0), runs, steps=n, objective=o), sizes, steps)
-        rows.append([f"(e) {objective}", f"{1e3 * together:.3f}", f"{together / single:.2f}", f"{12 / together:,.0f}"])
+    for objective in ("sampled", "population"):
+
+        def together(steps, objective=objective):
+            return sweep(jax.random.key(0), runs, steps=steps, objective=objective)
+
+        times = seconds_per_step({"one": trainer(TASK, 12, objective=objective), "all": together}, sizes)
+        ratios[f"a {objective} sweep of 12 head counts over one run"] = times["all"] / times["one"]
+        rows.append(
+            [f"(e) {objective}", f"{1e3 * times['all']:.3f}", f"{times['all'] / times['one']:.2f}", f"{12 / times['all']:,.0f}"]
+        )
     yield from table(["12 head counts, H = 1..12", "ms a step", "over one run, H = 12", "steps/s, summed over runs"], rows)
+    yield "Sampled runs share what costs most, their batches. Runs on the exact risk have nothing to share: each has its own"
+    yield "arithmetic, padded to the most heads, so that twelve cost about twelve, less what several devices take off.\n"
 
 
 def exponent(x, y) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def against_context(sizes: Sizes) -> Iterator[str]:
+def against_context(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield "## A sampled step against the context, H = 11\n"
     contexts = [C for C in (10, 30, 100, 300, 1000, 3000, 10_000) if C <= sizes.largest_context]
-    columns = {}
-    for compress in (True, False):
-        sizes_here = [C for C in contexts if compress or C <= 300]
-        tasks_here = [GaussianTask([2.0] * 10, C) for C in sizes_here]
-        columns[compress] = [seconds_per_step(trainer(task, 11, compress=compress), sizes) for task in tasks_here]
-    rows = [[str(C), f"{1e3 * t:.3f}", f"{t / columns[True][0]:.2f}"] for C, t in zip(contexts, columns[True], strict=True)]
-    for row, t in zip(rows, columns[False], strict=False):
-        row.append(f"{1e3 * t:.3f}")
-    yield from table(["C", "ms a step", "over C = 10", "ms, every token drawn"], [row + ["–"] * (4 - len(row)) for row in rows])
-    exponents = [exponent(contexts[: len(t)], t) for t in (columns[True], columns[False])]
-    yield f"Fitted exponents in C: {exponents[0]:.2f}, and {exponents[1]:.2f} with every token drawn.\n"
+    direct = [C for C in contexts if C <= 300]
+    cases = [(C, True) for C in contexts] + [(C, False) for C in direct]
+    times = seconds_per_step({case: trainer(GaussianTask([2.0] * 10, case[0]), 11, compress=case[1]) for case in cases}, sizes)
+    ratios["a sampled step at the longest context over C = 10"] = times[contexts[-1], True] / times[10, True]
+    rows = [
+        [str(C), f"{1e3 * times[C, True]:.3f}", f"{times[C, True] / times[10, True]:.2f}", f"{1e3 * times[C, False]:.3f}" if C in direct else "–"]
+        for C in contexts
+    ]
+    yield from table(["C", "ms a step", "over C = 10", "ms, every token drawn"], rows)
+    short, full = exponent(contexts, [times[C, True] for C in contexts]), exponent(direct, [times[C, False] for C in direct])
+    yield f"Fitted exponents in C: {short:.2f}, and {full:.2f} with every token drawn.\n"
 
 
-def against_dimension(sizes: Sizes) -> Iterator[str]:
+def against_dimension(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield "## A step against the dimension, C = d, H = 1, batch 64\n"
     dims = [d for d in (5, 10, 20, 40, 80, 160, 320, 512) if d <= sizes.largest_dim]
     objectives = ("sampled", "population")
-    times = {
-        o: [seconds_per_step(trainer(GaussianTask([1.0] * d, d), 1, objective=o, batch_size=64), sizes) for d in dims] for o in objectives
-    }
-    yield from table(["d", "sampled, ms", "exact, ms"], [[str(d), *(f"{1e3 * times[o][i]:.3f}" for o in objectives)] for i, d in enumerate(dims)])
-    large = [i for i, d in enumerate(dims) if d >= min(80, dims[-2])]
-    fitted = {o: exponent([dims[i] for i in large], [times[o][i] for i in large]) for o in objectives}
-    yield f"Fitted exponents in d, from d = {dims[large[0]]}: {fitted['sampled']:.2f} sampled, {fitted['population']:.2f} exact.\n"
+    runs = {(d, o): trainer(GaussianTask([1.0] * d, d), 1, objective=o, batch_size=64) for d in dims for o in objectives}
+    times = seconds_per_step(runs, sizes)
+    yield from table(["d", "sampled, ms", "exact, ms"], [[str(d), *(f"{1e3 * times[d, o]:.3f}" for o in objectives)] for d in dims])
+    large = [d for d in dims if d >= min(80, dims[-2])]
+    fitted = [exponent(large, [times[d, o] for d in large]) for o in objectives]
+    yield f"Fitted exponents in d, from d = {large[0]}: {fitted[0]:.2f} sampled, {fitted[1]:.2f} exact.\n"
 
 
-def random_numbers(sizes: Sizes) -> Iterator[str]:
+def random_numbers(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     """The floor under a sampled step: its standard normal numbers alone."""
     yield "## A sampled step against its random numbers, H = 11\n"
     shape = (12 * 10, BATCH)
@@ -177,18 +219,20 @@ def random_numbers(sizes: Sizes) -> Iterator[str]:
 
         return lambda steps: run(jax.random.key(0, impl=impl), steps).block_until_ready()
 
-    draw = {"lsalib": (tasks._normal, "threefry2x32"), "jax.random.normal": (jax.random.normal, "threefry2x32"), "jax.random.normal, rbg": (jax.random.normal, "rbg")}
-    times = {
-        name: seconds_per_step(in_a_loop(lambda key, n=normal: n(key, shape, jnp.float32), impl), sizes)
-        for name, (normal, impl) in draw.items()
+    runs = {
+        "lsalib": in_a_loop(lambda key: tasks._normal(key, shape, jnp.float32), "threefry2x32"),
+        "jax.random.normal": in_a_loop(lambda key: jax.random.normal(key, shape, jnp.float32), "threefry2x32"),
+        "jax.random.normal, rbg": in_a_loop(lambda key: jax.random.normal(key, shape, jnp.float32), "rbg"),
+        "NumPy, SFC64, one thread": lambda steps: [rng.standard_normal(dtype=np.float32, out=out) for _ in range(steps)],
+        "the step": trainer(TASK, 11),
     }
-    times["NumPy, SFC64"] = seconds_per_step(lambda n: [rng.standard_normal(dtype=np.float32, out=out) for _ in range(n)], sizes)
-    step = seconds_per_step(trainer(TASK, 11), sizes)
+    times = seconds_per_step(runs, sizes)
+    step = times.pop("the step")
     yield from table(["generator", "ms", "step over it"], [[name, f"{1e3 * t:.3f}", f"{step / t:.2f}"] for name, t in times.items()])
     yield f"The step takes {1e3 * step:.3f} ms, {step / min(times.values()):.2f} times the fastest generator here.\n"
 
 
-def figures(sizes: Sizes) -> Iterator[str]:
+def figures(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     """Every point of the paper's Figs. 2-4 on the exact risk, compilation included."""
     yield "## The whole of Figs. 2–4 on the exact risk\n"
     still = GaussianTask([0.0] * 10, 10)
@@ -201,8 +245,9 @@ def figures(sizes: Sizes) -> Iterator[str]:
     rows, total = [], 0.0
     for name, points in runs.items():
         began = time.perf_counter()
-        sweep(jax.random.key(0), points, seeds=sizes.seeds, steps=sizes.exact_steps, objective="population")
+        sweep(jax.random.key(0), points, seeds=sizes.seeds, steps=sizes.figure_steps, objective="population")
         total += (elapsed := time.perf_counter() - began)
         rows.append([name, str(len(points) * sizes.seeds), f"{elapsed:.1f}"])
+    ratios["Figs. 2-4 on the exact risk, s"] = total
     rows.append(["all", str(sum(int(row[1]) for row in rows)), f"{total:.1f}"])
-    yield from table([f"{sizes.exact_steps} steps, {sizes.seeds} seeds", "runs", "s"], rows)
+    yield from table([f"{sizes.figure_steps} steps, {sizes.seeds} seeds", "runs", "s"], rows)

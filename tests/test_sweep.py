@@ -209,6 +209,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
         ([RUNS["plain"]], {"seeds": []}, "seeds must be a count or different whole numbers"),
         ([RUNS["plain"]], {"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
         ([RUNS["plain"]], {"objective": None}, "objective must be one of"),
+        ([RUNS["plain"]], {"checkpoint": "no/such/folder/a"}, "checkpoint must be in a folder that exists, got no/such/folder/a"),
     ],
 )
 def test_bad_arguments_are_refused(runs, change, message, unchecked):

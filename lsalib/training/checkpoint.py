@@ -29,7 +29,7 @@ class Checkpoint:
             raise ImportError("checkpoints need safetensors: pip install 'lsalib[checkpoint]'") from None
         self.path = Path(path)
         if not self.path.parent.is_dir():
-            raise ValueError(f"checkpoint must lie in a folder that exists, got {self.path}")
+            raise ValueError(f"checkpoint must be in a folder that exists, got {self.path}")
         self.identity = json.dumps(identity, sort_keys=True)
 
     def load(self, like):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 
 from lsalib.training.objectives import Sampler, Setting, Weights, risk
 
-__all__ = ["Plan", "State", "advance", "gather", "make_mesh", "place", "start"]
+__all__ = ["SPECS", "Plan", "State", "advance", "gather", "make_mesh", "place", "start"]
 
 Step = int | Int[Array, ""]
 

@@ -93,6 +93,7 @@ def sweep(
     task, and start from the same weights where their shapes agree. Fewer heads are padded with zeros,
     which stay zero: each factor's gradient contains the others. Devices work without talking to each other.
 
+    A CPU is one device unless ``jax.config.update("jax_num_cpu_devices", os.cpu_count())`` comes first.
     To use more than one machine, start one process on each, with ``jax.distributed.initialize()`` before
     anything else; every process gets all results. With Slurm: ``srun --nodes=4 --ntasks-per-node=1 python train.py``.
 
@@ -106,7 +107,7 @@ def sweep(
             their Gram matrix (see ``tasks``): the law of training is the same, and a step costs the same for any C.
         dtype: the float type that training runs in.
         checkpoint: a path: the state is stored there every ``checkpoint_every`` steps, and a sweep that was stopped
-            goes on from there, bit for bit. Several machines need the path on a file system they share.
+            goes on from there, bit for bit on the same devices. Several machines need the path on a file system they share.
         checkpoint_every: steps between two such states.
 
     Returns:

@@ -56,6 +56,7 @@ serve: book  ## build the book and serve it on localhost
 
 bench: setup  ## measure the speed ratios again
 	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks --one-core
 
 address: addressed setup  ## write the repository's address: make address URL=https://…
 	@$(PY) -m tools.address "$(URL)"

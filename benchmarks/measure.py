@@ -18,7 +18,7 @@ from lsalib import tasks
 from lsalib.tasks import GaussianTask
 from lsalib.training import Run, fit, sweep
 
-__all__ = ["Sizes", "describe", "report"]
+__all__ = ["ONE_CORE", "SECTIONS", "Sizes", "describe", "report"]
 
 BATCH = 2048
 TASK = GaussianTask([2.0] * 10, context_size=10)
@@ -57,7 +57,7 @@ def describe(quick: bool) -> str:
 
 {warning}One run of `python -m benchmarks`. Medians of blocks, after a warm-up that compiles; float32, batch {BATCH}, d = C = 10 unless said.
 
-- Machine: {os.cpu_count()} cores, {names[0] if names else platform.processor()}; JAX on {jax.devices()[0].device_kind}
+- Machine: {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {names[0] if names else platform.processor()}; JAX on {jax.devices()[0].device_kind}
 - Python {platform.python_version()}, {libraries}
 """
 
@@ -94,10 +94,10 @@ def trainer(task: GaussianTask, heads: int, **options) -> Callable[[int], object
     return lambda steps: fit(jax.random.key(0), task, heads, steps=steps, **options).risk.block_until_ready()
 
 
-def report(sizes: Sizes) -> Iterator[str]:
-    """The tables, section by section; the last one holds the run's ratios against their targets."""
+def report(sizes: Sizes, sections) -> Iterator[str]:
+    """The tables, section by section."""
     ratios: dict[str, float] = {}
-    for section in (side_by_side, many_runs, against_context, against_dimension, random_numbers, figures, targets):
+    for section in sections:
         for line in section(sizes, ratios):
             print(line, flush=True)
             yield line
@@ -132,7 +132,7 @@ def table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
 
 def side_by_side(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield "## Steps per second\n"
-    torch = {h: torch_query_column(TASK, h, BATCH, os.cpu_count()) for h in HEADS}
+    torch = {h: torch_query_column(TASK, h, BATCH, len(os.sched_getaffinity(0))) for h in HEADS}
     base = "(b) query column only, jitted step"
     implementations = {
         "(a) the literal formula, jitted step": lambda h: literal(TASK, h, BATCH),
@@ -251,3 +251,14 @@ def figures(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     ratios["Figs. 2-4 on the exact risk, s"] = total
     rows.append(["all", str(sum(int(row[1]) for row in rows)), f"{total:.1f}"])
     yield from table([f"{sizes.figure_steps} steps, {sizes.seeds} seeds", "runs", "s"], rows)
+
+
+def alone(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
+    yield "With several cores the references run on all of them, and a single run on the exact risk, too small for threads,"
+    yield "on one. Here everything has one core.\n"
+    yield from side_by_side(sizes, ratios)
+
+
+# The last section holds the ratios of the others against their targets.
+SECTIONS = (side_by_side, many_runs, against_context, against_dimension, random_numbers, figures, targets)
+ONE_CORE = (alone,)

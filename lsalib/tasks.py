@@ -145,7 +145,7 @@ def draw(
     Args:
         key: a key of ``jax.random``.
         dim: d.
-        context_size: C; compressed, it may be a traced number, and is at least p.
+        context_size: C; compressed, it may be a traced number, and is greater than p.
         batch_size: B.
         noisy: whether the context's labels are noisy: tokens then have p = d+1 entries instead of d.
         compress: whether to draw p tokens instead of C.

@@ -10,12 +10,13 @@ Everything is written for one example; ``jax.vmap`` makes the batch.
 """
 
 from lsalib.attention.layer import LSAParams, embed, init, linear_transformer_block, lsa, yq_lsa
-from lsalib.attention.reduced import effective, from_lift, gd_weights, gram, lift, predict
+from lsalib.attention.reduced import effective, from_effective, from_lift, gd_weights, gram, lift, predict
 
 __all__ = [
     "LSAParams",
     "effective",
     "embed",
+    "from_effective",
     "from_lift",
     "gd_weights",
     "gram",

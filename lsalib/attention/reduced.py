@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 from lsalib import _validate
 from lsalib.attention.layer import LSAParams, check_context, check_params, query_token
 
-__all__ = ["effective", "from_lift", "gd_weights", "gram", "lift", "predict"]
+__all__ = ["effective", "from_effective", "from_lift", "gd_weights", "gram", "lift", "predict"]
 
 Scalar = Float[Array, ""]
 
@@ -56,6 +56,30 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
     return b, A
 
 
+def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParams:
+    """Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V is b, the rest hands on.
+
+    Args:
+        b: what the heads read of the values, (H, D).
+        A: ``W_K^T W_Q``, (H, D, D).
+
+    Returns:
+        ``LSAParams`` with H heads.
+
+    Raises:
+        ValueError: if the shapes do not fit.
+
+    Example:
+        >>> b, A = effective(from_effective(jnp.ones((1, 2)), jnp.full((1, 2, 2), 3.0)))
+        >>> b.tolist(), A.tolist()
+        ([[1.0, 1.0]], [[[3.0, 3.0], [3.0, 3.0]]])
+    """
+    _validate.shape("b", b, ("H", "D"))
+    _validate.shape("A", A, (*b.shape, b.shape[1]))
+    each = jnp.broadcast_to(jnp.eye(b.shape[1], dtype=A.dtype), A.shape)
+    return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
+
+
 def lift(params: LSAParams) -> Float[Array, "D D D"]:
     """The lifted parameters ``M_j = sum_h b_h a_{h,j}^T`` (appendix A.1), in which the risk is convex.
 
@@ -99,11 +123,7 @@ def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
     _validate.shape("M", M, ("D", "D", "D"))
     D = M.shape[0]
     _validate.shape("M", M, (D, D, D))
-    eye = jnp.eye(D, dtype=M.dtype)
-    each = jnp.broadcast_to(eye, (D, D, D))
-    # The last row of W_V is e_h, and W_P hands it on: (W_P W_V)[-1] = e_h.
-    W_V = jnp.zeros_like(M).at[:, -1].set(eye)
-    return LSAParams(W_K=each, W_Q=jnp.einsum("jhn->hnj", M), W_P=each, W_V=W_V)
+    return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
 def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Scalar:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import _validate
-from lsalib.attention import LSAParams
+from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory.closed_forms import optimal_preconditioner
 from lsalib.theory.standard import imitate_constant, standardize
@@ -48,15 +48,16 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
     guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
     rho = np.append(-task.prior_mean, 1.0)
     if not _validate.number("bias", bias) and np.array_equal(guess, task.prior_mean):
-        return _heads(rho[None], np.pad(optimal_preconditioner(task), (0, 1))[None])
+        step = np.pad(optimal_preconditioner(task), (0, 1))
+        return from_effective(jnp.asarray(rho[None]), jnp.asarray(step[None]))
     _, basis, p, noise, C = standardize(task)
     features, residual, _ = imitate_constant(task)
     steps = p / (p * (1 + 1 / C) + (p.sum() + noise) / C)
     v = np.eye(task.dim, task.dim + 1) if basis is None else np.pad(np.linalg.inv(basis), ((0, 0), (0, 1)))
     A = steps[:, None, None] * np.einsum("m,hn->hmn", rho, v) - np.einsum("h,hm,n->hmn", features, v, rho)
-    if not noise:
-        return _heads(v, A)
-    return _heads(np.vstack([v, rho]), np.concatenate([A, -residual * np.outer(rho, rho)[None]]))
+    if noise:
+        v, A = np.vstack([v, rho]), np.concatenate([A, -residual * np.outer(rho, rho)[None]])
+    return from_effective(jnp.asarray(v), jnp.asarray(A))
 
 
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
@@ -76,11 +77,3 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
         [[[0.5, 0.0], [0.0, 0.0]]]
     """
     return optimal_weights(task, guess=task.prior_mean)
-
-
-def _heads(b: np.ndarray, A: np.ndarray) -> LSAParams:
-    """Plain weights of heads given by b_h and A_h: the last row of W_V and W_Q, between identities."""
-    W_K = np.broadcast_to(np.eye(b.shape[1]), A.shape)
-    W_V = np.zeros_like(A)
-    W_V[:, -1] = b
-    return LSAParams(*(jnp.asarray(W) for W in (W_K, A, W_K, W_V)))

@@ -3,11 +3,12 @@
 import argparse
 import re
 import tomllib
-from collections import Counter
+from collections import Counter, namedtuple
 from pathlib import Path
 from typing import NamedTuple
 
 from lsalib.claims import MIME, seeds_text
+from lsalib.claims import Record as Check
 from tools import pages
 
 NOT_RUN = "not run here yet"
@@ -33,19 +34,8 @@ class Claim(NamedTuple):
     status: str
 
 
-class Record(NamedTuple):
-    """One check or control, as a notebook's output carries it, and the page it stands on."""
-
-    page: str
-    id: str
-    label: str
-    measured: str
-    expected: str
-    tolerance: str
-    kind: str
-    seeds: list[int]
-    passed: bool
-    anchor: str
+# One check or control, as a notebook's output carries it, and the page it stands on.
+Record = namedtuple("Record", ("page", *Check._fields))
 
 
 def ledger(root: Path) -> dict:

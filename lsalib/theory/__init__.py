@@ -1,6 +1,8 @@
 """Exact results: no sample is drawn anywhere in here."""
 
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
+from lsalib.theory.few_heads import few_heads_weights
+from lsalib.theory.lifted import LiftedRisk, lifted_risk
 from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
 from lsalib.theory.risk import ltb_risk, population_risk, standard_form, standard_risk
@@ -9,11 +11,14 @@ from lsalib.theory.standard import ConstantImitation, StandardTask, imitate_cons
 __all__ = [
     "ConstantImitation",
     "GramMoments",
+    "LiftedRisk",
     "StandardTask",
     "bayes_risk",
+    "few_heads_weights",
     "gd_risk",
     "gram_moments",
     "imitate_constant",
+    "lifted_risk",
     "ltb_risk",
     "optimal_preconditioner",
     "optimal_risk",

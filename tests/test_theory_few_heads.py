@@ -1,0 +1,90 @@
+"""Fewer heads than features: explicit weights, descent over all weights and samples."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lsalib.attention import effective, from_effective, gram, predict
+from lsalib.metrics import sampled_risk
+from lsalib.tasks import GaussianTask
+from lsalib.theory import few_heads_weights, optimal_risk, population_risk, yq_risk
+from lsalib.training import minimize
+
+TASK = GaussianTask([1.0, 2.0, -1.0], context_size=5)
+GUESS = np.array([0.5, -1.0, 2.0])
+
+
+def risk_of(heads, guess=None):
+    return float(population_risk(few_heads_weights(TASK, heads, guess), TASK, guess))
+
+
+def descend(heads, guess, starts=8):
+    """The least risk that L-BFGS finds over all weights of so many heads."""
+
+    def search(key):
+        first, second = jax.random.split(key)
+        start = 0.3 * jax.random.normal(first, (heads, 4)), 0.3 * jax.random.normal(second, (heads, 4, 4))
+        return minimize(lambda pair: population_risk(from_effective(*pair), TASK, guess), start, steps=300).value
+
+    return float(jax.jit(jax.vmap(search))(jax.random.split(jax.random.key(0), starts)).min())
+
+
+@pytest.mark.parametrize("guess", [None, GUESS], ids=["no guess", "guess"])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_no_search_finds_better(heads, guess, x64):
+    np.testing.assert_allclose(risk_of(heads, guess), descend(heads, guess), rtol=1e-7)
+    # The control: one head more is something else.
+    assert descend(heads, guess) > risk_of(heads + 1, guess) + 1e-3
+
+
+@pytest.mark.parametrize("guess", [None, GUESS], ids=["no guess", "guess"])
+def test_with_d_heads_it_is_the_optimum(guess, x64):
+    np.testing.assert_allclose(risk_of(3, guess), optimal_risk(TASK, guess), rtol=1e-12)
+    assert risk_of(2, guess) > optimal_risk(TASK, guess) + 1e-3
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_it_is_a_stationary_point(heads, x64):
+    pair = effective(few_heads_weights(TASK, heads, GUESS))
+    slope = jax.grad(lambda pair: population_risk(from_effective(*pair), TASK, GUESS))
+    assert max(float(jnp.abs(leaf).max()) for leaf in slope(pair)) < 1e-5
+    # The control: the mixture turned around.
+    b, A = pair
+    turned = slope((b.at[0].set(-b[0]), A))
+    assert max(float(jnp.abs(leaf).max()) for leaf in turned) > 0.1
+
+
+def test_samples_agree(x64):
+    answer = partial(predict, few_heads_weights(TASK, 2, GUESS))
+    guess = jnp.asarray(GUESS)
+    sample = sampled_risk(jax.random.key(0), TASK, lambda X, y, x_q: answer(gram(X, y), x_q, guess @ x_q), batches=8)
+    assert abs(sample.mean - risk_of(2, GUESS)) < 5 * sample.standard_error
+    assert abs(sample.mean - risk_of(3, GUESS)) > 5 * sample.standard_error
+
+
+def test_only_the_distance_of_the_guess_counts(x64):
+    """A turned prior mean, a moved guess: the same risk. A tiny error of the guess costs next to nothing."""
+    turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], context_size=5)
+    np.testing.assert_allclose(population_risk(few_heads_weights(turned, 2), turned), risk_of(2), rtol=1e-10)
+    near = TASK.prior_mean + np.array([1e-4, 0.0, 0.0])
+    np.testing.assert_allclose(risk_of(1, near), yq_risk(TASK), atol=1e-6)
+    assert risk_of(1, near + 1.0) > yq_risk(TASK) + 0.1
+
+
+@pytest.mark.parametrize(
+    ("task", "heads", "guess", "message"),
+    [
+        (TASK, 4, None, "heads must be at most d = 3, got 4"),
+        (TASK, 0, None, "heads must be a whole number of at least 1"),
+        (TASK, 1, TASK.prior_mean, "guess must not be the prior mean"),
+        (TASK, 1, [1.0], r"guess must have shape \(3,\)"),
+        (GaussianTask([1.0], 5, noise_std=1.0), 1, None, "task must have identity covariances and noise_std 0"),
+        (GaussianTask([1.0], 5, feature_cov=[[2.0]]), 1, None, "task must have identity covariances"),
+    ],
+)
+def test_bad_input_is_named(task, heads, guess, message):
+    with pytest.raises(ValueError, match=message):
+        few_heads_weights(task, heads, guess)

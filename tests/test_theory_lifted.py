@@ -1,0 +1,107 @@
+"""The risk as a quadratic of the lift: against the risk of the weights, autodiff of it, samples and a dense form."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from theory_reference import TASKS, batch_of, dense_risk, largest_z, least, make_params, z_bound
+
+from lsalib.attention import from_lift, gram, lift
+from lsalib.theory import lifted_risk, optimal_risk, optimal_weights, population_risk
+
+BIAS = 1.3
+
+
+def make_lift(seed, dim, scale=0.5):
+    return jnp.asarray(scale * np.random.default_rng(seed).normal(size=(dim + 1,) * 3))
+
+
+def make_guess(task):
+    return 0.4 * np.random.default_rng(100).normal(size=task.dim)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_equal_weights_and_dense_form(name, x64):
+    task = TASKS[name]
+    guess = make_guess(task)
+    risk = lifted_risk(task, guess, BIAS)
+    for seed in range(3):
+        params = make_params(seed, task.dim, 5)
+        M = lift(params)
+        np.testing.assert_allclose(risk.value(M), population_risk(params, task, guess, BIAS), rtol=1e-12)
+        np.testing.assert_allclose(risk.value(M), dense_risk(M, task, guess, BIAS), rtol=1e-12)
+        # The control: without the guess, or without its bias, it is another risk.
+        for other in (lifted_risk(task, None, BIAS), lifted_risk(task, guess)):
+            assert abs(other.value(M) / risk.value(M) - 1) > 1e-3
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_derivatives_equal_autodiff_through_the_weights(name, x64):
+    task = TASKS[name]
+    guess = make_guess(task)
+    risk = lifted_risk(task, guess, BIAS)
+    M, V = make_lift(0, task.dim), make_lift(1, task.dim)
+    slope = jax.grad(lambda M: population_risk(from_lift(M), task, guess, BIAS))
+    exact, bend = jax.jvp(slope, (M,), (V,))
+    # The risk of weights reads the symmetric part of each M_j, and so does its gradient.
+    np.testing.assert_allclose(risk.gradient(M), exact, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(risk.curvature(V), bend, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(risk.gradient(M), jax.grad(risk.value)(M), rtol=1e-11, atol=1e-11)
+    assert np.abs(risk.curvature(V[::-1]) - bend).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
+def test_gradient_within_sampling_error(name, x64):
+    task = TASKS[name]
+    guess, M = jnp.asarray(make_guess(task)), make_lift(0, task.dim, 0.3)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=0)
+    def gradients(X, y, x_q, target):
+        z_q = jnp.append(x_q, guess @ x_q + BIAS)
+        error = lambda M: (z_q[-1] + jnp.einsum("mn,jmn,j->", gram(X, y), M, z_q) - target) ** 2
+        return jax.grad(error)(M)
+
+    risk = lifted_risk(task, guess, BIAS)
+    exact = risk.gradient(M)
+    for seed in range(3):
+        draws = gradients(*batch_of(seed, task))
+        assert largest_z(draws, exact) < z_bound(3 * exact.size)
+        assert largest_z(draws, risk.gradient(jnp.zeros_like(M))) > z_bound(3 * exact.size)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_least_value_is_the_optimum(name, x64):
+    task = TASKS[name]
+    guess, D = make_guess(task), task.dim + 1
+    risk = lifted_risk(task, guess, BIAS)
+    brute = least(lambda M: risk.value(M.reshape(D, D, D)), D**3)
+    np.testing.assert_allclose(optimal_risk(task, guess, BIAS), brute(), rtol=1e-9)
+    best = lift(optimal_weights(task, guess, BIAS))
+    assert jnp.abs(risk.gradient(best)).max() < 1e-10
+    assert jnp.abs(risk.gradient(1.01 * best)).max() > 1e-3
+
+
+def test_components_couple_through_the_query_alone():
+    """Eq. 18's split: with identity features, exactly when the linear part of the guess is zero."""
+    task = TASKS["isotropic"]
+    np.testing.assert_allclose(lifted_risk(task, None, BIAS).query, np.diag([1, 1, 1, BIAS**2]))
+    assert np.abs(lifted_risk(task, make_guess(task)).query[:-1, -1]).min() > 1e-3
+    assert lifted_risk(TASKS["general"]).query[0, 1] != 0
+
+
+def test_takes_the_type_of_the_lift():
+    risk, M = lifted_risk(TASKS["general"]), jnp.ones((4, 4, 4))
+    assert risk.value(M).dtype == risk.gradient(M).dtype == jnp.float32
+
+
+def test_bad_input(unchecked):
+    task = TASKS["isotropic"]
+    with pytest.raises(ValueError, match=r"guess must have shape \(3,\), got shape \(2,\)"):
+        lifted_risk(task, [1.0, 2.0])
+    with pytest.raises(ValueError, match="bias must be a finite number, got inf"):
+        lifted_risk(task, bias=np.inf)
+    with pytest.raises(ValueError, match=r"V must have shape \(4, 4, 4\), got shape \(3, 3, 3\)"):
+        lifted_risk(task).curvature(jnp.ones((3, 3, 3)))

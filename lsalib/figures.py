@@ -6,11 +6,46 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-__all__ = ["COLOURS", "INK", "exact_line", "loss_curve", "plain_log_ticks", "use_style", "windows"]
+from lsalib import _validate
+
+__all__ = ["COLOURS", "INK", "exact_line", "loss_curve", "plain_log_ticks", "shades", "tint", "use_style", "windows"]
 
 # Mid tones with a contrast of at least 3 against white and against the dark page, told apart by the colour-blind.
 COLOURS = {"lsa": "#c2571a", "yq": "#2878c8", "gd": "#c2307a", "bayes": "#2e8b57", "other": "#8367c7"}
 INK = "#7a828e"
+
+
+def shades(count: int) -> list:
+    """Colours in an order that can be seen, for curves of a rising quantity; all of them mid tones.
+
+    Example:
+        >>> [mpl.colors.to_hex(shade) for shade in shades(2)] == [COLOURS["yq"], COLOURS["lsa"]]
+        True
+    """
+    ramp = mpl.colors.LinearSegmentedColormap.from_list("shades", [COLOURS[name] for name in ("yq", "bayes", "lsa")])
+    return [ramp(x) for x in np.linspace(0, 1, _validate.count("count", count))]
+
+
+def tint(values, limit: float = 1.0) -> np.ndarray:
+    """A matrix as a picture for ``imshow``: opacity is an entry's size, colour its sign; zero is the page itself.
+
+    Args:
+        values: the matrix, (rows, columns).
+        limit: the size that has the full colour; larger ones have it too.
+
+    Returns:
+        Red, green, blue and opacity, (rows, columns, 4); blue is positive, orange negative.
+
+    Raises:
+        ValueError: if ``limit`` is not positive.
+
+    Example:
+        >>> tint([[0.5, -3.0]], limit=2.0)[..., 3].tolist()
+        [[0.25, 1.0]]
+    """
+    values, limit = np.asarray(values, np.float64), _validate.number("limit", limit, above=0.0)
+    ends = np.array([mpl.colors.to_rgb(COLOURS[name]) for name in ("lsa", "yq")])
+    return np.dstack([ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)])
 
 
 def use_style() -> None:

@@ -85,10 +85,10 @@ def _least_squares(task: GaussianTask, heads: int, length: float, tau: float) ->
 def _scan(f) -> float:
     """Where f of a positive number is least: a grid over nine decades, then finer ones around its best point."""
     low, high = 1e-4, 1e5
-    for _ in range(8):
-        grid = np.geomspace(low, high, 200)
+    for count in (200, 20, 20, 20, 20, 20):
+        grid = np.geomspace(low, high, count)
         best = int(np.argmin([f(point) for point in grid]))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, 199)]
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, count - 1)]
     return float(np.sqrt(low * high))
 
 

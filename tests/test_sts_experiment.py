@@ -1,0 +1,243 @@
+"""The experiment on models that are no models: it measures what it says, in pairs, and asks nothing twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sts_support import ROOT, Fake, last_guess, made_up, truth_of
+
+from lsalib.sts import experiment, results
+from lsalib.sts.design import CONDITIONS, Experiment
+
+SOURCES = made_up()
+ASKED = Experiment("fake", "guess", runs=20, context_size=5)
+CHAT = replace(ASKED, style="chat")
+
+
+def ask(asked, model, folder, sources=SOURCES, **options):
+    return experiment.run(asked, model, sources, folder, **options)
+
+
+def mse(result, **options):
+    outcome = results.outcome(result, **options)
+    return float(((outcome.prediction - outcome.truth) ** 2).mean())
+
+
+def own_mse(result):
+    """The error of the guesses that the prompts showed."""
+    outcome = results.outcome(result)
+    return float(((outcome.guess - outcome.truth) ** 2).mean())
+
+
+@pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+def test_an_echo_has_exactly_the_error_of_the_guess(asked, tmp_path):
+    echo = ask(asked, Fake(last_guess), tmp_path / "a")
+    index = [record["query"] for record in echo["records"]]
+    shown = np.array([float(f"{g:.2f}") for g in np.clip(SOURCES.query_guess[index], 0, 5)])
+    assert mse(echo) == own_mse(echo) == ((shown - SOURCES.query.score[index]) ** 2).mean()
+    assert results.outcome(echo, mode="strict").failed.sum() == 0
+    # Negative control: guesses that belong to other pairs are as bad as they look.
+    shuffled = ask(replace(asked, condition="shuffled"), Fake(last_guess), tmp_path / "b")
+    assert mse(shuffled) == own_mse(shuffled) > 5 * mse(echo)
+
+
+def test_who_knows_the_truth_has_no_error(tmp_path):
+    for condition in CONDITIONS:
+        assert mse(ask(replace(ASKED, condition=condition), Fake(truth_of(SOURCES)), tmp_path / condition)) == 0
+    # Negative control: the truth of other queries.
+    others = SOURCES._replace(query=SOURCES.query._replace(score=SOURCES.query.score[::-1].copy()))
+    assert mse(ask(ASKED, Fake(truth_of(others)), tmp_path / "others")) > 1
+
+
+def test_junk_fails_and_is_counted(tmp_path):
+    junk = ask(ASKED, Fake(lambda prompt: " I cannot say, 8/10 perhaps"), tmp_path)
+    outcome = results.outcome(junk)
+    assert outcome.failed.all() and len(results.outcome(junk, failures="drop").truth) == 0
+    means = [record["context_mean"] for record in junk["records"]]
+    np.testing.assert_array_equal(outcome.prediction, means)
+    for record in junk["records"]:
+        assert record["context_mean"] == pytest.approx(SOURCES.context.score[record["context"]].mean())
+
+
+def test_each_prompt_is_asked_as_the_paper_says(tmp_path):
+    model = Fake(last_guess)
+    result = ask(ASKED, model, tmp_path, batch_size=7)
+    assert len(model.asked) == len(set(model.asked)) == 20 and model.limits == {(150, ("\n",))}
+    assert all(prompt.count("Score:") == 6 and prompt.endswith("Score:") for prompt in model.asked)
+    assert result["first_prompt"] in model.asked and model.asked == sorted(model.asked, key=len)
+    assert result["experiment"] == vars(ASKED) and result["versions"] == {"fake": "1"}
+    assert os.listdir(tmp_path) == ["result.json"] and json.loads((tmp_path / "result.json").read_text()) == result
+
+
+@pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+@pytest.mark.parametrize("k", [0, 1, 8, 13, 19])
+def test_an_interrupted_run_goes_on_and_asks_nothing_twice(asked, k, tmp_path, tmp_path_factory):
+    first, second = Fake(last_guess, dies_after=k), Fake(last_guess)
+    with pytest.raises(ConnectionError, match="the server is gone"):
+        ask(asked, first, tmp_path)
+    assert os.listdir(tmp_path) == ["answers.jsonl"]
+    result = ask(asked, second, tmp_path)
+    assert len(first.asked) == k and len(second.asked) == 20 - k
+    assert not set(first.asked) & set(second.asked)
+    assert result == ask(asked, Fake(last_guess), tmp_path_factory.mktemp("whole"))
+    third = Fake(last_guess)
+    assert ask(asked, third, tmp_path) == result and third.asked == []
+
+
+def test_a_process_that_is_killed_loses_only_the_answer_it_waited_for(tmp_path):
+    code = (
+        "import sys, time; sys.path.insert(0, 'tests')\n"
+        "from sts_support import Fake, last_guess, made_up\n"
+        "from lsalib.sts.experiment import Experiment, run\n"
+        "def slow(prompt):\n"
+        "    print('asked', flush=True); time.sleep(0.05); return last_guess(prompt)\n"
+        "run(Experiment('fake', 'guess', runs=20, context_size=5), Fake(slow), made_up(), sys.argv[1])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with process:
+        for _ in range(6):
+            assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGKILL)
+        asked = 6 + len(process.stdout.readlines())
+    kept = len((tmp_path / "answers.jsonl").read_bytes().splitlines()) - 1
+    assert asked - 1 <= kept <= asked
+    model = Fake(last_guess)
+    ask(ASKED, model, tmp_path)
+    assert len(model.asked) == 20 - kept
+
+
+def test_a_line_that_broke_off_is_asked_again(tmp_path):
+    with pytest.raises(ConnectionError):
+        ask(ASKED, Fake(last_guess, dies_after=9), tmp_path)
+    path = tmp_path / "answers.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-4])
+    model = Fake(last_guess)
+    ask(ASKED, model, tmp_path)
+    assert len(model.asked) == 12
+    # Damage before the end is no broken line: it is named, and left.
+    lines = whole.splitlines(keepends=True)
+    for line, message in ((b"{broken\n", "line 3: .* the file is damaged"), (b'{"run": 99, "answer": "3"}\n', "line 3: an answer must name one of 20 runs, got 99")):
+        (tmp_path / "result.json").unlink(missing_ok=True)
+        damaged = b"".join([*lines[:2], line, *lines[3:]])
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=message):
+            ask(ASKED, Fake(last_guess), tmp_path)
+        assert path.read_bytes() == damaged
+
+
+def test_a_crash_between_the_last_answer_and_the_end_changes_nothing(tmp_path):
+    result = ask(ASKED, Fake(last_guess), tmp_path)
+    (tmp_path / "answers.jsonl").write_bytes(b"what was left behind\n")
+    model = Fake(last_guess)
+    assert ask(ASKED, model, tmp_path) == result and model.asked == []
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
+    if finished:
+        ask(ASKED, Fake(last_guess), tmp_path)
+    else:
+        with pytest.raises(ConnectionError):
+            ask(ASKED, Fake(last_guess, dies_after=3), tmp_path)
+    (name,) = os.listdir(tmp_path)
+    before = (tmp_path / name).read_bytes()
+    newer = Fake(last_guess)
+    newer.version = {"fake": "2"}
+    for asked, model, sources, message in (
+        (replace(ASKED, draw=1), Fake(last_guess), SOURCES, "draw: 0, not 1"),
+        (replace(ASKED, condition="shuffled"), Fake(last_guess), SOURCES, "condition: 'guess', not 'shuffled'"),
+        (ASKED, newer, SOURCES, "fake: '1', not '2'"),
+        (ASKED, Fake(last_guess), SOURCES._replace(query_guess=SOURCES.query_guess[::-1].copy()), "prompts: '[0-9a-f]+"),
+    ):
+        with pytest.raises(ValueError, match=f"out must belong to this experiment, got .*{message}.*; choose another folder"):
+            ask(asked, model, tmp_path, sources)
+        assert model.asked == [] and (tmp_path / name).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "result.json", "answers.jsonl"])
+def test_a_folder_of_something_else_is_refused_and_left(name, tmp_path):
+    for content in (b"mine", b'{"mine": 1}\n', b"[]\n"):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match="choose another folder|new or empty folder|damaged"):
+            ask(ASKED, Fake(last_guess), tmp_path)
+        assert (tmp_path / name).read_bytes() == content
+
+
+def peak(prompt):
+    """Log-probabilities of a normal law around the guess, not normalised."""
+    return -((np.arange(51) / 10 - float(last_guess(prompt))) ** 2) / 0.02 - 7
+
+
+@pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+def test_expected_scores_come_from_renormalised_probabilities(asked, tmp_path):
+    model = Fake(last_guess, logprobs=lambda prompt: peak(prompt if isinstance(prompt, str) else prompt[1]["content"]))
+    result = ask(asked, model, tmp_path)
+    outcome = results.outcome(result, "expected")
+    inside = (outcome.guess > 0.5) & (outcome.guess < 4.5)
+    assert inside.sum() > 10
+    np.testing.assert_allclose(outcome.prediction[inside], outcome.guess[inside], atol=1e-3)
+    # By hand, without the shift that keeps the exponentials finite.
+    weights = np.exp([record["logprobs"] for record in result["records"]])
+    np.testing.assert_allclose(outcome.prediction, weights @ (np.arange(51) / 10) / weights.sum(1))
+
+
+def test_readouts_are_resumed_one_by_one(tmp_path):
+    class Tired(Fake):
+        def score_logprobs(self, prompts, answers):
+            if len(self.scored) >= 8:
+                raise ConnectionError("too tired")
+            return super().score_logprobs(prompts, answers)
+
+    first, second = Tired(last_guess, logprobs=peak), Fake(last_guess, logprobs=peak)
+    with pytest.raises(ConnectionError, match="too tired"):
+        ask(ASKED, first, tmp_path)
+    ask(ASKED, second, tmp_path)
+    # Both questions about a batch in a row: the second batch was answered, and not yet valued.
+    assert len(first.asked) == 16 and len(second.asked) == 4 and not set(first.asked) & set(second.asked)
+    assert len(first.scored) == 8 and len(second.scored) == 12 and not set(first.scored) & set(second.scored)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Fake(last_guess, name="other"), "model must be the experiment's, 'fake', got 'other'"),
+        (Fake(lambda prompt: None), "an answer of the model must be a text, got None"),
+        (Fake(last_guess, logprobs=lambda prompt: np.zeros(50)), r"log-probabilities of model fake must have shape \(8, 51\), got shape \(8, 50\)"),
+        (Fake(last_guess, logprobs=lambda prompt: np.full(51, np.nan)), "log-probabilities of model fake must be finite"),
+    ],
+)
+def test_a_model_that_does_not_keep_to_its_protocol_is_named(model, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ask(ASKED, model, tmp_path)
+
+
+def test_a_batch_of_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="batch_size must be a whole number of at least 1, got 0"):
+        ask(ASKED, Fake(last_guess), tmp_path, batch_size=0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_skips_a_prompt_is_named(tmp_path):
+    class Lazy(Fake):
+        def complete(self, prompts, **options):
+            return ["3"] * (len(prompts) - 1)
+
+    with pytest.raises(ValueError, match="model fake must give 8 answers, one a prompt, got 7"):
+        ask(ASKED, Lazy(last_guess), tmp_path)
+
+
+def test_importing_lsalib_needs_nothing_of_this():
+    code = "import sys, lsalib; print([name for name in sys.modules if name.startswith(('lsalib.sts', 'tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs', 'transformers', 'torch'))])"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+    names = [path.stem for path in (ROOT / "lsalib/sts").glob("[a-z]*.py")]
+    blocked = "import sys\nfor name in ('tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs'): sys.modules[name] = None\n"
+    subprocess.run([sys.executable, "-c", blocked + "\n".join(f"import lsalib.sts.{name}" for name in names)], cwd=ROOT, check=True)
+    assert len(names) >= 9

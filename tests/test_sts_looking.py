@@ -1,0 +1,193 @@
+"""Looking inside: roles of tokens, where the answer's place looks, what values do, and swapped guesses, each by a second road."""
+
+import re
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sts_models_reference import TINY, tiny
+
+from lsalib.sts import looking, prompts, results
+from lsalib.sts.design import Item
+from lsalib.sts.experiment import ANSWERS
+from lsalib.sts.models import answers, inside, llama
+from lsalib.sts.prompts import ROLES, Example
+
+CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
+ITEM = Item(0, 0, [0, 1], CONTEXT, Example("A cat.", "A car.", None, 2.5))
+PROMPT = prompts.build(ITEM.context, ITEM.query, guesses=True)
+
+
+class Pieces:
+    """A tokenizer that cuts at spaces and after every digit; its ids mean nothing."""
+
+    def encode(self, text):
+        found = list(re.finditer(r"\s?\d|\s?[^\s\d]+|\s", text))
+        return SimpleNamespace(ids=[sum(map(ord, one[0])) % TINY.vocab for one in found], offsets=[one.span() for one in found])
+
+
+MODEL = SimpleNamespace(stored=SimpleNamespace(config=TINY._replace(context=512), params=tiny(), tokenizer=Pieces()))
+
+
+def embedded(n=12, padded=16):
+    params, ids = tiny(), np.random.default_rng(0).integers(0, TINY.vocab, n)
+    return params, llama.embed(params, jnp.asarray(np.pad(ids, (0, padded - n))))
+
+
+def test_every_character_has_its_role():
+    found = prompts.roles(PROMPT)
+    assert len(found) == len(PROMPT) and set(found) == set(ROLES)
+    parts = {role: "".join(sign for sign, other in zip(PROMPT, found, strict=True) if other == role) for role in ROLES}
+    assert parts["instruction"] == PROMPT.split("\n\n")[0]
+    assert parts["context sentences"] == " A dog runs. A dog is running. Rain: again It snows."
+    assert parts["context guess"] == " 4.10 0.07" and parts["context score"] == " 4.8 1.533"
+    assert parts["query sentences"] == " A cat. A car." and parts["query guess"] == " 2.50"
+    assert "".join(parts.values()).count("Score:") == 3
+    # Without guesses there are none, and the query's score is not there to be read.
+    found = set(prompts.roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
+    assert found == set(ROLES) - {"context guess", "query guess"}
+
+
+@pytest.mark.parametrize("text", ["Hello", "Hello\n\nSentence 1: A\nSentence 3: B"])
+def test_other_texts_have_no_roles(text):
+    with pytest.raises(ValueError, match="prompt must be one that build wrote as a completion"):
+        prompts.roles(text)
+
+
+def test_tokens_take_the_role_of_their_last_character():
+    roles = looking.token_roles(Pieces(), PROMPT)
+    pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
+    assert "".join(piece for piece, role in zip(pieces, roles, strict=True) if ROLES[role] == "query guess") == " 2.50"
+    assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
+
+
+def test_the_last_token_of_a_padded_prompt():
+    params, x = embedded()
+    padded = inside.last_attention(params, TINY, x, 12)
+    np.testing.assert_allclose(padded[..., :12], inside.attention_weights(params, TINY, x[:12])[:, :, 0], atol=1e-6)
+    np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-5)
+    assert (padded[..., 12:] == 0).all()
+    # Control: one token more is another token that looks.
+    assert np.abs(inside.last_attention(params, TINY, x, 13) - padded).max() > 1e-3
+
+
+def test_a_gain_of_one_is_none_and_zero_silences(x64):
+    params, x = embedded()
+    logprobs = jax.jit(lambda gain: answers.answer_logprobs(params, TINY, x, 12, answers.answer_tree([[4], [4, 9], [2]]), gain))
+    ones = jnp.ones((2, 16))
+    plain = logprobs(None)
+    np.testing.assert_allclose(logprobs(ones), plain, atol=1e-6)
+    # Silenced in every layer, a token's own vector is not read: whatever it is, keys aside, which the first layer shares out.
+    silent = logprobs(ones.at[:, 3].set(0.0))
+    assert np.abs(silent - plain).max() > 1e-3
+    # The last token's place holds the answer, and padding is not seen: their gains do nothing.
+    np.testing.assert_allclose(logprobs(ones.at[:, 11:].set(0.0)), plain, atol=1e-6)
+
+
+def test_the_gain_acts_on_the_values_alone():
+    """By hand for one layer and one reader: attention to token 3 stays, what it brings goes."""
+    params, x = embedded()
+    one = TINY._replace(layers=1)
+    params = params._replace(layers=jax.tree.map(lambda leaf: leaf[:1], params.layers))
+    out = llama.read(params, one, x, keep_weights=True)
+    silent = llama.read(params, one, x, keep_weights=True, value_gain=jnp.ones((1, 16)).at[0, 3].set(0.0))
+    np.testing.assert_array_equal(out.weights, silent.weights)
+    np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
+    np.testing.assert_array_equal(silent.cache.keys, out.cache.keys)
+    assert (np.abs(silent.hidden - out.hidden).max(1) > 0).tolist() == [False] * 3 + [True] * 13
+
+
+def test_relevance_is_the_derivative_by_the_gain(x64):
+    params, x = embedded()
+    tree, values = answers.answer_tree([[4], [4, 9], [2]]), jnp.array([0.0, 2.5, 5.0])
+    f = jax.jit(lambda gain: jax.nn.softmax(answers.answer_logprobs(params, TINY, x, 12, tree, gain)) @ values)
+    expected, relevance = inside.value_relevance(params, TINY, x, 12, tree, values)
+    np.testing.assert_allclose(expected, inside.expected_score(params, TINY, x[:12], tree, values), rtol=1e-5)
+    ones, h = jnp.ones((2, 16)), 1e-4
+    for layer, token in ((0, 0), (0, 7), (1, 3), (1, 10)):
+        slope = (f(ones.at[layer, token].add(h)) - f(ones.at[layer, token].add(-h))) / (2 * h)
+        np.testing.assert_allclose(relevance[layer, token], slope, rtol=1e-4, atol=1e-7)
+        assert abs(relevance[layer, token] + slope) > 1e-5
+    assert (relevance[:, 11:] == 0).all() and (relevance[:, :11] != 0).all()
+
+
+def test_a_look_adds_up():
+    seen = looking.look(MODEL, PROMPT)
+    tokens = Pieces().encode(PROMPT).ids
+    assert seen.attention.shape == seen.relevance.shape == (2, len(tokens))
+    masses = looking.by_role(seen.attention, seen.roles)
+    np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
+    guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
+    np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
+    x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
+    np.testing.assert_allclose(seen.attention, inside.attention_weights(MODEL.stored.params, MODEL.stored.config, x).mean(1)[:, 0], atol=1e-5)
+    # Control: with permuted roles the masses are others.
+    assert np.abs(looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles)) - masses).max() > 1e-3
+
+
+def test_a_swapped_guess_is_a_prompt_with_another_guess():
+    """Against whole prompts, each asked on its own, for a model whose answers depend on every character."""
+
+    class Hashes:
+        def __init__(self):
+            self.texts = []
+
+        def score_logprobs(self, prompts, answers):
+            joined = [prompt + answer for prompt in prompts for answer in answers]
+            self.texts += joined
+            return -np.array([hash_of(text) for text in joined]).reshape(len(prompts), len(answers))
+
+    def hash_of(text):
+        return sum((n + 1) * ord(sign) for n, sign in enumerate(text)) % 97 / 20
+
+    model, doses = Hashes(), [0.5, 2.5, 4.25]
+    got = results.expected(looking.swap_guess(model, ITEM, doses))
+    whole = [prompts.build(ITEM.context, ITEM.query._replace(guess=dose), guesses=True) for dose in doses]
+    expected = results.expected(np.array([[-hash_of(f"{prompt} {answer}") for answer in ANSWERS] for prompt in whole]))
+    np.testing.assert_allclose(got, expected)
+    assert model.texts == [f"{prompt} {answer}" for prompt in whole for answer in ANSWERS]
+    assert len(set(got.round(6))) == 3
+    with pytest.raises(ValueError, match="guess must be a number from 0 to 5, got 5.5"):
+        looking.swap_guess(model, ITEM, [5.5])
+
+
+@pytest.mark.parametrize("parts", [*zip(looking.NUMBERS), looking.NUMBERS], ids=" and ".join)
+def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
+    low, high = looking.shift(ITEM, *parts)
+    numbers = lambda item: {"query guess": [item.query.guess], "context guess": [e.guess for e in item.context], "context score": [e.score for e in item.context]}
+    for name, lower in numbers(low).items():
+        np.testing.assert_allclose(np.subtract(numbers(high)[name], lower), name in parts)
+        if name not in parts:
+            assert lower == numbers(ITEM)[name]
+    for moved in (low, high):
+        assert all(0 <= value <= 5 for values in numbers(moved).values() for value in values)
+        texts = [(one.first, one.second) for one in (*moved.context, moved.query)]
+        assert texts == [(one.first, one.second) for one in (*ITEM.context, ITEM.query)] and moved.query.score == ITEM.query.score
+
+
+def test_only_numbers_of_the_prompt_are_shifted():
+    for parts, got in ((("context first",), "'context first'"), (("query guess", "query score"), "'query guess', 'query score'"), ((), "none")):
+        with pytest.raises(ValueError, match=f"parts must be among query guess, context guess, context score, got {got}"):
+            looking.shift(ITEM, *parts)
+
+
+def test_what_is_silenced_is_not_read():
+    """Against the forward pass by hand; with the guess silent everywhere, only attention to it is left of it."""
+    plain = looking.silence(MODEL, PROMPT, None, [])
+    tokens = Pieces().encode(PROMPT).ids
+    x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
+    tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
+    by_hand = lambda gain: answers.answer_logprobs(MODEL.stored.params, MODEL.stored.config, x, len(tokens), tree, gain)
+    np.testing.assert_allclose(plain, by_hand(None), atol=1e-4)
+    guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
+    silent = looking.silence(MODEL, PROMPT, "query guess", [1])
+    np.testing.assert_allclose(silent, by_hand(jnp.ones((2, len(tokens))).at[1].set(jnp.asarray(~guess, jnp.float32))), atol=1e-4)
+    # Controls: the other layer, and another part, are other answers.
+    for other in (plain, looking.silence(MODEL, PROMPT, "query guess", [0]), looking.silence(MODEL, PROMPT, "query sentences", [1])):
+        assert np.abs(other - silent).max() > 1e-3
+    with pytest.raises(ValueError, match="role must be one of .*, got 'guess'"):
+        looking.silence(MODEL, PROMPT, "guess", [0])
+    with pytest.raises(ValueError, match=r"layers must be between 0 and 1, got \[2\]"):
+        looking.silence(MODEL, PROMPT, "query guess", [2])

@@ -1,0 +1,82 @@
+"""What comes with the package: whole, without sentences, and made from the prompts that the data give."""
+
+import json
+
+import numpy as np
+import pytest
+from sts_support import data_folder
+
+from lsalib.sts import data, prompts, records, results
+from lsalib.sts.design import Experiment, items
+from lsalib.sts.guess import GUESS_MODELS
+
+
+def built(result, folder, **changes):
+    asked = Experiment(**result["experiment"] | changes)
+    runs = items(asked, records.sources(asked, folder))
+    return [prompts.build(item.context, item.query, guesses=asked.condition != "none", style=asked.style) for item in runs]
+
+
+def test_every_record_is_of_the_prompts_that_the_data_give():
+    folder = data_folder()
+    found = records.recorded()
+    for result in found:
+        assert prompts.digest(built(result, folder)) == result["prompts"]
+        assert [record["truth"] for record in result["records"]] == data.load("test", folder).score[[record["query"] for record in result["records"]]].tolist()
+    # Control: another draw, or the guesses of another seed, are other prompts.
+    result = records.pick(found, condition="guess", guess_model="concat", draw=0)
+    for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
+        assert prompts.digest(built(result, folder, **changes)) != result["prompts"]
+
+
+def test_the_records_are_complete():
+    found = records.recorded()
+    asked = [tuple(result["experiment"].values()) for result in found]
+    assert len(set(asked)) == len(asked)
+    for result in found:
+        assert len(result["records"]) == result["experiment"]["runs"] == 100
+        assert all({"query", "context", "truth", "guess", "context_mean", "answer", "logprobs"} <= record.keys() for record in result["records"])
+        assert results.outcome(result, "expected").prediction.shape == (100,)
+        assert result["versions"]["weights_sha256"]
+
+
+def test_nothing_recorded_holds_a_sentence():
+    folder = data_folder()
+    sentences = {text for split in ("dev", "test") for text in (*data.load(split, folder).first, *data.load(split, folder).second) if len(text) > 20}
+    for path in records.FOLDER.glob("*.json"):
+        text = path.read_text()
+        assert "first_prompt" not in text
+        assert not any(json.dumps(sentence)[1:-1] in text or sentence in text for sentence in sentences)
+
+
+def test_one_result_is_picked_or_none():
+    found = records.recorded()
+    assert records.pick(found, condition="none", style="completion", draw=0)["experiment"]["guess_model"] is None
+    for fields in ({}, {"draw": 99}):
+        with pytest.raises(ValueError, match="fields must single out one result, got "):
+            records.pick(found, **fields)
+
+
+def test_your_own_results_are_found_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv(records.FOLDER_VARIABLE, str(tmp_path / "mine"))
+    assert records.own_folder() == tmp_path / "mine" and records.own() == []
+    result = records.recorded()[0]
+    (tmp_path / "mine/a").mkdir(parents=True)
+    (tmp_path / "mine/a/result.json").write_text(json.dumps(result))
+    assert records.own() == [result]
+    monkeypatch.delenv(records.FOLDER_VARIABLE)
+    assert records.own_folder().parts[-2:] == ("lsalib", "sts-results")
+
+
+def test_stored_guesses_have_the_errors_that_are_stored():
+    truth = data.load("test", data_folder()).score
+    stored = records.arrays("guesses")
+    for name, features in GUESS_MODELS.items():
+        guesses = stored[f"{name}_test"]
+        for seed in range(3):
+            expected = stored[f"{name}_mse"][seed if features else 0, 2]
+            np.testing.assert_allclose(((guesses[seed] - truth) ** 2).mean(), expected, rtol=1e-3)
+    with pytest.raises(ValueError, match="name must be one of .*guesses.*, got 'other'"):
+        records.arrays("other")
+    with pytest.raises(ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"):
+        records.sources(Experiment("any", "guess", seed=3))

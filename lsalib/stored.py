@@ -1,11 +1,13 @@
-"""Results of trainings that take too long for a page: arrays, and beside them what is needed to make them again."""
+"""Results of what takes too long for a page: arrays, and beside them what is needed to make them again."""
 
+import io
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from lsalib import _files
 
 __all__ = ["FOLDER", "Stored", "load", "save"]
 
@@ -61,12 +63,6 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         >>> load("x", folder).arrays["a"].tolist(), load("x", folder).about
         ([0, 1, 2], {'seed': 0})
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, about=json.dumps(about), **arrays)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, about=json.dumps(about), **arrays)
+    _files.write(path, buffer.getvalue())

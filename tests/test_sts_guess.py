@@ -74,7 +74,7 @@ def test_seeds_side_by_side_are_what_they_are_alone():
 
 def test_the_settings_are_those_of_the_paper():
     u, v = RNG.standard_normal((2, 9, 384)).astype(np.float32)
-    trained = guess.fit_concat(u, v, np.arange(9.0) / 2, seeds=[0])
+    trained = guess.fit(guess.concatenated(u, v), np.arange(9.0) / 2, seeds=[0])
     assert trained.network.W_1.shape == (1, 16, 768) and trained.loss.shape == (1, 10)
     same = guess.fit(jnp.concatenate([u, v], 1), np.arange(9.0) / 2, seeds=[0], hidden=16, learning_rate=1e-3, epochs=10, batch_size=8)
     np.testing.assert_array_equal(same.network.W_1, trained.network.W_1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sts_support import data_folder
 
+from lsalib import stored
 from lsalib.sts import data, prompts, records, results
 from lsalib.sts.design import Experiment, items
 from lsalib.sts.guess import GUESS_MODELS
@@ -40,6 +41,14 @@ def test_the_records_are_complete():
         assert result["versions"]["weights_sha256"]
 
 
+def test_the_arrays_say_how_they_were_made():
+    names = {path.stem for path in records.FOLDER.glob("*.npz")}
+    assert names == {"guesses", "swap", "shift", "look"}
+    for name in names:
+        about = stored.load(name, records.FOLDER).about
+        assert about["command"] == f"python -m tools.sts_records {name}" and {"jax", "jaxlib"} <= about["versions"].keys()
+
+
 def test_nothing_recorded_holds_a_sentence():
     folder = data_folder()
     sentences = {text for split in ("dev", "test") for text in (*data.load(split, folder).first, *data.load(split, folder).second) if len(text) > 20}
@@ -70,13 +79,13 @@ def test_your_own_results_are_found_where_the_variable_says(tmp_path, monkeypatc
 
 def test_stored_guesses_have_the_errors_that_are_stored():
     truth = data.load("test", data_folder()).score
-    stored = records.arrays("guesses")
+    kept = records.arrays("guesses")
     for name, features in GUESS_MODELS.items():
-        guesses = stored[f"{name}_test"]
+        guesses = kept[f"{name}_test"]
         for seed in range(3):
-            expected = stored[f"{name}_mse"][seed if features else 0, 2]
+            expected = kept[f"{name}_mse"][seed if features else 0, 2]
             np.testing.assert_allclose(((guesses[seed] - truth) ** 2).mean(), expected, rtol=1e-3)
-    with pytest.raises(ValueError, match="name must be one of .*guesses.*, got 'other'"):
+    with pytest.raises(ValueError, match="name must be a stored result .*guesses.*, got 'other'"):
         records.arrays("other")
     with pytest.raises(ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"):
         records.sources(Experiment("any", "guess", seed=3))

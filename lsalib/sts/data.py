@@ -1,4 +1,4 @@
-"""The sentence pairs: the English part of the STS Benchmark, as translated and published in stsb_multi_mt.
+"""The sentence pairs: the English part of the STS Benchmark, as stsb_multi_mt publishes it.
 
 The sentences come from news, captions and forums, each with terms of its own; the scores are under
 CC BY-SA 4.0. The files are therefore fetched from their publisher at a fixed commit, never kept here.

@@ -3,9 +3,10 @@
 import hashlib
 import http.client
 import os
-import tempfile
 import urllib.request
 from pathlib import Path
+
+from lsalib._files import write
 
 __all__ = ["cache_folder", "check_sha256", "fetch", "write"]
 
@@ -33,27 +34,6 @@ def cache_folder() -> Path:
     except ImportError:
         raise ImportError("the cache's place is found by platformdirs: pip install 'lsalib[sts]'") from None
     return platformdirs.user_cache_path("lsalib", appauthor=False)
-
-
-def write(path: str | os.PathLike, content: bytes) -> None:
-    """Write a whole file at once: who is interrupted here keeps the file from before.
-
-    Args:
-        path: the file; its folder is made if it is missing.
-        content: all of it.
-
-    Raises:
-        OSError: if the disk or the folder refuses; nothing half-written stays.
-
-    Example:
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> write(Path(folder.name) / "a", b"whole")
-        >>> os.listdir(folder.name)
-        ['a']
-        >>> folder.cleanup()
-    """
-    with _Replacement(Path(path)) as file:
-        file.write(content)
 
 
 def check_sha256(path: str | os.PathLike, expected: str, hint: str = "get the file again") -> None:
@@ -124,26 +104,3 @@ def _download(url: str, timeout: float) -> bytes:
     if announced is not None and len(content) != int(announced):
         raise ConnectionError(f"the connection ended after {len(content)} of {announced} bytes")
     return content
-
-
-class _Replacement:
-    """A file under a temporary name in the same folder, which takes its place once it is whole and on the disk."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __enter__(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.file = tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part", delete=False)
-        return self.file
-
-    def __exit__(self, kind, *_):
-        try:
-            if kind is None:
-                self.file.flush()
-                os.fsync(self.file.fileno())
-                self.file.close()
-                os.replace(self.file.name, self.path)
-        finally:
-            self.file.close()
-            Path(self.file.name).unlink(missing_ok=True)

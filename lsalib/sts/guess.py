@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _validate
 
-__all__ = ["GUESS_MODELS", "Network", "concatenated", "cosine", "fit", "fit_concat", "fit_strong", "guess", "interaction", "predict"]
+__all__ = ["GUESS_MODELS", "Network", "concatenated", "cosine", "fit", "guess", "interaction", "predict"]
 
 Vectors = Float[np.ndarray, "n d"] | Float[Array, "n d"]
 
@@ -116,7 +116,7 @@ def fit(
         learning_rate, epochs, batch_size: as in the paper.
 
     Returns:
-        A ``Fit``.
+        A ``Fit``; on ``concatenated`` embeddings, 768 -> 16 -> 1, it is the paper's guess model.
 
     Raises:
         ValueError: if a shape does not fit, a score is not finite, or a number is out of range.
@@ -138,41 +138,6 @@ def fit(
     z = jnp.asarray(features)
     train = partial(_train, hidden=hidden, epochs=epochs, batch_size=min(batch_size, len(z)))
     return Fit(*jax.vmap(train, in_axes=(0, None, None, None))(keys, z, jnp.asarray(score, z.dtype), learning_rate))
-
-
-def fit_concat(u: Vectors, v: Vectors, score: Float[np.ndarray, " n"], *, seeds: Sequence[int] = (0,)) -> Fit:
-    """The paper's guess model: ``fit`` on ``concatenated`` embeddings, 768 -> 16 -> 1, with the settings of C.3.
-
-    Args:
-        u, v: embeddings of the training pairs, (n, d).
-        score: their scores, (n,).
-        seeds: one network each.
-
-    Returns:
-        A ``Fit``.
-
-    Raises:
-        ValueError: as ``fit``.
-
-    Example:
-        >>> fit_concat(np.eye(4), np.eye(4), np.arange(4.0)).network.W_1.shape
-        (1, 16, 8)
-
-    Source: appendix C.3 of arXiv 2512.04268.
-    """
-    return fit(concatenated(u, v), score, seeds=seeds)
-
-
-def fit_strong(u: Vectors, v: Vectors, score: Float[np.ndarray, " n"], *, seeds: Sequence[int] = (0,)) -> Fit:
-    """A stronger guess model: the same network and the same training, on ``interaction`` features.
-
-    Args, result and errors as in ``fit_concat``.
-
-    Example:
-        >>> fit_strong(np.eye(4), np.eye(4), np.arange(4.0), seeds=[3]).loss.shape
-        (1, 10)
-    """
-    return fit(interaction(u, v), score, seeds=seeds)
 
 
 def predict(network: Network, features: Float[Array, "n p"]) -> Float[Array, "S n"]:

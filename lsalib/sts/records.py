@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lsalib import stored
 from lsalib.sts import data, results
 from lsalib.sts.design import Experiment, Sources
 from lsalib.sts.guess import Network
@@ -102,7 +103,7 @@ def arrays(name: str) -> dict[str, np.ndarray]:
         name: of the file in ``FOLDER``, without its ending.
 
     Returns:
-        The arrays.
+        The arrays; how they were made, ``stored.load`` says too.
 
     Raises:
         ValueError: if there is no such file.
@@ -111,11 +112,7 @@ def arrays(name: str) -> dict[str, np.ndarray]:
         >>> arrays("guesses")["concat_test"].shape
         (3, 1379)
     """
-    path = FOLDER / f"{name}.npz"
-    if not path.is_file():
-        raise ValueError(f"name must be one of {', '.join(sorted(file.stem for file in FOLDER.glob('*.npz')))}, got {name!r}")
-    with np.load(path, allow_pickle=False) as stored:
-        return dict(stored)
+    return stored.load(name, FOLDER).arrays
 
 
 def network(guess_model: str) -> Network:
@@ -131,8 +128,8 @@ def network(guess_model: str) -> Network:
         >>> network("concat").W_1.shape
         (3, 16, 768)
     """
-    stored = arrays("guesses")
-    return Network(*(stored[f"{guess_model}_{name}"] for name in Network._fields))
+    kept = arrays("guesses")
+    return Network(*(kept[f"{guess_model}_{name}"] for name in Network._fields))
 
 
 def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> Sources:
@@ -159,5 +156,5 @@ def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> 
     pairs = data.load("dev", folder), data.load("test", folder)
     if experiment.guess_model is None:
         return Sources(*pairs)
-    stored = arrays("guesses")
-    return Sources(*pairs, *(np.float64(stored[f"{experiment.guess_model}_{split}"][experiment.seed]) for split in ("dev", "test")))
+    kept = arrays("guesses")
+    return Sources(*pairs, *(np.float64(kept[f"{experiment.guess_model}_{split}"][experiment.seed]) for split in ("dev", "test")))

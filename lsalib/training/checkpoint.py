@@ -7,6 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from lsalib import _files
+
 __all__ = ["Checkpoint"]
 
 
@@ -59,9 +61,4 @@ class Checkpoint:
         from safetensors.numpy import save
 
         leaves = {str(i): np.asarray(leaf, order="C") for i, leaf in enumerate(jax.tree.leaves(tree))}
-        temporary = self.path.with_name(self.path.name + ".part")
-        with open(temporary, "wb") as file:
-            file.write(save(leaves, metadata={"sweep": self.identity}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path)
+        _files.write(self.path, save(leaves, metadata={"sweep": self.identity}))

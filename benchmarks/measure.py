@@ -5,8 +5,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -14,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.references import literal, query_column, torch_query_column
+from benchmarks.text import installed, machine, table
 from lsalib import tasks
 from lsalib.tasks import GaussianTask
 from lsalib.training import Run, fit, sweep
@@ -43,21 +42,13 @@ class Sizes(NamedTuple):
 def describe(quick: bool) -> str:
     """The machine and the libraries; no name of a host."""
 
-    def installed(name):
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            return f"no {name}"
-
-    cpuinfo = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line] if cpuinfo.exists() else []
     libraries = ", ".join(installed(name) for name in ("jax", "jaxlib", "optax", "numpy", "torch"))
     warning = "**A short run for development: the numbers mean nothing.**\n\n" if quick else ""
     return f"""# Benchmarks
 
 {warning}One run of `python -m benchmarks`. Medians of blocks, after a warm-up that compiles; float32, batch {BATCH}, d = C = 10 unless said.
 
-- Machine: {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {names[0] if names else platform.processor()}; JAX on {jax.devices()[0].device_kind}
+- Machine: {machine()}; JAX on {jax.devices()[0].device_kind}
 - Python {platform.python_version()}, {libraries}
 """
 
@@ -120,14 +111,6 @@ def targets(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
         met = ratios[name] >= bound if sense == "at least" else ratios[name] <= bound
         rows.append([name, f"{ratios[name]:.2f}", f"{sense} {bound:g}", "yes" if met else "**no**"])
     yield from table(["", "measured", "target", "met"], rows)
-
-
-def table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|"
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
 
 
 def side_by_side(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:

@@ -7,7 +7,9 @@ Learning Is Gradient Descent» (arXiv 2512.04268): ``tasks`` (section 2),
 ``claims``, ``notebook``, ``figures`` and ``stored`` serve the pages of the book.
 """
 
-from lsalib import attention, claims, estimators, figures, metrics, notebook, stored, tasks, theory, training
+from importlib import import_module
+
+from lsalib import attention, claims, estimators, metrics, notebook, stored, tasks, theory, training
 
 __all__ = [
     "attention",
@@ -21,3 +23,10 @@ __all__ = [
     "theory",
     "training",
 ]
+
+
+def __getattr__(name: str):
+    """Import ``figures`` when it is first used: matplotlib takes as long as all the rest."""
+    if name == "figures":
+        return import_module("lsalib.figures")
+    raise AttributeError(f"module 'lsalib' has no attribute {name!r}")

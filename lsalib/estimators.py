@@ -1,5 +1,6 @@
 """The predictors that attention is compared with: one-step gradient descent and its relatives."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -10,6 +11,7 @@ __all__ = ["bayes", "debiased_gd", "one_step_gd", "preconditioned_gd"]
 Scalar = Float[Array, ""]
 
 
+@jax.jit
 def one_step_gd(
     X: Float[Array, "C d"],
     y: Float[Array, " C"],
@@ -46,6 +48,7 @@ def one_step_gd(
     return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
 
 
+@jax.jit
 def preconditioned_gd(
     X: Float[Array, "C d"],
     y: Float[Array, " C"],
@@ -77,6 +80,7 @@ def preconditioned_gd(
     return x_q @ w0 + x_q @ (preconditioner @ (X.T @ (y - X @ w0))) / len(y)
 
 
+@jax.jit
 def debiased_gd(
     X: Float[Array, "C d"],
     y: Float[Array, " C"],
@@ -143,9 +147,15 @@ def bayes(
     """
     _check_context(X, y, x_q, prior_mean)
     noise_std = _validate.number("noise_std", noise_std, minimum=0.0)
+    if prior_cov is not None:
+        _validate.shape("prior_cov", prior_cov, (X.shape[1], X.shape[1]))
+    return _bayes(X, y, x_q, prior_mean, prior_cov, noise_std)
+
+
+@jax.jit
+def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std) -> Scalar:
     if prior_cov is None:
         prior_cov = jnp.eye(X.shape[1], dtype=X.dtype)
-    _validate.shape("prior_cov", prior_cov, (X.shape[1], X.shape[1]))
     gram = X @ prior_cov @ X.T + noise_std**2 * jnp.eye(len(y), dtype=X.dtype)
     coefficients = jnp.linalg.pinv(gram, hermitian=True) @ (y - X @ prior_mean)
     return x_q @ (prior_mean + prior_cov @ (X.T @ coefficients))

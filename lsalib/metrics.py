@@ -1,10 +1,12 @@
 """What a predictor's risk is on fresh tasks, and how close two predictors are (appendix C.2)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _validate
@@ -18,10 +20,10 @@ Predictor = Callable[[Float[Array, "C d"], Float[Array, " C"], Float[Array, " d"
 
 
 class Estimate(NamedTuple):
-    """A sample mean and its standard error."""
+    """A sample mean and its standard error; arrays of them, (k,), where a predictor makes k predictions."""
 
-    mean: float
-    standard_error: float
+    mean: float | np.ndarray
+    standard_error: float | np.ndarray
 
 
 def sampled_risk(
@@ -29,18 +31,21 @@ def sampled_risk(
 ) -> Estimate:
     """Monte Carlo estimate of the ICL risk ``E[(f(X, y, x_q) - w.x_q)^2]`` (eq. 4) on fresh tasks.
 
+    Several predictors that are compared belong into one call, as one function that returns all their predictions:
+    they then see the same tasks, in one program.
+
     Args:
         key: a key of ``jax.random``.
         task: the task distribution.
-        f: a function of (X, y, x_q) for one example that returns a scalar.
+        f: a function of (X, y, x_q) for one example that returns a scalar, or k predictions (k,).
         batches, batch_size: their product is the number of tasks; only one batch is in memory.
         dtype: a float type; None means JAX's default.
 
     Returns:
-        An ``Estimate`` whose standard error is that of the mean over all tasks.
+        An ``Estimate`` whose standard error is that of the mean over all tasks; with k predictions, of arrays (k,).
 
     Raises:
-        ValueError: if ``batches`` or ``batch_size`` is below 1.
+        ValueError: if ``batches`` or ``batch_size`` is below 1, or ``f`` returns anything but a scalar or a vector.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=2)
@@ -49,18 +54,26 @@ def sampled_risk(
         True
     """
     count = _validate.count("batches", batches) * _validate.count("batch_size", batch_size)
+    moments = _moments(jax.random.split(key, batches), task, f, batch_size, dtype)
+    second, fourth = (np.asarray(m, np.float64).mean(axis=0) for m in moments)
+    errors = np.sqrt((fourth - second**2) / count)
+    return Estimate(second, errors) if second.ndim else Estimate(float(second), float(errors))
 
-    @jax.jit
-    def moments(keys):
-        def one(key):
-            batch = sample(key, task, batch_size, dtype=dtype)
-            errors = jax.vmap(f)(batch.X, batch.y, batch.x_q) - batch.target
-            return jnp.mean(errors**2), jnp.mean(errors**4)
 
-        return jax.lax.map(one, keys)
+# Once for each task and predictor: another key finds its program made.
+@partial(jax.jit, static_argnames=("task", "f", "batch_size", "dtype"))
+def _moments(keys, task: GaussianTask, f: Predictor, batch_size: int, dtype):
+    """Means of the second and fourth powers of the errors, batch by batch."""
 
-    second, fourth = (float(jnp.mean(m)) for m in moments(jax.random.split(key, batches)))
-    return Estimate(second, ((fourth - second**2) / count) ** 0.5)
+    def one(key):
+        batch = sample(key, task, batch_size, dtype=dtype)
+        predictions = jax.vmap(f)(batch.X, batch.y, batch.x_q)
+        if predictions.ndim > 2:
+            raise ValueError(f"f must return a scalar or a vector, got shape {predictions.shape[1:]}")
+        errors = predictions - jnp.expand_dims(batch.target, tuple(range(1, predictions.ndim)))
+        return jnp.mean(errors**2, axis=0), jnp.mean(errors**4, axis=0)
+
+    return jax.lax.map(one, keys)
 
 
 def prediction_difference(

@@ -8,6 +8,7 @@ factor of a QR decomposition, whose entries are independent, normal above the di
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,10 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax import lax
-from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _validate
+from lsalib import _random, _validate
 
 __all__ = ["Batch", "Draw", "GaussianTask", "draw", "sample"]
 
@@ -122,15 +122,26 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     Source: section 2 of arXiv 2512.04268.
     """
     batch_size = _validate.count("batch_size", batch_size)
-    d, noisy = task.dim, task.noise_std > 0
-    compress = compress and task.context_size > d + noisy
-    white = draw(key, d, task.context_size, batch_size, noisy=noisy, compress=compress, dtype=dtype)
+    noisy = task.noise_std > 0
+    dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
+    roots = [None if cov is None else np.linalg.cholesky(cov).T.astype(dtype) for cov in (task.feature_cov, task.prior_cov)]
+    compress = compress and task.context_size > task.dim + noisy
+    shape = None if compress else task.context_size, batch_size, noisy, dtype
+    return _sample(key, task.prior_mean.astype(dtype), *roots, dtype.type(task.noise_std), dtype.type(task.context_size), shape)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, shape) -> Batch:
+    """One program for all tasks of one shape; compressed contexts have one shape, whatever their size."""
+    tokens, batch_size, noisy, dtype = shape
+    d, compress = len(prior_mean), tokens is None
+    white = draw(key, d, context_size if compress else tokens, batch_size, noisy=noisy, compress=compress, dtype=dtype)
     tokens, query, weights = (jnp.moveaxis(part, -1, 0) for part in white)
-    X, x_q = _colour(tokens[..., :d], task.feature_cov), _colour(query, task.feature_cov)
-    w = jnp.asarray(task.prior_mean, X.dtype)[None] + _colour(weights, task.prior_cov)
+    X, x_q = _colour(tokens[..., :d], feature_root), _colour(query, feature_root)
+    w = prior_mean[None] + _colour(weights, prior_root)
     y = jnp.einsum("bcd,bd->bc", X, w)
     if noisy:
-        y = y + task.noise_std * tokens[..., d]
+        y = y + noise_std * tokens[..., d]
     return Batch(X, y, x_q, jnp.einsum("bd,bd->b", x_q, w), w)
 
 
@@ -184,7 +195,9 @@ def _triangle(p: int) -> np.ndarray:
 def _normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Float[Array, "..."]:
     """Standard normal numbers."""
     if dtype != jnp.float32 or jax.random.key_data(key).shape != (2,):
-        return jax.random.normal(key, shape, dtype)
+        return _random.normal(key, shape, dtype)
+    from jax.extend.random import threefry_2x32  # here, since it takes as long to import as a quarter of this library
+
     # Random numbers are most of a training step on a CPU. jax.random xors the two words that
     # threefry computes into one; here both are used, each for 23 random bits as in jax.random.
     words = threefry_2x32(jax.random.key_data(key), lax.iota(jnp.uint32, math.prod(shape)))
@@ -216,8 +229,6 @@ def _chi(key: PRNGKeyArray, degrees: Float[Array, " p"], batch_size: int) -> Flo
     return jnp.sqrt(2 * g * (1 + t) ** 3)
 
 
-def _colour(normal: Float[Array, "... d"], cov: np.ndarray | None) -> Float[Array, "... d"]:
-    """Standard normal vectors to N(0, cov)."""
-    if cov is None:
-        return normal
-    return normal @ jnp.asarray(np.linalg.cholesky(cov).T, normal.dtype)
+def _colour(normal: Float[Array, "... d"], root: Float[Array, "d d"] | None) -> Float[Array, "... d"]:
+    """Standard normal vectors to N(0, root^T root)."""
+    return normal if root is None else normal @ root

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _validate
+from lsalib import _random, _validate
 
 __all__ = [
     "LSAParams",
@@ -56,9 +56,12 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -
     """
     D = _validate.count("dim", dim) + 1
     shape = (4, _validate.count("heads", heads), D, D)
-    return LSAParams(*_validate.number("scale", scale, above=0.0) * jax.random.normal(key, shape, dtype))
+    weights = _validate.number("scale", scale, above=0.0) * _random.normal(key, shape, dtype)
+    # Not jnp.asarray, which compiles a program for each shape.
+    return LSAParams(*(weights if isinstance(weights, jax.Array) else map(jax.device_put, weights)))
 
 
+@jax.jit
 def embed(X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Float[Array, "D T"]:
     """The embedding ``E = [[X^T, x_q], [y^T, y_q]]`` with the initial guess y_q (eq. 2).
 
@@ -83,6 +86,7 @@ def embed(X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
     return jnp.concatenate([context, query_token(x_q, y_q)[None]]).T
 
 
+@jax.jit
 def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
     """Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
@@ -108,6 +112,7 @@ def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
     return _layer(params, E)[-1, -1]
 
 
+@jax.jit
 def yq_lsa(
     params: LSAParams, w: Float[Array, " d"], X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -134,6 +139,7 @@ def yq_lsa(
     return lsa(params, embed(X, y, x_q, w @ x_q))
 
 
+@jax.jit
 def linear_transformer_block(
     params: LSAParams,
     W_1: Float[Array, "m D"],

@@ -1,5 +1,6 @@
 """What a prediction reads of the context and of the weights, and weights made for a purpose."""
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -11,6 +12,7 @@ __all__ = ["effective", "from_effective", "from_lift", "gd_weights", "gram", "li
 Scalar = Float[Array, ""]
 
 
+@jax.jit
 def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
     """The Gram matrix of the context, ``G = (1/C) sum_i z_i z_i^T`` with ``z_i = [x_i; y_i]``.
 
@@ -33,6 +35,7 @@ def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
     return Z.T @ Z / len(y)
 
 
+@jax.jit
 def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
     """What a head does to a prediction: ``b_h``, the last row of ``W_P W_V``, and ``A_h = W_K^T W_Q``.
 
@@ -56,6 +59,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
     return b, A
 
 
+@jax.jit
 def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParams:
     """Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V is b, the rest hands on.
 
@@ -80,6 +84,7 @@ def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParam
     return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
 
 
+@jax.jit
 def lift(params: LSAParams) -> Float[Array, "D D D"]:
     """The lifted parameters ``M_j = sum_h b_h a_{h,j}^T`` (appendix A.1), in which the risk is convex.
 
@@ -101,6 +106,7 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
     return jnp.einsum("hm,hnj->jmn", b, A)
 
 
+@jax.jit
 def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
     """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction behind Theorem 1.
 
@@ -126,6 +132,7 @@ def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
+@jax.jit
 def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Scalar:
     """The prediction of ``lsa`` without its unread entries: ``y_q + sum_h b_h^T G A_h z_q``.
 
@@ -157,6 +164,7 @@ def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], 
     return y_q + jnp.vdot(G, jnp.tensordot(z_q, lift(params), 1))
 
 
+@jax.jit
 def gd_weights(prior_mean: Float[Array, " d"], step_size: float | Scalar) -> LSAParams:
     """One head that takes a gradient step of size eta from the prior mean (eq. 7).
 

@@ -69,6 +69,7 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
     return SoftmaxParams(*inner, jax.random.uniform(keys[3], (H, m, D), dtype, -outer, outer))
 
 
+@jax.jit
 def softmax_heads(params: SoftmaxParams, Z: Float[Array, "L D"], z_q: Float[Array, " D"]) -> Float[Array, "H m"]:
     """What each head adds to the prediction, ``W_O W_V Z^T softmax(Z W_K^T W_Q z_q / sqrt(D))``.
 
@@ -96,6 +97,7 @@ def softmax_heads(params: SoftmaxParams, Z: Float[Array, "L D"], z_q: Float[Arra
     return jnp.einsum("hmi,li,hl->hm", b, Z, weights)
 
 
+@jax.jit
 def softmax_attention(
     params: SoftmaxParams, X: Float[Array, "L d"], y: Float[Array, " L"], x_q: Float[Array, " d"], y_q: float | Scalar = 0.0
 ) -> Scalar:
@@ -129,6 +131,7 @@ def softmax_attention(
     return y_q + softmax_heads(params, Z, query_token(x_q, y_q)).sum()
 
 
+@jax.jit
 def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
     """What a head does to a prediction: ``b = W_O W_V`` and ``A = W_K^T W_Q / sqrt(D)``, the «OV» and «KQ» circuits.
 
@@ -151,6 +154,7 @@ def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Flo
     return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
+@jax.jit
 def from_effective_softmax(b: Float[Array, "H m D"], A: Float[Array, "H D D"]) -> SoftmaxParams:
     """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
 
@@ -176,6 +180,7 @@ def from_effective_softmax(b: Float[Array, "H m D"], A: Float[Array, "H D D"]) -
     return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
+@jax.jit
 def reduced_softmax(
     omega: Float[Array, " H"], mu: Float[Array, " H"], X: Float[Array, "L d"], y: Float[Array, " L"], x_q: Float[Array, " d"]
 ) -> Scalar:

@@ -110,19 +110,22 @@ def open_encoder(folder: str | os.PathLike | None = None) -> Encoder:
     tokenizer.no_padding()
     tokenizer.enable_truncation(_MOST_TOKENS)
     published = load_file(folder / "model.safetensors")
-    weights = {name: jnp.asarray(leaf) for name, leaf in published.items() if name.startswith("embeddings.") and leaf.dtype == np.float32}
+    weights = {name: jax.device_put(leaf) for name, leaf in published.items() if name.startswith("embeddings.") and leaf.dtype == np.float32}
     for name in (name for name in published if name.startswith("encoder.layer.0.")):
         layers = [published[name.replace(".0.", f".{layer}.", 1)] for layer in range(_LAYERS)]
-        weights[name.removeprefix("encoder.layer.0.")] = jnp.asarray(np.stack(layers))
+        weights[name.removeprefix("encoder.layer.0.")] = jax.device_put(np.stack(layers))
     return Encoder(tokenizer, weights)
 
 
 def _encode(encoder: Encoder, sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
     """Tokenize, sort by length into batches of few shapes, and run the model."""
     tokens = [encoding.ids for encoding in encoder.tokenizer.encode_batch(list(sentences))]
+    longest = next(length for length in _LENGTHS if length >= max(map(len, tokens)))
     vectors = np.empty((len(tokens), DIM), np.float32)
-    for length in _LENGTHS:
-        shorter = max((other for other in _LENGTHS if other < length), default=0)
+    # Few sentences are one batch: programs cost more than padding.
+    lengths = [longest] if len(tokens) * longest <= _TOKENS_PER_BATCH else _LENGTHS
+    for length in lengths:
+        shorter = max((other for other in lengths if other < length), default=0)
         members = [n for n, ids in enumerate(tokens) if shorter < len(ids) <= length]
         rows = _TOKENS_PER_BATCH // length
         for begin in range(0, len(members), rows):
@@ -132,7 +135,7 @@ def _encode(encoder: Encoder, sentences: Sequence[str]) -> Float[np.ndarray, "n 
             mask[:, 0] = True  # rows that only fill the batch have one token: no mean of nothing
             for row, n in enumerate(some):
                 ids[row, : len(tokens[n])], mask[row, : len(tokens[n])] = tokens[n], True
-            vectors[some] = _forward(encoder.weights, ids, mask)[: len(some)]
+            vectors[some] = np.asarray(_forward(encoder.weights, ids, mask))[: len(some)]
     return vectors
 
 

@@ -67,8 +67,7 @@ def interaction(u: Vectors, v: Vectors) -> Float[Array, "n p"]:
     Source: Conneau et al. (2017), InferSent.
     """
     _check_vectors(u, v)
-    u, v = jnp.asarray(u), jnp.asarray(v)
-    return jnp.concatenate([jnp.abs(u - v), u * v], axis=1)
+    return _interaction(u, v)
 
 
 def cosine(u: Vectors, v: Vectors) -> Float[np.ndarray, " n"]:
@@ -159,7 +158,7 @@ def predict(network: Network, features: Float[Array, "n p"]) -> Float[Array, "S 
         [[3.0]]
     """
     _validate.shape("features", features, ("n", network.W_1.shape[-1]))
-    return jax.vmap(jax.vmap(_forward, in_axes=(None, 0)), in_axes=(0, None))(network, features)
+    return _predict(network, features)
 
 
 def guess(name: str, train: tuple, others: Sequence[tuple], seed: int = 0) -> list[Float[np.ndarray, " n"]]:
@@ -192,6 +191,16 @@ def guess(name: str, train: tuple, others: Sequence[tuple], seed: int = 0) -> li
 
 # The features of each trained model; the cosine is not trained.
 GUESS_MODELS: dict[str, Callable | None] = {"concat": concatenated, "strong": interaction, "cosine": None}
+
+
+@jax.jit
+def _interaction(u, v) -> Float[Array, "n p"]:
+    return jnp.concatenate([jnp.abs(u - v), u * v], axis=1)
+
+
+@jax.jit
+def _predict(network: Network, features: Float[Array, "n p"]) -> Float[Array, "S n"]:
+    return jax.vmap(jax.vmap(_forward, in_axes=(None, 0)), in_axes=(0, None))(network, features)
 
 
 def _forward(network: Network, z: Float[Array, " p"]) -> Float[Array, ""]:

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.models import inside, llama
-from lsalib.sts.models.answers import AnswerTree, answer_logprobs, answer_tree
-from lsalib.sts.models.batching import bucket
+from lsalib.sts.models.answers import AnswerTree, answer_tree, score
+from lsalib.sts.models.batching import bucket, read_prompts
 
 __all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess", "token_roles"]
 
@@ -22,8 +20,6 @@ NUMBERS = ("query guess", "context guess", "context score")
 
 # Two sets of numbers that differ by one everywhere and stay between 0 and 5.
 _SHRINK = 0.8
-
-_answer_logprobs = jax.jit(answer_logprobs, static_argnums=1)
 
 
 class Look(NamedTuple):
@@ -96,13 +92,13 @@ def look(model, prompt: str) -> Look:
         Traceback (most recent call last):
         ValueError: prompt must be one that build wrote as a completion, got 'Hello'
     """
-    roles, x, tree = _taken_apart(model, prompt)
-    config, params = model.stored.config, model.stored.params
-    values = jnp.asarray([float(answer) for answer in ANSWERS], x.dtype)
-    length = jnp.asarray(len(roles))
-    expected, relevance = inside.value_relevance(params, config, x, length, tree, values)
-    attention = inside.last_attention(params, config, x, length).mean(axis=1)
-    return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, : len(roles)] for part in (attention, relevance)))
+    ids, roles, tree = _taken_apart(model, prompt)
+    config, params, length = model.stored.config, model.stored.params, len(ids)
+    x = llama.embed(params, np.pad(np.int32(ids), (0, bucket(length) - length)))
+    values = np.array(ANSWERS, x.dtype)
+    expected, relevance, attention = inside.relevance_and_attention(params, config, x, length, tree, values)
+    attention = np.asarray(attention, np.float64).mean(axis=1)
+    return Look(float(expected), roles, *(np.float64(part)[:, :length] for part in (attention, relevance)))
 
 
 def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Float[np.ndarray, " 51"]:
@@ -132,11 +128,12 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
     config = model.stored.config
     if not all(0 <= layer < config.layers for layer in layers):
         raise ValueError(f"layers must be between 0 and {config.layers - 1}, got {list(layers)}")
-    roles, x, tree = _taken_apart(model, prompt)
-    gain = np.ones((config.layers, len(x)), np.float32)
+    ids, roles, tree = _taken_apart(model, prompt)
+    gain = np.ones((config.layers, len(ids)), np.float32)
     if role is not None:
         gain[np.ix_(list(layers), np.flatnonzero(roles == prompts.ROLES.index(role)))] = 0
-    return np.asarray(_answer_logprobs(model.stored.params, config, x, jnp.asarray(len(roles)), tree, jnp.asarray(gain)))
+    reading = read_prompts(model.stored.params, config, [ids], tree.used.shape[1], [gain])
+    return score(model.stored.params, config, reading, tree)[0]
 
 
 def swap_guess(model, item: Item, guesses: Sequence[float]) -> Float[np.ndarray, "n 51"]:
@@ -208,10 +205,9 @@ def shift(item: Item, *parts: str) -> tuple[Item, Item]:
     return moved(0.0), moved(1.0)
 
 
-def _taken_apart(model, prompt: str) -> tuple[Int[np.ndarray, " T"], Float[Array, "padded dim"], AnswerTree]:
-    """The tokens' roles, the padded input embeddings, and the answers as a tree."""
+def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:
+    """The tokens, their roles, and the answers as a tree."""
     prompts.roles(prompt)  # refuses other texts before the model is touched
     tokenizer = model.stored.tokenizer
-    ids, roles = tokenizer.encode(prompt).ids, token_roles(tokenizer, prompt)
-    x = llama.embed(model.stored.params, jnp.asarray(np.pad(ids, (0, bucket(len(ids)) - len(ids))), jnp.int32))
-    return roles, x, answer_tree([tokenizer.encode(f" {answer}").ids for answer in ANSWERS])
+    tree = answer_tree([tokenizer.encode(f" {answer}").ids for answer in ANSWERS])
+    return tokenizer.encode(prompt).ids, token_roles(tokenizer, prompt), tree

@@ -5,7 +5,7 @@ have the value vectors v_2..v_H, which read features, and ``v_1 + tau r``, which
 takes the gradient steps of all the directions that are left. What it pays is crosstalk between v_1 and these.
 """
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from lsalib import _validate
@@ -60,7 +60,7 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None) -> LSAParams:
     b[0] += tau * rho
     A = a * np.einsum("hm,n->hmn", v[:heads], v[0]) + optimal_step(task) * np.einsum("m,hn->hmn", rho, v[:heads])
     A[0] = np.outer(lead * v[0] + c * rho, v[0]) + gamma / tau * v[heads:].T @ v[heads:]
-    return from_effective(jnp.asarray(b), jnp.asarray(A))
+    return from_effective(*map(jax.device_put, (b, A)))
 
 
 def _least_squares(task: GaussianTask, heads: int, length: float, tau: float) -> tuple[float, np.ndarray, float]:

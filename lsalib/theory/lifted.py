@@ -7,6 +7,7 @@ of the risk couple through ``E[z_q z_q^T]`` alone.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -39,17 +40,35 @@ class LiftedRisk(NamedTuple):
             >>> risk.curvature(jnp.ones((2, 2, 2)))[0].tolist()
             [[12.0, 12.0], [12.0, 24.0]]
         """
-        _validate.shape("V", V, self.slope.shape)
-        query, second = (jnp.asarray(part, V.dtype) for part in (self.query, self.second))
-        return 2 * jnp.einsum("jk,mnpq,kpq->jmn", query, second, V)
+        return _curvature(*self._moments("V", V), V)
 
     def gradient(self, M: Lift) -> Lift:
         """The gradient at M, eqs. 19-20 for any task and guess."""
-        return jnp.asarray(self.slope, M.dtype) + self.curvature(M)
+        return _gradient(self.slope.astype(M.dtype), *self._moments("M", M), M)
 
     def value(self, M: Lift) -> Float[Array, ""]:
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
-        return self.constant + jnp.vdot(jnp.asarray(self.slope, M.dtype) + self.curvature(M) / 2, M)
+        return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
+
+    def _moments(self, name: str, M: Lift) -> tuple[np.ndarray, np.ndarray]:
+        """In the type of a point whose shape fits."""
+        _validate.shape(name, M, self.slope.shape)
+        return self.query.astype(M.dtype), self.second.astype(M.dtype)
+
+
+@jax.jit
+def _curvature(query, second, V):
+    return 2 * jnp.einsum("jk,mnpq,kpq->jmn", query, second, V)
+
+
+@jax.jit
+def _gradient(slope, query, second, M):
+    return slope + _curvature(query, second, M)
+
+
+@jax.jit
+def _value(constant, slope, query, second, M):
+    return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
 def lifted_risk(task: GaussianTask, guess=None, bias: float = 0.0) -> LiftedRisk:

@@ -9,7 +9,7 @@ a preconditioned gradient step plus a correction of the initial guess, in which 
 imitation of the constant 1 that the context allows, stands where 1 is meant.
 """
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from lsalib import _validate
@@ -49,7 +49,7 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
     rho = np.append(-task.prior_mean, 1.0)
     if not _validate.number("bias", bias) and np.array_equal(guess, task.prior_mean):
         step = np.pad(optimal_preconditioner(task), (0, 1))
-        return from_effective(jnp.asarray(rho[None]), jnp.asarray(step[None]))
+        return from_effective(*map(jax.device_put, (rho[None], step[None])))
     _, basis, p, noise, C = standardize(task)
     features, residual, _ = imitate_constant(task)
     steps = p / (p * (1 + 1 / C) + (p.sum() + noise) / C)
@@ -57,7 +57,7 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
     A = steps[:, None, None] * np.einsum("m,hn->hmn", rho, v) - np.einsum("h,hm,n->hmn", features, v, rho)
     if noise:
         v, A = np.vstack([v, rho]), np.concatenate([A, -residual * np.outer(rho, rho)[None]])
-    return from_effective(jnp.asarray(v), jnp.asarray(A))
+    return from_effective(*map(jax.device_put, (v, A)))
 
 
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:

@@ -52,11 +52,9 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: flo
     _check_params(params, task)
     guess = np.zeros(task.dim) if guess is None else guess
     _validate.shape("guess", guess, (task.dim,))
-    dtype = params.W_K.dtype
-    y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(_validate.number("bias", bias), dtype))
     # On a GPU the default may shorten the factors of a product, which would not do for an exact risk.
     with jax.default_matmul_precision("highest"):
-        return _risk(*effective(params), y_q, y_q, _constants(task, dtype))
+        return _population_risk(params, guess, _validate.number("bias", bias), _constants(task, params.W_K.dtype))
 
 
 def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask) -> Scalar:
@@ -85,15 +83,22 @@ def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D
     _validate.shape("W_1", W_1, ("m", task.dim + 1))
     _validate.shape("W_2", W_2, (W_1.shape[0], task.dim + 1))
     with jax.default_matmul_precision("highest"):
-        v = W_2[:, -1] @ W_1
-        b = jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V)
-        offset = v.at[-1].set(0)
-        return _risk(b, effective(params)[1], jnp.zeros_like(v), offset, _constants(task, v.dtype))
+        return _ltb_risk(params, W_1, W_2, _constants(task, params.W_K.dtype))
+
+
+# One program for all weights and tasks of one shape.
+@jax.jit
+def _population_risk(params, guess, bias, task: StandardTask) -> Scalar:
+    dtype = params.W_K.dtype
+    y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(bias, dtype))
+    return standard_risk(*standard_form(*effective(params), y_q, y_q, task), task)
 
 
 @jax.jit
-def _risk(b, A, y_q, offset, task: StandardTask) -> Scalar:
-    return standard_risk(*standard_form(b, A, y_q, offset, task), task)
+def _ltb_risk(params, W_1, W_2, task: StandardTask) -> Scalar:
+    v = W_2[:, -1] @ W_1
+    b = jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V)
+    return standard_risk(*standard_form(b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task), task)
 
 
 def standard_form(
@@ -177,8 +182,8 @@ def _lifted(b, A, p):
 
 
 def _constants(task: GaussianTask, dtype) -> StandardTask:
-    """The standard task in the weights' type: what ``_risk`` is compiled for is the shapes alone."""
-    return jax.tree.map(lambda value: jnp.asarray(value, dtype), standardize(task))
+    """The standard task in the weights' type: a program is compiled for the shapes alone."""
+    return jax.tree.map(lambda value: np.asarray(value, dtype), standardize(task))
 
 
 def _check_params(params: LSAParams, task: GaussianTask) -> None:

@@ -1,9 +1,11 @@
 """The minimum itself: where an exact risk is wanted at its lowest, not after so many steps of Adam."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PyTree
 
@@ -15,7 +17,7 @@ Scalar = Float[Array, ""]
 
 
 class Minimum(NamedTuple):
-    """Where the search ended: ``params``, the objective's ``value`` there, and the Euclidean norm of its ``gradient``."""
+    """The lowest point of the search: ``params``, the objective's ``value`` there, and the Euclidean norm of its ``gradient``."""
 
     params: PyTree[Float[Array, "..."]]
     value: Scalar
@@ -33,17 +35,16 @@ def minimize(objective: Callable, params: PyTree[Float[Array, "..."]], *, steps:
     Args:
         objective: from a pytree like ``params`` to a scalar.
         params: the start, arrays of one float type.
-        steps: how many steps; a search that has arrived stays where it is.
+        steps: how many steps; one that leads upwards, as where only rounding is left to follow, is forgotten in the end.
         memory: how many steps the model of the curvature remembers.
 
     Returns:
-        A ``Minimum``.
+        A ``Minimum``. A ``gradient`` that has not vanished tells a search that has not arrived.
 
     Raises:
         ValueError: if ``steps`` or ``memory`` is below 1.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> end = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=5)
         >>> end.params.tolist(), float(end.value)
         ([3.0, 3.0], 0.0)
@@ -53,13 +54,20 @@ def minimize(objective: Callable, params: PyTree[Float[Array, "..."]], *, steps:
     value_and_grad = optax.value_and_grad_from_state(objective)
 
     def step(carry, _):
-        params, state = carry
+        params, state, lowest = carry
         value, gradient = value_and_grad(params, state=state)
+        lowest = jax.tree.map(partial(jnp.where, value < lowest.value), Minimum(params, value, optax.tree.norm(gradient)), lowest)
         updates, state = optimizer.update(gradient, state, params, value=value, grad=gradient, value_fn=objective)
-        return (optax.apply_updates(params, updates), state), None
+        return (optax.apply_updates(params, updates), state, lowest), None
+
+    @jax.jit
+    def search(params):
+        value, gradient = jax.value_and_grad(objective)(params)
+        start = Minimum(params, value, optax.tree.norm(gradient))
+        # The point after the last step is looked at by one step more.
+        (_, _, lowest), _ = jax.lax.scan(step, (params, optimizer.init(params), start), length=steps + 1)
+        return lowest
 
     # The line search mixes weak and strong types, which a strict setting would refuse.
     with jax.numpy_dtype_promotion("standard"):
-        (params, _), _ = jax.lax.scan(step, (params, optimizer.init(params)), length=steps)
-        value, gradient = jax.value_and_grad(objective)(params)
-        return Minimum(params, value, optax.tree.norm(gradient))
+        return search(params)

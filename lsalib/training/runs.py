@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
@@ -65,3 +66,14 @@ class Fit(NamedTuple):
     params: LSAParams
     guess: Float[Array, "*seeds d"]
     risk: Float[Array, "*seeds steps"]
+
+    def seed(self, place: int) -> "Fit":
+        """One of a sweep's repetitions, by its place among the seeds.
+
+        Example:
+            >>> two = Fit(None, np.ones((2, 3)), np.ones((2, 7)))
+            >>> two.seed(0).risk.shape
+            (7,)
+        """
+        # On the host: nothing is compiled for a look at a result.
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)

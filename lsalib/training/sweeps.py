@@ -71,7 +71,7 @@ def fit(
     """
     run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale)
     options = {"steps": steps, "batch_size": batch_size, "objective": objective, "compress": compress, "dtype": dtype}
-    return jax.tree.map(lambda leaf: leaf[0], sweep(key, [run], **options)[0])
+    return sweep(key, [run], **options)[0].seed(0)
 
 
 def sweep(
@@ -148,7 +148,7 @@ def sweep(
             states[g] = state, np.int64(end)
             if store and jax.process_index() == 0:
                 store.save(states)
-    results = {i: fit for group, (state, _) in zip(groups, states, strict=True) for i, fit in _results(group, state, keys, dtype)}
+    results = {i: fit for group, (state, _) in zip(groups, states, strict=True) for i, fit in _results(group, state, keys, steps, dtype)}
     return [results[i] for i in range(len(runs))]
 
 
@@ -237,14 +237,14 @@ def _train(group: _Group, state: State, begin, keys: list, steps: int, piece: in
         yield gather(state, len(group.runs)), end
 
 
-def _results(group: _Group, state: State, keys: list, dtype):
+def _results(group: _Group, state: State, keys: list, steps: int, dtype):
     """Each run's place and ``Fit``, without the padding."""
     for r, (run, place) in enumerate(zip(group.runs, group.places, strict=True)):
         own = jax.tree.map(lambda leaf: leaf[:, r], state.weights)
         W_P = np.stack([_init(run, key, dtype).W_P for key in keys])
         W_P[:, :, -1] = own.row_P[:, : run.heads]
         params = LSAParams(own.W_K[:, : run.heads], own.W_Q[:, : run.heads], W_P, own.W_V[:, : run.heads])
-        yield place, jax.tree.map(jnp.asarray, Fit(params, own.guess, state.risk[:, :, r].T))
+        yield place, jax.tree.map(jax.device_put, Fit(params, own.guess, state.risk[:steps, :, r].T))
 
 
 def _identity(run: Run) -> dict:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from lsalib.sts.models import llama
 from lsalib.sts.models.batching import Reading, read_prompts
 
-__all__ = ["AnswerTree", "answer_logprobs", "answer_tree", "score"]
+__all__ = ["AnswerTree", "answer_logprobs", "answer_tree", "logprobs_and_attention", "score"]
 
 
 class AnswerTree(NamedTuple):
@@ -96,8 +96,38 @@ def answer_logprobs(
         >>> round(float(jnp.exp(every).sum()), 4)
         1.0
     """
+    return logprobs_and_attention(params, config, x, length, tree, value_gain)[0]
+
+
+def logprobs_and_attention(
+    params: llama.Params,
+    config: llama.Config,
+    x: Float[Array, "T dim"],
+    length: int | Int[Array, ""],
+    tree: AnswerTree,
+    value_gain: Float[Array, "L T"] | None = None,
+) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
+    """What ``answer_logprobs`` says, and where the prompt's last token looks, which is part of the same pass.
+
+    Args:
+        params, config, x, length, tree, value_gain: as in ``answer_logprobs``.
+
+    Returns:
+        Log-probabilities (A,), and weights (L, heads, T), zero on the padding; each row sums to one.
+
+    Example:
+        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
+        >>> params = llama.init(jax.random.key(0), config)
+        >>> compiled = jax.jit(logprobs_and_attention, static_argnums=1)
+        >>> compiled(params, config, jnp.ones((3, 4)), 2, answer_tree([[1], [2, 3]]))[1].sum(2).tolist()
+        [[1.0, 1.0]]
+    """
     root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
-    return _after(params, config, llama.read(params, config, x, value_gain=value_gain).cache, root, length, tree)
+    past = llama.read(params, config, x, value_gain=value_gain).cache
+    logprobs, weights = _after(params, config, past, root, length, tree, keep_weights=True)
+    # Node 0 sees the tokens before it in their slots, and itself among the nodes.
+    attention = weights[:, :, 0, : len(x)].at[..., length - 1].set(weights[:, :, 0, len(x)])
+    return logprobs, attention
 
 
 def score(params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]] | Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
@@ -127,17 +157,17 @@ def score(params: llama.Params, config: llama.Config, prompts: Sequence[Sequence
 def _score(params, config, tokens, lengths, cache, tree):
     def one(row, length, past):
         last = jax.lax.dynamic_index_in_dim(row, length - 1, keepdims=False)
-        return _after(params, config, past, llama.embed(params, last), length, tree)
+        return _after(params, config, past, llama.embed(params, last), length, tree)[0]
 
     return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
 
 
-def _after(params, config, past, root, length, tree):
-    """The answers after a prompt that was read; its last token, ``root``, is read again as node 0."""
+def _after(params, config, past, root, length, tree, keep_weights=False):
+    """The answers after a prompt that was read, and the nodes' attention; the prompt's last token, ``root``, is read again as node 0."""
     nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
-    out = llama.forward(params, config, nodes, length - 1 + jnp.asarray(tree.depth), mask, past)
+    out = llama.forward(params, config, nodes, length - 1 + jnp.asarray(tree.depth), mask, past, keep_weights)
     logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
-    return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1)
+    return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1), out.weights

@@ -5,7 +5,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -20,8 +19,8 @@ class Reading(NamedTuple):
     and the logits (B, vocab) after each prompt. Rows from ``count`` on only fill the batch."""
 
     count: int
-    tokens: Int[Array, "B T"]
-    lengths: Int[Array, " B"]
+    tokens: Int[np.ndarray, "B T"]
+    lengths: Int[np.ndarray, " B"]
     cache: llama.Cache
     logits: Float[Array, "B vocab"]
 
@@ -49,7 +48,7 @@ def bucket(length: int) -> int:
     return -(-length // step) * step
 
 
-def pad(config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> tuple[Int[Array, "B T"], Int[Array, " B"]]:
+def pad(config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
     """Prompts side by side, padded on the right to a ``bucket`` and below to a power of two of rows.
 
     Args:
@@ -77,22 +76,25 @@ def pad(config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> tu
     tokens, lengths = np.zeros((rows, bucket(max(map(len, prompts)))), np.int32), np.ones(rows, np.int32)
     for n, prompt in enumerate(prompts):
         tokens[n, : len(prompt)], lengths[n] = prompt, len(prompt)
-    return jnp.asarray(tokens), jnp.asarray(lengths)
+    return tokens, lengths
 
 
-def read_prompts(params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> Reading:
+def read_prompts(
+    params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]], room: int, value_gains: Sequence[Float[np.ndarray, "L _"]] | None = None
+) -> Reading:
     """Read a batch of prompts, for whatever is then asked about them: ``generation.generate`` or ``answers.score``.
 
     Args:
         params, config: the model.
         prompts: token ids, at least one each.
         room: how many tokens will come after a prompt.
+        value_gains: for each prompt what its values are multiplied by, as in ``llama.forward``; None means one.
 
     Returns:
         The ``Reading``.
 
     Raises:
-        ValueError: as ``pad``.
+        ValueError: as ``pad``, or if a gain does not fit its prompt.
 
     Example:
         >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 64)
@@ -100,13 +102,18 @@ def read_prompts(params: llama.Params, config: llama.Config, prompts: Sequence[S
         (2, 5)
     """
     tokens, lengths = pad(config, prompts, room)
-    return Reading(len(prompts), tokens, lengths, *_read(params, config, tokens, lengths))
+    # Gains of one change nothing, and prompts with and without gains are read by one program.
+    gains = np.ones((len(tokens), config.layers, tokens.shape[1]), np.float32)
+    for n, gain in enumerate(value_gains or ()):
+        _validate.shape(f"value_gains[{n}]", gain, (config.layers, len(prompts[n])))
+        gains[n, :, : len(prompts[n])] = gain
+    return Reading(len(prompts), tokens, lengths, *_read(params, config, tokens, lengths, gains))
 
 
 @partial(jax.jit, static_argnums=1)
-def _read(params, config, tokens, lengths):
-    def one(row, length):
-        out = llama.read(params, config, llama.embed(params, row))
+def _read(params, config, tokens, lengths, gains):
+    def one(row, length, gain):
+        out = llama.read(params, config, llama.embed(params, row), value_gain=gain)
         return out.cache, llama.logits(params, jax.lax.dynamic_index_in_dim(out.hidden, length - 1, keepdims=False))
 
-    return jax.vmap(one, out_axes=(1, 0))(tokens, lengths)
+    return jax.vmap(one, out_axes=(1, 0))(tokens, lengths, gains)

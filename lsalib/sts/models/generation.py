@@ -56,7 +56,7 @@ def generate(
     answers: list[list[int]] = [[] for _ in range(reading.count)]
     done = np.arange(len(reading.lengths)) >= reading.count
     for _ in range(runs):
-        state, new = _run(params, config, state, reading.lengths, jnp.asarray(done), end, reading.tokens.shape[1])
+        state, new = _run(params, config, state, reading.lengths, done, end, reading.tokens.shape[1])
         for n, row in enumerate(np.asarray(new)[: reading.count]):
             if not done[n]:
                 ended = np.flatnonzero(row == end)

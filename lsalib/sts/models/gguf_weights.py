@@ -74,9 +74,9 @@ def read(path: str | os.PathLike, sha256: str, hint: str = "get the file again")
     facts = _Facts(path, reader)
     config = _config(facts)
     layers = {
-        ours: jnp.asarray(np.stack([tensor(f"blk.{i}.{theirs}.weight") for i in range(config.layers)])) for ours, theirs in _LAYER.items()
+        ours: jax.device_put(np.stack([tensor(f"blk.{i}.{theirs}.weight") for i in range(config.layers)])) for ours, theirs in _LAYER.items()
     }
-    params = llama.Params(jnp.asarray(tensor("token_embd.weight")), llama.Layer(**layers), jnp.asarray(tensor("output_norm.weight")))
+    params = llama.Params(jax.device_put(tensor("token_embd.weight")), llama.Layer(**layers), jax.device_put(tensor("output_norm.weight")))
     _check_shapes(path, config, params)
     tokenizer = _tokenizer(facts)
     return Stored(config, params, tokenizer, int(facts("tokenizer.ggml.eos_token_id")), facts("tokenizer.chat_template"))

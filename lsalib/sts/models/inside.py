@@ -8,9 +8,9 @@ from jaxtyping import Array, Float, Int
 
 from lsalib import _validate
 from lsalib.sts.models import llama
-from lsalib.sts.models.answers import AnswerTree, answer_logprobs
+from lsalib.sts.models.answers import AnswerTree, answer_logprobs, logprobs_and_attention
 
-__all__ = ["attention_weights", "expected_score", "last_attention", "next_token_logits", "value_relevance"]
+__all__ = ["attention_weights", "expected_score", "last_attention", "next_token_logits", "relevance_and_attention", "value_relevance"]
 
 
 @partial(jax.jit, static_argnums=1)
@@ -142,9 +142,37 @@ def value_relevance(
         >>> (value_relevance(params, config, x, 2, tree, jnp.array([1.0, 2.0]))[1] != 0).tolist()
         [[True, False, False]]
     """
+    return relevance_and_attention(params, config, x, length, tree, values)[:2]
+
+
+@partial(jax.jit, static_argnums=1)
+def relevance_and_attention(
+    params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], length: int | Int[Array, ""], tree: AnswerTree, values: Float[Array, " A"]
+) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
+    """``value_relevance`` and ``last_attention`` of the same prompt, which is read once.
+
+    Args:
+        params, config, x, length, tree, values: as in ``value_relevance``.
+
+    Returns:
+        The expected score, the derivatives (L, T), and the last token's attention (L, heads, T).
+
+    Raises:
+        ValueError: if the values do not fit the answers.
+
+    Example:
+        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
+        >>> from lsalib.sts.models import answers
+        >>> params, tree = llama.init(jax.random.key(0), config), answers.answer_tree([[1], [2, 3]])
+        >>> x = llama.embed(params, jnp.array([4, 0, 0]))
+        >>> [part.shape for part in relevance_and_attention(params, config, x, 2, tree, jnp.array([1.0, 2.0]))]
+        [(), (1, 3), (1, 2, 3)]
+    """
     _validate.shape("values", values, (len(tree.used),))
 
     def expected(gain):
-        return jax.nn.softmax(answer_logprobs(params, config, x, length, tree, gain)) @ values
+        logprobs, attention = logprobs_and_attention(params, config, x, length, tree, gain)
+        return jax.nn.softmax(logprobs) @ values, attention
 
-    return jax.value_and_grad(expected)(jnp.ones((config.layers, len(x)), x.dtype))
+    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(jnp.ones((config.layers, len(x)), x.dtype))
+    return score, relevance, attention

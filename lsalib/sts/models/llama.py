@@ -137,6 +137,7 @@ def causal_mask(length: int) -> Bool[Array, "T T"]:
     return jnp.tril(jnp.ones((length, length), bool))
 
 
+@jax.jit
 def embed(params: Params, tokens: Int[Array, "*T"]) -> Float[Array, "*T dim"]:
     """The tokens' input vectors, rows of the embedding matrix.
 

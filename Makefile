@@ -12,13 +12,18 @@ ifneq ($(wildcard $(STSB)/.),)
 export LSALIB_STS_DATA := $(STSB)
 endif
 endif
+# Compiled programs are kept here between runs, for tests, notebooks and book; make … LSALIB_PROGRAMS= keeps none.
+LSALIB_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lsalib/programs
+export LSALIB_PROGRAMS
+# Where pages and tests run side by side, NumPy's own threads only get in each other's way.
+export OPENBLAS_NUM_THREADS ?= 1
 # Given on the command line only: a NAME or URL of the environment is meant for something else.
 NAME =
 URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data book test notebooks notebook named ledger serve bench address addressed lock clean
+.PHONY: help setup data book test check profile notebooks notebook named ledger serve bench address addressed lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,8 +48,14 @@ book: setup  ## execute what changed and build the HTML
 	@$(PY) -m tools.build
 
 test: setup  ## run every test: library, notebooks, built book
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n auto --dist loadfile --durations=12
 	@$(PY) -m tools.notebooks --validate
+
+check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
+	@$(PY) -m tools.check $(NAME)
+
+profile: named setup  ## what a page or a test file costs, part by part: make profile NAME=heads
+	@$(PY) -m tools.profile $(NAME)
 
 notebooks: setup  ## execute every page from its .md again
 	@$(PY) -m tools.notebooks --all
@@ -55,7 +66,7 @@ notebook: named setup  ## execute one page again: make notebook NAME=heads
 	@$(MAKE) --no-print-directory ledger
 
 named:
-	@$(if $(NAME),:,echo "Which page? make notebook NAME=…" >&2; exit 1)
+	@$(if $(NAME),:,echo "Which page? make $(firstword $(MAKECMDGOALS)) NAME=…" >&2; exit 1)
 
 # What is made from the executed notebooks: the ledger, its summary, the README's figure.
 ledger: setup
@@ -68,6 +79,7 @@ serve: book  ## build the book and serve it on localhost
 bench: setup  ## measure the speed ratios again
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks --one-core
+	@$(PY) -m benchmarks.pages
 
 address: addressed setup  ## write the repository's address: make address URL=https://…
 	@$(PY) -m tools.address "$(URL)"

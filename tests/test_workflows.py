@@ -48,6 +48,18 @@ def test_the_tests_are_the_gate():
     assert commands("test.yml") == [".ci/run"]
 
 
+def test_programs_are_kept_where_the_makefile_keeps_them():
+    """On a runner, whose cache folder is the usual one."""
+    steps = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]["steps"]
+    (kept,) = [step["with"]["path"] for step in steps if step.get("uses", "").startswith("actions/cache@")]
+    env = {**os.environ, "HOME": "/home/runner"}
+    for name in ("LSALIB_PROGRAMS", "XDG_CACHE_HOME"):
+        env.pop(name, None)
+    said = subprocess.run(["make", "--print-data-base", "--dry-run", "help"], cwd=ROOT, env=env, capture_output=True, text=True).stdout
+    (folder,) = [line.split("=", 1)[1].strip() for line in said.splitlines() if line.startswith("LSALIB_PROGRAMS")]
+    assert folder.replace("$(or $(XDG_CACHE_HOME),$(HOME)/.cache)", "~/.cache") == kept
+
+
 def test_publishing_writes_the_address_before_it_builds():
     written, compared, built = commands("publish.yml")
     assert [written, built] == ['make address URL="$GITHUB_SERVER_URL/$GITHUB_REPOSITORY"', "make book"]

@@ -1,19 +1,23 @@
-"""Execute the pages, and hold their notebooks against them: python -m tools.notebooks --all | --changed | --check | --validate | STEM…"""
+"""Execute the pages, and hold their notebooks against them: python -m tools.notebooks --all | --changed | --check | --validate [STEM…] | STEM…"""
 
 import argparse
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-from tools import pages
+from tools import budget, meter, pages, programs
 from tools.pages import Page
+from tools.parallel import side_by_side
 
 TIMEOUT = 1800  # seconds for one cell
 
@@ -21,7 +25,7 @@ TIMEOUT = 1800  # seconds for one cell
 NBVAL = ("-c", os.devnull, "-p", "no:cacheprovider", "-q", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={TIMEOUT}")
 
 
-def execute(page: Page) -> NotebookNode:
+def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> NotebookNode:
     """Run the page in a new kernel, in an empty folder: in a hosted notebook it stands alone, too."""
     notebook = pages.build(page)
     with TemporaryDirectory() as empty:
@@ -36,7 +40,7 @@ def execute(page: Page) -> NotebookNode:
             resources={"metadata": {"path": empty}},
         )
         try:
-            client.execute()
+            client.execute(env=os.environ | env)
         except Exception as error:  # nbclient's own, or, on Ctrl-C, whatever its clean-up stumbles over
             raise SystemExit(f"\n{_failed_cell(page, notebook)}\n{str(error) or 'The kernel was stopped.'}\n{page.ipynb.name} is left as it was.") from None
     return pages.with_outputs(page, notebook)
@@ -73,18 +77,35 @@ def refresh(page: Page) -> str:
 
 def run(todo: list[Page]) -> None:
     """Execute the pages and write the pair of each that turned out clean; stop at the first that did not."""
+    if len(todo) == 1:
+        run_one(todo[0])
+        return
+    commands = {page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", page.stem] for page in longest_first(todo)}
     seconds = {}
-    for number, page in enumerate(todo, start=1):
-        print(f"[{number}/{len(todo)}] {page.stem} …", end=" ", flush=True)
-        start = time.perf_counter()
-        notebook = execute(page)
-        defects = pages.pair_defects(page, notebook)
-        if defects:
-            raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is left as it was."]))
-        save(page, notebook)
-        seconds[page.stem] = time.perf_counter() - start
-        print(f"{seconds[page.stem]:.1f} s", flush=True)
-    budget(seconds)
+    with closing(side_by_side(commands)) as finished:
+        for done in finished:
+            if done.status:
+                raise SystemExit(f"\n{done.output.strip()}")
+            seconds[done.name] = done.seconds
+            print(f"[{len(seconds)}/{len(todo)}] {done.name} {done.seconds:.1f} s", flush=True)
+    table(seconds)
+
+
+def run_one(page: Page) -> None:
+    print(f"{page.stem} …", end=" ", flush=True)
+    start = time.perf_counter()
+    with programs.borrowed() as kept:
+        notebook = execute(page, programs.environment(kept))
+    defects = pages.pair_defects(page, notebook)
+    if defects:
+        raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is left as it was."]))
+    save(page, notebook)
+    print(f"{time.perf_counter() - start:.1f} s", flush=True)
+
+
+def longest_first(todo: list[Page]) -> list[Page]:
+    """By the size of the text: where several run at once, a long one must not come last."""
+    return sorted(todo, key=lambda page: -page.md.stat().st_size)
 
 
 def run_changed(root: Path) -> None:
@@ -107,31 +128,43 @@ def check(root: Path) -> None:
     print(f"{len(pages.code_pages(root))} notebooks are what their pages say")
 
 
-def reproduces(page: Page) -> bool:
+def validate(todo: list[Page]) -> None:
+    """Run the notebooks again, in this environment; compare what comes out with what they hold, and their programs with the budget."""
+    commands = {page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", "--reproduce", page.stem] for page in longest_first(todo)}
+    seconds, failed = {}, []
+    with closing(side_by_side(commands)) as finished:
+        for done in finished:
+            print(done.output.rstrip(), flush=True)
+            seconds[done.name] = done.seconds
+            failed += [done.name] if done.status else []
+    table(seconds)
+    if failed:
+        raise SystemExit(f"Other outputs than the notebooks hold, or too many programs: {', '.join(sorted(failed))}")
+
+
+def reproduces(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> bool:
     """Whether the notebook's cells, executed again, show what it holds."""
     command = [sys.executable, "-m", "pytest", *NBVAL, f"--rootdir={page.root}", str(page.ipynb)]
-    return subprocess.run(command, cwd=page.root).returncode == 0
+    return subprocess.run(command, cwd=page.root, env=os.environ | env).returncode == 0
 
 
-def validate(root: Path) -> None:
-    """Run every notebook again, in this environment, and compare what comes out with what it holds."""
-    check(root)
-    seconds, failed = {}, []
-    for page in pages.code_pages(root):
-        start = time.perf_counter()
-        if not reproduces(page):
-            failed.append(page.stem)
-        seconds[page.stem] = time.perf_counter() - start
-    budget(seconds)
-    if failed:
-        raise SystemExit(f"Other outputs than the notebooks hold: {', '.join(failed)}")
+def reproduce(page: Page) -> None:
+    """Execute the notebook again, for its outputs and for its budget of programs."""
+    with programs.borrowed() as kept, meter.watched() as (env, records):
+        same = reproduces(page, env | programs.environment(kept))
+        compiled = sum(cell["programs"] + cell["cached"] for cell in meter.read(records))
+    limit = budget.allowed(page)
+    print(f"{page.stem}: {compiled} programs of {limit}", flush=True)
+    over = budget.defects(page, compiled)
+    if over or not same:
+        raise SystemExit("\n".join(over) or 1)
 
 
-def budget(seconds: dict[str, float]) -> None:
+def table(seconds: Mapping[str, float]) -> None:
     """Print what each page costs."""
     if seconds:
         width = max(map(len, [*seconds, "total"]))
-        for stem, spent in [*seconds.items(), ("total", sum(seconds.values()))]:
+        for stem, spent in [*sorted(seconds.items()), ("total", sum(seconds.values()))]:
             print(f"{stem:<{width}} {spent:8.1f} s", flush=True)
 
 
@@ -151,14 +184,16 @@ def main(argv: list[str] | None = None) -> None:
         "all": "execute every page",
         "changed": "execute the pages that their notebooks do not match",
         "check": "compare pages and notebooks, executing nothing",
-        "validate": "check, then execute the notebooks again and compare their outputs",
+        "validate": "check, then execute the notebooks again, all or those named, and compare their outputs",
+        "reproduce": argparse.SUPPRESS,
     }.items():
         modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=text)
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
-    if bool(args.stems) == bool(args.mode):
+    if args.mode in (None, "reproduce") and not args.stems or args.mode in ("all", "changed", "check") and args.stems:
         parser.error("name pages, or give one of --all, --changed, --check, --validate")
     root = args.root.resolve()
+    todo = named(root, args.stems) if args.stems else pages.code_pages(root)
     try:
         match args.mode:
             case "changed":
@@ -166,9 +201,12 @@ def main(argv: list[str] | None = None) -> None:
             case "check":
                 check(root)
             case "validate":
-                validate(root)
+                check(root)
+                validate(todo)
+            case "reproduce":
+                reproduce(todo[0])
             case _:
-                run(pages.code_pages(root) if args.mode else named(root, args.stems))
+                run(todo)
     except KeyboardInterrupt:
         raise SystemExit("\nInterrupted; the notebooks are whole.") from None
 

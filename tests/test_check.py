@@ -1,0 +1,95 @@
+"""Commands side by side, and what belongs to a page."""
+
+import sys
+import time
+
+import pytest
+from tiny_book import HEADER, ROOT, make
+
+from tools import check, notebooks, pages
+from tools.pages import Page
+from tools.parallel import side_by_side
+
+CODE = """
+```{code-cell} ipython3
+from lsalib import figures, theory
+from lsalib.tasks import GaussianTask
+```
+"""
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_commands_run_at_once_and_keep_their_outputs_apart():
+    talk = "import time\nfor _ in range(3): print({!r}, flush=True); time.sleep(0.3)"
+    start = time.perf_counter()
+    done = {each.name: each for each in side_by_side({name: python(talk.format(name)) for name in "abc"}, jobs=3)}
+    assert {name: each.output for name, each in done.items()} == {name: f"{name}\n" * 3 for name in "abc"}
+    assert time.perf_counter() - start < sum(each.seconds for each in done.values())
+
+
+def test_a_status_is_handed_on_and_the_order_kept():
+    done = list(side_by_side({"second": python("raise SystemExit(3)"), "first": python("print('x')")}, jobs=1))
+    assert [(each.name, each.status) for each in done] == [("second", 3), ("first", 0)]
+
+
+def test_who_stops_listening_stops_what_runs_and_what_waits(tmp_path):
+    late = f"import time, pathlib; time.sleep(60); pathlib.Path({str(tmp_path / 'late')!r}).touch()"
+    finished = side_by_side({"quick": python(""), "slow": python(late), "waiting": python(late)}, jobs=2)
+    assert next(finished).name == "quick"
+    start = time.perf_counter()
+    finished.close()
+    assert time.perf_counter() - start < 30 and not (tmp_path / "late").exists()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A page that imports two parts of a library, each with a test."""
+    make(tmp_path)
+    (tmp_path / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE)
+    (tmp_path / "lsalib/theory").mkdir(parents=True)
+    (tmp_path / "lsalib/tasks.py").touch()
+    (tmp_path / "tests").mkdir()
+    tests = {"law": "theory", "sampler": "tasks", "both": "tasks, theory", "more": "tasks, training", "look": "figures"}
+    for name, parts in tests.items():
+        (tmp_path / f"tests/test_{name}.py").write_text(f"from lsalib import {parts}\n")
+    (tmp_path / "tests/test_claims.py").touch()
+    return tmp_path
+
+
+def test_the_tests_of_what_a_page_imports(root):
+    page = Page(root, "tiny")
+    named = ["lsalib/tasks.py", "lsalib/theory", "tests/test_both.py", "tests/test_claims.py", "tests/test_law.py", "tests/test_sampler.py"]
+    assert check.tests_of(page) == named
+    # The control: what it does not import is not tested for it.
+    (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE.replace("figures, theory", "figures"))
+    assert check.tests_of(page) == ["lsalib/tasks.py", "tests/test_claims.py", "tests/test_sampler.py"]
+
+
+def test_every_part_of_the_library_has_a_page_that_tests_it():
+    parts = {test for page in pages.code_pages(ROOT) for test in check.tests_of(page) if test.startswith("lsalib")}
+    assert {"lsalib/attention", "lsalib/estimators.py", "lsalib/metrics.py", "lsalib/tasks.py", "lsalib/theory", "lsalib/training", "lsalib/sts"} <= parts
+
+
+def test_new_code_must_be_executed_first(root, monkeypatch):
+    monkeypatch.setattr(pages, "ROOT", root)
+    with pytest.raises(SystemExit, match="run: make notebook NAME=tiny"):
+        check.main(["tiny"])
+    with pytest.raises(SystemExit, match="No page with code is called huge"):
+        check.main(["huge"])
+
+
+def test_page_and_tests_are_run_and_a_failure_is_named(root, monkeypatch, capfd):
+    monkeypatch.setattr(pages, "ROOT", root)
+    monkeypatch.setattr(pages, "pair_defects", lambda *_: [])
+    monkeypatch.setattr(check, "commands", lambda page: {page.stem: python("print('4 programs')"), "tests": python("raise SystemExit(1)")})
+    with pytest.raises(SystemExit, match="^Failed: tests$"):
+        check.main(["tiny"])
+    assert "4 programs\ntiny: " in capfd.readouterr().out
+
+
+def test_a_page_is_executed_with_the_longest_text_first(root):
+    (root / "book/long.md").write_text(HEADER + "\n# Long\n" + "word " * 500 + CODE)
+    assert [page.stem for page in notebooks.longest_first(pages.code_pages(root))] == ["long", "tiny"]

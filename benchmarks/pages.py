@@ -55,8 +55,7 @@ def execute(root: Path, stems: list[str], runs: int) -> Iterator[tuple[str, dict
         with TemporaryDirectory() as kept:
             os.environ[programs.VARIABLE] = kept
             measure(page, keep=True)
-            warm = [measure(page, keep=True) for _ in range(runs)]
-        yield page.stem, {"cold": middle(cold), "warm": middle(warm)}
+            yield page.stem, {"cold": middle(cold), "warm": middle([measure(page, keep=True)])}
 
 
 def rows(figures: dict[str, dict]) -> list[list[str]]:
@@ -77,7 +76,7 @@ def rows(figures: dict[str, dict]) -> list[list[str]]:
 def text(kept: dict[str, dict]) -> str:
     """The page of tables: the newest revision first."""
     header = ["page", "s", "programs", "tracing", "lowering", "compiling", "the rest", "GB", "s, kept programs"]
-    lines = ["# What the pages cost", "", "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, the programs that", "were compiled, the seconds of each stage, and the most memory. The last column: the same with kept programs.", ""]
+    lines = ["# What the pages cost", "", "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, the programs that", "were compiled, the seconds of each stage, and the most memory. The last column: one run with the programs of a run before.", ""]
     for name, entry in reversed(kept.items()):
         lines += [f"## {name}", "", f"{entry['machine']}; medians of {entry['runs']}." if entry["runs"] > 1 else f"{entry['machine']}; one run.", "", *table(header, rows(entry["pages"]))]
     return "\n".join([*lines, NOTES.read_text(encoding="utf-8")])

@@ -85,7 +85,8 @@ def listen(page: Page, address: str) -> list[str]:
     page.on("console", lambda message: message.type in ("error", "warning") and noise.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
     page.on("request", outside)
-    page.on("requestfailed", lambda request: noise.append(f"failed request: {request.url}"))
+    # A request that was cut off when the page was left for another has not failed.
+    page.on("requestfailed", lambda request: request.failure != "net::ERR_ABORTED" and noise.append(f"failed request: {request.url}"))
     page.on("response", lambda response: response.status >= 400 and noise.append(f"status {response.status}: {response.url}"))
     return noise
 

@@ -1,5 +1,8 @@
 """Strict mode: a silent broadcast or a silent change of type is a failure."""
 
+import ctypes
+import gc
+import sys
 from contextlib import ExitStack
 
 import jax
@@ -42,10 +45,17 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_programs_left():
-    """What a module has compiled is dropped after it: the next one needs little of it, and memory is finite."""
+def nothing_left():
+    """What a module has compiled or opened is dropped after it: the next one needs little of it, and memory is finite."""
     yield
     jax.clear_caches()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "lsalib":
+            for opened in vars(module).values():
+                getattr(opened, "cache_clear", lambda: None)()
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back to the system
 
 
 @pytest.fixture

@@ -4,16 +4,23 @@ The order of the rows of W_q and W_k is the other one there, so that a mistake i
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lsalib.sts.models import llama
 
 TINY = llama.Config(layers=2, heads=4, kv_heads=2, dim=16, hidden=24, vocab=23, rope_base=1e4, norm_eps=1e-5, context=256)
-_init = jax.jit(llama.init, static_argnums=(1, 2))
 
 
 def tiny(seed=0):
-    return _init(jax.random.key(seed), TINY, 0.3)
+    """Weights as those of ``llama.init``, drawn without compiling: norms of one, normal matrices."""
+    rng, shapes = np.random.default_rng(seed), jax.eval_shape(lambda: llama.init(jax.random.key(0), TINY))
+
+    def draw(path, leaf):
+        is_norm = "norm" in jax.tree_util.keystr(path)
+        return jnp.asarray(np.ones(leaf.shape) if is_norm else 0.3 * rng.standard_normal(leaf.shape), leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
 def halves(weight, heads):
@@ -28,7 +35,7 @@ def logits(params, config, tokens):
     embedding = double(params.embedding)
     x = embedding[np.asarray(tokens)]
     for i in range(config.layers):
-        layer = jax.tree.map(lambda leaf, i=i: double(leaf[i]), params.layers)
+        layer = jax.tree.map(lambda leaf, i=i: double(np.asarray(leaf)[i]), params.layers)
         x = x + _attend(layer, config, _norm(x, layer.attn_norm, config.norm_eps))
         n = _norm(x, layer.mlp_norm, config.norm_eps)
         gate = n @ layer.gate.T

@@ -57,7 +57,9 @@ def python(tmp_path_factory):
     """An environment outside the checkout with nothing but what a hosted notebook has."""
     folder = tmp_path_factory.mktemp("hosted") / "env"
     venv.create(folder, with_pip=True)
-    return folder / "bin/python"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_COMPILE", "0")  # most modules are never imported, and compiling all takes longer than installing
+        yield folder / "bin/python"
 
 
 @pytest.fixture

@@ -11,18 +11,18 @@ from lsalib import estimators, metrics, tasks, theory
 def context(seed, d=4, C=6, **kwargs):
     task = tasks.GaussianTask(np.arange(1.0, d + 1), C, **kwargs)
     batch = tasks.sample(jax.random.key(seed), task, 1)
-    return task, *(a[0] for a in batch[:4])
+    return task, *(jnp.asarray(np.asarray(a)[0]) for a in batch[:4])
 
 
 def test_preconditioned_gd_generalises_one_step_gd(x64):
     _, X, y, x_q, _ = context(0)
     w0 = jnp.ones(4)
-    plain = estimators.one_step_gd(X, y, x_q, w0, 0.3)
-    np.testing.assert_allclose(estimators.preconditioned_gd(X, y, x_q, w0, 0.3 * jnp.eye(4)), plain, rtol=1e-12)
+    plain = np.asarray(estimators.one_step_gd(X, y, x_q, w0, 0.3))
+    preconditioned = lambda N: estimators.preconditioned_gd(X, y, x_q, w0, jnp.asarray(N))
+    np.testing.assert_allclose(preconditioned(0.3 * np.eye(4)), plain, rtol=1e-12)
     # A Newton step solves a noise-free task; the gradient step does not.
-    S = X.T @ X / len(y)
-    newton = estimators.preconditioned_gd(X, y, x_q, w0, jnp.linalg.inv(S))
-    solved = jnp.linalg.lstsq(X, y)[0] @ x_q
+    newton = preconditioned(np.linalg.inv(np.einsum("ci,cj->ij", X, X) / len(y)))
+    solved = np.linalg.lstsq(X, y, rcond=None)[0] @ np.asarray(x_q)
     np.testing.assert_allclose(newton, solved, rtol=1e-9)
     assert abs(plain - solved) > 1e-3
 
@@ -33,9 +33,10 @@ def test_bayes_is_the_posterior_mean(x64, C, noise_std):
     prior_cov = np.diag([1.0, 2.0, 0.5, 1.5])
     task, X, y, x_q, _ = context(1, C=C, prior_cov=prior_cov, noise_std=noise_std)
     noise = max(noise_std, 1e-4)  # the noise-free posterior is the limit of small noise
+    got = estimators.bayes(X, y, x_q, jnp.asarray(task.prior_mean), jnp.asarray(prior_cov), noise_std)
+    X, y, x_q = map(np.asarray, (X, y, x_q))
     precision = np.linalg.inv(prior_cov) + X.T @ X / noise**2
     mean = np.linalg.solve(precision, np.linalg.solve(prior_cov, task.prior_mean) + X.T @ y / noise**2)
-    got = estimators.bayes(X, y, x_q, jnp.asarray(task.prior_mean), jnp.asarray(prior_cov), noise_std)
     np.testing.assert_allclose(got, x_q @ mean, rtol=1e-4 if noise_std == 0 else 1e-10)
 
 
@@ -49,13 +50,16 @@ def test_bayes_risk_is_what_the_bayes_predictor_gets(C):
 
 
 def test_metrics_tell_two_predictors_apart(x64):
-    _, X, y, x_q, _ = context(2)
-    gd = lambda step: lambda X, y, x_q: estimators.one_step_gd(X, y, x_q, jnp.ones(4), step)
-    w1 = lambda step: jnp.ones(4) - step * X.T @ (X @ jnp.ones(4) - y) / len(y)
-    a, b = w1(0.2), w1(0.5)
-    np.testing.assert_allclose(metrics.prediction_difference(gd(0.2), gd(0.5), X, y, x_q), abs(x_q @ (a - b)), rtol=1e-12)
-    np.testing.assert_allclose(metrics.gradient_difference(gd(0.2), gd(0.5), X, y, x_q), np.linalg.norm(a - b), rtol=1e-12)
+    _, *example, _ = context(2)
+    X, y, x_q = map(np.asarray, example)
+
+    @jax.jit
+    def compare(first, second):
+        f, g = (lambda *example, step=step: estimators.one_step_gd(*example, jnp.ones(4), step) for step in (first, second))
+        return [metric(f, g, *example) for metric in (metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine)]
+
+    a, b = (np.ones(4) - step * X.T @ (X @ np.ones(4) - y) / len(y) for step in (0.2, 0.5))
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-    np.testing.assert_allclose(metrics.gradient_cosine(gd(0.2), gd(0.5), X, y, x_q), cosine, rtol=1e-12)
-    assert metrics.gradient_difference(gd(0.2), gd(0.2), X, y, x_q) == 0
+    np.testing.assert_allclose(compare(0.2, 0.5), [abs(x_q @ (a - b)), np.linalg.norm(a - b), cosine], rtol=1e-12)
+    assert compare(0.2, 0.2)[1] == 0
     assert cosine < 0.999

@@ -82,9 +82,13 @@ def test_moments_to_order_four(seed):
     assert np.less(*largest_z(near[:, None] ** 2, 1.0)) and not np.less(*largest_z(near[:, None] ** 4, 3.0))
 
 
+normal = jax.jit(tasks._normal, static_argnums=(1, 2))
+chi_numbers = jax.jit(tasks._chi, static_argnums=2)
+
+
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
-    numbers = np.asarray(tasks._normal(jax.random.key(3), (400_001,), dtype)).astype(np.float64)
+    numbers = np.asarray(normal(jax.random.key(3), (400_001,), dtype)).astype(np.float64)
     assert stats.kstest(numbers, "norm").pvalue > ALPHA
     assert stats.kstest(1.02 * numbers, "norm").pvalue < ALPHA
     # The two words of one threefry block lie half the array apart: they must not know of each other.
@@ -96,15 +100,15 @@ def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
 
 def test_every_word_of_threefry_is_used():
     key = jax.random.key(5)
-    words = threefry_2x32(jax.random.key_data(key), jnp.arange(1000, dtype=jnp.uint32))
-    numbers = tasks._normal(key, (10, 100), jnp.float32).ravel()
+    words = np.asarray(threefry_2x32(jax.random.key_data(key), jnp.asarray(np.arange(1000, dtype=np.uint32))))
+    numbers = np.ravel(normal(key, (10, 100), jnp.float32))
     np.testing.assert_array_equal(np.argsort(words >> 9, stable=True), np.argsort(numbers, stable=True))
-    assert tasks._normal(jax.random.key(0, impl="rbg"), (3,), jnp.float32).shape == (3,)
+    assert normal(jax.random.key(0, impl="rbg"), (3,), jnp.float32).shape == (3,)
 
 
 @pytest.mark.parametrize("degrees", [[2.0, 3.0, 11.0], [9_991.0, 10_000.0, 1e6]])
 def test_chi_numbers_have_their_law(degrees):
-    chi = np.asarray(tasks._chi(jax.random.key(1), jnp.array(degrees), 200_000)).astype(np.float64)
+    chi = np.asarray(chi_numbers(jax.random.key(1), np.float32(degrees), 200_000)).astype(np.float64)
     for row, k in zip(chi, degrees, strict=True):
         assert stats.kstest(row, stats.chi(k).cdf).pvalue > ALPHA / len(degrees)
     # Negative control: one degree of freedom more, where the sample can tell.
@@ -136,7 +140,8 @@ def test_compressed_contexts_have_the_law_of_the_gram_matrix(context_size, noise
     # Negative controls: a longer context, and a Gram matrix divided by the wrong number.
     other = sample(jax.random.key(1), general_task(context_size + max(1, context_size // 4), noise_std), 30_000, compress=True)
     assert smallest_p(gram_statistics(tokens), gram_statistics(other)) < ALPHA
-    scaled = short._replace(X=short.X * np.sqrt(1.05), y=short.y * np.sqrt(1.05))
+    X, y = (jnp.asarray(np.asarray(part) * np.float32(1.05**0.5)) for part in (short.X, short.y))
+    scaled = short._replace(X=X, y=y)
     assert smallest_p(gram_statistics(tokens), gram_statistics(scaled)) < ALPHA
 
 
@@ -145,6 +150,7 @@ def test_predictions_from_samples_have_the_exact_risk(compress):
     task = general_task(context_size=9)
     params = init(jax.random.key(9), 3, 2, 0.4)
 
+    @jax.jit
     @jax.vmap
     def error(X, y, x_q, target):
         return (lsa(params, embed(X, y, x_q, 0.3)) - target) ** 2

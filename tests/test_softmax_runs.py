@@ -20,35 +20,47 @@ def bowl(params, key):
     return jnp.sum((params - jnp.array([[1.0, 2.0], [3.0, 4.0]]) + noise) ** 2, axis=1)
 
 
-def test_descent_is_adam_step_by_step():
+def descend(snapshots, *, loss=bowl, shape=(2, 2), learning_rate=0.05):
+    """In one program, and off the device."""
+    run = jax.jit(lambda key: training.descend(loss, jnp.zeros(shape), key, snapshots, learning_rate=learning_rate))
+    return jax.tree.map(np.asarray, run(jax.random.key(0)))
+
+
+@pytest.fixture(scope="module")
+def long():
+    return descend([0, 5, 30])
+
+
+def test_descent_is_adam_step_by_step(long):
     """Against optax by hand; with another learning rate it is another path."""
-    key, optimizer = jax.random.key(0), optax.adam(0.05)
+    optimizer = optax.adam(0.05)
+
+    @jax.jit
+    def step(t, params, state):
+        gradient = jax.grad(lambda p: bowl(p, jax.random.fold_in(jax.random.key(0), t)).sum())(params)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = optimizer.update(gradient, state)
+        return optax.apply_updates(params, updates), state
+
     params = jnp.zeros((2, 2))
     state = optimizer.init(params)
-    with jax.numpy_dtype_promotion("standard"):
-        for t in range(7):
-            gradient = jax.grad(lambda p: bowl(p, jax.random.fold_in(key, t)).sum())(params)
-            updates, state = optimizer.update(gradient, state)
-            params = optax.apply_updates(params, updates)
-    end = training.descend(bowl, jnp.zeros((2, 2)), key, [0, 3, 7], learning_rate=0.05)
-    np.testing.assert_allclose(end.params[-1], params, rtol=1e-5)
-    np.testing.assert_array_equal(end.params[0], jnp.zeros((2, 2)))
-    other = training.descend(bowl, jnp.zeros((2, 2)), key, [7], learning_rate=0.04)
-    assert jnp.abs(other.params[-1] - params).max() > 1e-2
+    for t in range(30):
+        params, state = step(t, params, state)
+    np.testing.assert_allclose(long.params[-1], params, rtol=1e-5)
+    np.testing.assert_array_equal(long.params[0], np.zeros((2, 2)))
+    assert np.abs(descend([30], learning_rate=0.04).params[-1] - params).max() > 1e-2
 
 
-def test_a_shorter_descent_is_the_beginning_of_a_longer_one():
-    long = training.descend(bowl, jnp.zeros((2, 2)), jax.random.key(1), [5, 20])
-    short = training.descend(bowl, jnp.zeros((2, 2)), jax.random.key(1), [5])
-    np.testing.assert_array_equal(long.params[0], short.params[0])
+def test_a_shorter_descent_is_the_beginning_of_a_longer_one(long):
+    short = descend([5])
+    np.testing.assert_array_equal(long.params[1], short.params[0])
     np.testing.assert_array_equal(long.loss[:5], short.loss)
-    assert jnp.abs(long.params[1] - short.params[0]).max() > 1e-3
+    assert np.abs(long.params[2] - short.params[0]).max() > 1e-3
 
 
-def test_runs_side_by_side_do_not_disturb_each_other():
-    alone = training.descend(lambda p, key: bowl(jnp.stack([p, p]), key)[0], jnp.zeros(2), jax.random.key(2), [30])
-    pair = training.descend(bowl, jnp.zeros((2, 2)), jax.random.key(2), [30])
-    np.testing.assert_allclose(pair.params[0, 0], alone.params[0], rtol=1e-5)
+def test_runs_side_by_side_do_not_disturb_each_other(long):
+    alone = descend([30], loss=lambda p, key: bowl(jnp.stack([p, p]), key)[0], shape=(2,))
+    np.testing.assert_allclose(long.params[-1, 0], alone.params[0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("snapshots", [[], [3, 3], [-1, 2], [1.5], 4])
@@ -85,8 +97,13 @@ def test_the_first_steps_again(name):
 def test_a_stored_start_is_a_start():
     """Two roads to the circuits: the stored ones and those of the layer that they belong to."""
     experiment = softmax_runs.EXPERIMENTS["heads"]
-    key = jax.random.split(jax.random.fold_in(jax.random.key(0), 0))[0]
-    b, A = attention.effective_softmax(softmax_runs.start(experiment, key)[0])
+
+    @jax.jit
+    def circuits(key):
+        key_start, _ = jax.random.split(jax.random.fold_in(key, 0))
+        return attention.effective_softmax(softmax_runs.start(experiment, key_start)[0])
+
+    b, A = circuits(jax.random.key(0))
     arrays, _ = stored.load("softmax_heads")
     np.testing.assert_allclose(arrays["b"][0, 0], b, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(arrays["A"][0, 0], A, rtol=1e-5, atol=1e-7)

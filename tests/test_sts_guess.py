@@ -1,5 +1,7 @@
 """The guess model: its training against a plain NumPy loop, its start, its seeds, and what it is worth on real sentences."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,13 +16,19 @@ Y = (np.abs(Z[:, 0]) + 0.3 * Z[:, 1] + 2).astype(np.float64)
 FEW = {"hidden": 4, "epochs": 6}  # the same everywhere, so that they are compiled once
 
 
+@partial(jax.jit, static_argnums=(1, 2))
+def start_and_orders(seed, hidden, epochs):
+    key_init, key_order = jax.random.split(jax.random.key(seed))
+    orders = jax.lax.map(lambda key: jax.random.permutation(key, len(Z)), jax.random.split(key_order, epochs))
+    return guess._init(key_init, Z.shape[1], hidden, jnp.float32), orders
+
+
 def plain_adam(seed, hidden, epochs, batch_size, learning_rate=1e-3, last_divisor=None):
     """The same start and order of batches, everything else by hand in float64: gradients, Adam, the short last batch."""
-    key_init, key_order = jax.random.split(jax.random.key(seed))
-    W, b, w, c = (np.asarray(leaf, np.float64) for leaf in guess._init(key_init, Z.shape[1], hidden, jnp.float32))
+    start, orders = start_and_orders(seed, hidden, epochs)
+    W, b, w, c = (np.asarray(leaf, np.float64) for leaf in start)
     memory, square, t = [0.0] * 4, [0.0] * 4, 0
-    for key in jax.random.split(key_order, epochs):
-        order = np.asarray(jax.random.permutation(key, len(Z)))
+    for order in np.asarray(orders):
         for begin in range(0, len(Z), batch_size):
             rows = order[begin : begin + batch_size]
             z, y = Z[rows].astype(np.float64), Y[rows]
@@ -53,7 +61,8 @@ def test_training_is_what_a_plain_loop_does():
 
 def test_the_start_is_uniform_in_one_over_the_root_of_the_inputs():
     p, h = 768, 16
-    network = jax.vmap(lambda key: guess._init(key, p, h, jnp.float32))(jax.random.split(jax.random.key(0), 200))
+    draw = jax.jit(jax.vmap(lambda key: guess._init(key, p, h, jnp.float32)))
+    network = draw(jax.random.split(jax.random.key(0), 200))
     for leaf, inputs in zip(network, (p, p, h, h), strict=True):
         bound, draws = inputs**-0.5, np.asarray(leaf, np.float64).ravel()
         assert np.abs(draws).max() <= bound
@@ -64,12 +73,13 @@ def test_the_start_is_uniform_in_one_over_the_root_of_the_inputs():
 
 
 def test_seeds_side_by_side_are_what_they_are_alone():
-    together = guess.fit(jnp.asarray(Z), Y, seeds=[3, 1], **FEW)
+    fit = lambda seeds: jax.tree.map(np.asarray, guess.fit(jnp.asarray(Z), Y, seeds=seeds, **FEW))
+    together = fit([3, 1])
     for place, seed in enumerate((3, 1)):
-        alone = guess.fit(jnp.asarray(Z), Y, seeds=[seed], **FEW)
+        alone = fit([seed])
         np.testing.assert_allclose(together.loss[place], alone.loss[0], rtol=1e-5)
         np.testing.assert_allclose(together.network.W_1[place], alone.network.W_1[0], atol=1e-5)
-    assert np.abs(np.asarray(together.network.W_1[0] - together.network.W_1[1])).max() > 0.1
+    assert np.abs(together.network.W_1[0] - together.network.W_1[1]).max() > 0.1
 
 
 def test_the_settings_are_those_of_the_paper():

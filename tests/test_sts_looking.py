@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
 from lsalib.sts import looking, prompts, results
@@ -28,12 +29,30 @@ class Pieces:
         return SimpleNamespace(ids=[sum(map(ord, one[0])) % TINY.vocab for one in found], offsets=[one.span() for one in found])
 
 
+TREE, VALUES = answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
 MODEL = SimpleNamespace(stored=SimpleNamespace(config=TINY._replace(context=512), params=tiny(), tokenizer=Pieces()))
 
 
 def embedded(n=12, padded=16):
     params, ids = tiny(), np.random.default_rng(0).integers(0, TINY.vocab, n)
     return params, llama.embed(params, jnp.asarray(np.pad(ids, (0, padded - n))))
+
+
+def first(x, n):
+    return jnp.asarray(np.asarray(x)[:n])
+
+
+@jax.jit
+def logprobs(params, x, gain):
+    """Of the answers in ``TREE`` after twelve tokens."""
+    return answers.answer_logprobs(params, TINY, x, 12, TREE, gain)
+
+
+def silencing(tokens, layers=2):
+    """A gain of zero for some of sixteen tokens, and of one for the others."""
+    gain = np.ones((layers, 16))
+    gain[:, tokens] = 0
+    return gain
 
 
 def test_every_character_has_its_role():
@@ -65,8 +84,8 @@ def test_tokens_take_the_role_of_their_last_character():
 
 def test_the_last_token_of_a_padded_prompt():
     params, x = embedded()
-    padded = inside.last_attention(params, TINY, x, 12)
-    np.testing.assert_allclose(padded[..., :12], inside.attention_weights(params, TINY, x[:12])[:, :, 0], atol=1e-6)
+    padded = np.asarray(inside.last_attention(params, TINY, x, 12))
+    np.testing.assert_allclose(padded[..., :12], np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0], atol=1e-6)
     np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-5)
     assert (padded[..., 12:] == 0).all()
     # Control: one token more is another token that looks.
@@ -75,24 +94,22 @@ def test_the_last_token_of_a_padded_prompt():
 
 def test_a_gain_of_one_is_none_and_zero_silences(x64):
     params, x = embedded()
-    logprobs = jax.jit(lambda gain: answers.answer_logprobs(params, TINY, x, 12, answers.answer_tree([[4], [4, 9], [2]]), gain))
-    ones = jnp.ones((2, 16))
-    plain = logprobs(None)
-    np.testing.assert_allclose(logprobs(ones), plain, atol=1e-6)
+    plain = np.asarray(logprobs(params, x, None))
+    np.testing.assert_allclose(logprobs(params, x, np.ones((2, 16))), plain, atol=1e-6)
     # Silenced in every layer, a token's own vector is not read: whatever it is, keys aside, which the first layer shares out.
-    silent = logprobs(ones.at[:, 3].set(0.0))
+    silent = logprobs(params, x, silencing([3]))
     assert np.abs(silent - plain).max() > 1e-3
     # The last token's place holds the answer, and padding is not seen: their gains do nothing.
-    np.testing.assert_allclose(logprobs(ones.at[:, 11:].set(0.0)), plain, atol=1e-6)
+    np.testing.assert_allclose(logprobs(params, x, silencing(range(11, 16))), plain, atol=1e-6)
 
 
 def test_the_gain_acts_on_the_values_alone():
     """By hand for one layer and one reader: attention to token 3 stays, what it brings goes."""
     params, x = embedded()
     one = TINY._replace(layers=1)
-    params = params._replace(layers=jax.tree.map(lambda leaf: leaf[:1], params.layers))
-    out = llama.read(params, one, x, keep_weights=True)
-    silent = llama.read(params, one, x, keep_weights=True, value_gain=jnp.ones((1, 16)).at[0, 3].set(0.0))
+    params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
+    read = jax.jit(lambda gain: llama.read(params, one, x, keep_weights=True, value_gain=gain))
+    out, silent = (jax.tree.map(np.asarray, read(np.float32(silencing(tokens, layers=1)))) for tokens in ([], [3]))
     np.testing.assert_array_equal(out.weights, silent.weights)
     np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
     np.testing.assert_array_equal(silent.cache.keys, out.cache.keys)
@@ -101,13 +118,17 @@ def test_the_gain_acts_on_the_values_alone():
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
-    tree, values = answers.answer_tree([[4], [4, 9], [2]]), jnp.array([0.0, 2.5, 5.0])
-    f = jax.jit(lambda gain: jax.nn.softmax(answers.answer_logprobs(params, TINY, x, 12, tree, gain)) @ values)
-    expected, relevance = inside.value_relevance(params, TINY, x, 12, tree, values)
-    np.testing.assert_allclose(expected, inside.expected_score(params, TINY, x[:12], tree, values), rtol=1e-5)
-    ones, h = jnp.ones((2, 16)), 1e-4
+    expected, relevance = map(np.asarray, inside.value_relevance(params, TINY, x, 12, TREE, jnp.asarray(VALUES)))
+    np.testing.assert_allclose(expected, inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES)), rtol=1e-5)
+
+    def score(layer, token, change):
+        gain = np.ones((2, 16))
+        gain[layer, token] += change
+        return softmax(np.asarray(logprobs(params, x, gain))) @ VALUES
+
+    h = 1e-4
     for layer, token in ((0, 0), (0, 7), (1, 3), (1, 10)):
-        slope = (f(ones.at[layer, token].add(h)) - f(ones.at[layer, token].add(-h))) / (2 * h)
+        slope = (score(layer, token, h) - score(layer, token, -h)) / (2 * h)
         np.testing.assert_allclose(relevance[layer, token], slope, rtol=1e-4, atol=1e-7)
         assert abs(relevance[layer, token] + slope) > 1e-5
     assert (relevance[:, 11:] == 0).all() and (relevance[:, :11] != 0).all()
@@ -122,7 +143,8 @@ def test_a_look_adds_up():
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
     x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
-    np.testing.assert_allclose(seen.attention, inside.attention_weights(MODEL.stored.params, MODEL.stored.config, x).mean(1)[:, 0], atol=1e-5)
+    weights = np.asarray(inside.attention_weights(MODEL.stored.params, MODEL.stored.config, x))
+    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, 0], atol=1e-5)
     # Control: with permuted roles the masses are others.
     assert np.abs(looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles)) - masses).max() > 1e-3
 
@@ -179,11 +201,11 @@ def test_what_is_silenced_is_not_read():
     tokens = Pieces().encode(PROMPT).ids
     x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
-    by_hand = lambda gain: answers.answer_logprobs(MODEL.stored.params, MODEL.stored.config, x, len(tokens), tree, gain)
-    np.testing.assert_allclose(plain, by_hand(None), atol=1e-4)
+    by_hand = jax.jit(lambda gain: answers.answer_logprobs(MODEL.stored.params, MODEL.stored.config, x, len(tokens), tree, gain))
+    np.testing.assert_allclose(plain, by_hand(np.ones((2, len(tokens)), np.float32)), atol=1e-4)
     guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])
-    np.testing.assert_allclose(silent, by_hand(jnp.ones((2, len(tokens))).at[1].set(jnp.asarray(~guess, jnp.float32))), atol=1e-4)
+    np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(len(tokens)), ~guess])), atol=1e-4)
     # Controls: the other layer, and another part, are other answers.
     for other in (plain, looking.silence(MODEL, PROMPT, "query guess", [0]), looking.silence(MODEL, PROMPT, "query sentences", [1])):
         assert np.abs(other - silent).max() > 1e-3

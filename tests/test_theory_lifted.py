@@ -34,7 +34,7 @@ def test_equal_weights_and_dense_form(name, x64):
         np.testing.assert_allclose(risk.value(M), dense_risk(M, task, guess, BIAS), rtol=1e-12)
         # The control: without the guess, or without its bias, it is another risk.
         for other in (lifted_risk(task, None, BIAS), lifted_risk(task, guess)):
-            assert abs(other.value(M) / risk.value(M) - 1) > 1e-3
+            assert abs(float(other.value(M)) / float(risk.value(M)) - 1) > 1e-3
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -44,12 +44,12 @@ def test_derivatives_equal_autodiff_through_the_weights(name, x64):
     risk = lifted_risk(task, guess, BIAS)
     M, V = make_lift(0, task.dim), make_lift(1, task.dim)
     slope = jax.grad(lambda M: population_risk(from_lift(M), task, guess, BIAS))
-    exact, bend = jax.jvp(slope, (M,), (V,))
+    (exact, bend), mine = jax.jit(lambda M, V: (jax.jvp(slope, (M,), (V,)), jax.grad(risk.value)(M)))(M, V)
     # The risk of weights reads the symmetric part of each M_j, and so does its gradient.
     np.testing.assert_allclose(risk.gradient(M), exact, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(risk.curvature(V), bend, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(risk.gradient(M), jax.grad(risk.value)(M), rtol=1e-11, atol=1e-11)
-    assert np.abs(risk.curvature(V[::-1]) - bend).max() > 1e-2
+    np.testing.assert_allclose(risk.gradient(M), mine, rtol=1e-11, atol=1e-11)
+    assert np.abs(np.asarray(risk.curvature(jnp.asarray(np.asarray(V)[::-1]))) - bend).max() > 1e-2
 
 
 @pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
@@ -65,11 +65,11 @@ def test_gradient_within_sampling_error(name, x64):
         return jax.grad(error)(M)
 
     risk = lifted_risk(task, guess, BIAS)
-    exact = risk.gradient(M)
+    exact = np.asarray(risk.gradient(M))
     for seed in range(3):
         draws = gradients(*batch_of(seed, task))
         assert largest_z(draws, exact) < z_bound(3 * exact.size)
-        assert largest_z(draws, risk.gradient(jnp.zeros_like(M))) > z_bound(3 * exact.size)
+        assert largest_z(draws, risk.slope) > z_bound(3 * exact.size)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -79,9 +79,10 @@ def test_least_value_is_the_optimum(name, x64):
     risk = lifted_risk(task, guess, BIAS)
     brute = least(lambda M: risk.value(M.reshape(D, D, D)), D**3)
     np.testing.assert_allclose(optimal_risk(task, guess, BIAS), brute(), rtol=1e-9)
-    best = lift(optimal_weights(task, guess, BIAS))
-    assert jnp.abs(risk.gradient(best)).max() < 1e-10
-    assert jnp.abs(risk.gradient(1.01 * best)).max() > 1e-3
+    best = np.asarray(lift(optimal_weights(task, guess, BIAS)))
+    steepest = lambda M: np.abs(risk.gradient(jnp.asarray(M))).max()
+    assert steepest(best) < 1e-10
+    assert steepest(1.01 * best) > 1e-3
 
 
 def test_components_couple_through_the_query_alone():

@@ -10,7 +10,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_reference import TASKS, batch_of, dense_risk, largest_z, least, make_params, make_task, z_bound
+from theory_reference import TASKS, batch_of, dense_form, dense_task, largest_z, least, make_params, make_task, z_bound
 
 from lsalib.attention import gd_weights, gram, predict
 from lsalib.estimators import bayes
@@ -18,7 +18,6 @@ from lsalib.tasks import GaussianTask
 from lsalib.theory import (
     bayes_risk,
     gd_risk,
-    gram_moments,
     imitate_constant,
     ltb_risk,
     optimal_preconditioner,
@@ -34,35 +33,42 @@ GUESS = np.array([0.5, -1.0, 2.0])
 BOUND = z_bound(50)
 
 
+def risk_that_ignores_the_guess(M, guess, task):
+    """Of heads that cannot read it: the last component of the lift is zero."""
+    return dense_form(jnp.concatenate([M.reshape(3, 4, 4), jnp.zeros((1, 4, 4))]), guess, 0.0, task)
+
+
+# Least values over the lift of three features; the last one also over the guess.
+least_of_all = least(lambda M, *given: dense_form(M.reshape(4, 4, 4), *given), 4**3)
+least_that_ignore_the_guess = least(risk_that_ignores_the_guess, 3 * 4**2)
+least_with_a_free_guess = least(lambda free, task: risk_that_ignores_the_guess(free[3:], free[:3], task), 3 + 3 * 4**2)
+
+
 @pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
 def test_optimal_risk_solves_the_normal_equations(name, x64):
     task = TASKS[name]
-    moments = gram_moments(task)
-    brute = least(lambda M, guess, bias: dense_risk(M.reshape(4, 4, 4), task, guess, bias, moments), 4**3)
     for guess, bias in ((GUESS, 0.0), (GUESS, 1.5), (task.prior_mean, 0.0), (task.prior_mean, 1.5)):
-        np.testing.assert_allclose(optimal_risk(task, guess, bias), brute(guess, bias), rtol=1e-9)
+        brute = least_of_all(guess, bias, dense_task(task))
+        np.testing.assert_allclose(optimal_risk(task, guess, bias), brute, rtol=1e-9)
     # The control: the gap has to know the context size, and the noise where there is some.
     longer = replace(task, context_size=task.context_size + 1)
-    assert optimal_risk(longer, guess, bias) < brute(guess, bias) - 1e-3
+    assert optimal_risk(longer, guess, bias) < brute - 1e-3
     if task.noise_std:
         law = yq_risk(task) + 2 * bias**2 / (task.context_size * task.dim + 2)
-        assert law > brute(guess, bias) + 1e-3
+        assert law > brute + 1e-3
 
 
 @pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
 def test_yq_risk_solves_the_normal_equations(name, x64):
     """Convex once the heads cannot read the guess: least squares in the guess and the lift at once (Lemma 3's class)."""
     task = TASKS[name]
-    moments = gram_moments(task)
-
-    def risk(M, guess):
-        M = jnp.concatenate([M.reshape(3, 4, 4), jnp.zeros((1, 4, 4))])
-        return dense_risk(M, task, guess, 0.0, moments)
-
-    brute = least(lambda free: risk(free[3:], free[:3]), 3 + 3 * 4**2)
-    np.testing.assert_allclose(yq_risk(task), brute(), rtol=1e-9)
+    np.testing.assert_allclose(yq_risk(task), least_with_a_free_guess(dense_task(task)), rtol=1e-9)
     # The control: with the guess held in the wrong place the same class does worse.
-    assert least(risk, 3 * 4**2)(GUESS) > yq_risk(task) * 1.001
+    assert least_that_ignore_the_guess(GUESS, dense_task(task)) > yq_risk(task) * 1.001
+
+
+def steepest(slope):
+    return max(np.abs(leaf).max() for leaf in jax.tree.leaves(slope))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -74,11 +80,11 @@ def test_optimal_weights_attain_the_optimum(name, x64):
         assert len(weights.W_K) == d + (task.noise_std > 0)
         risk, slope = jax.value_and_grad(population_risk)(weights, task, guess, bias)
         np.testing.assert_allclose(risk, optimal_risk(task, guess, bias), rtol=1e-12)
-        assert max(float(jnp.abs(leaf).max()) for leaf in slope) < 1e-11
+        assert steepest(slope) < 1e-11
         # The control: the correction turned around, and one head short.
-        flipped = population_risk(weights._replace(W_Q=-weights.W_Q), task, guess, bias)
-        short = population_risk(jax.tree.map(lambda W: W[1:], weights), task, guess, bias)
-        assert min(flipped, short) > risk + 1e-3
+        flipped = population_risk(weights._replace(W_Q=jnp.asarray(-np.asarray(weights.W_Q))), task, guess, bias)
+        short = population_risk(jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[1:]), weights), task, guess, bias)
+        assert min(float(flipped), float(short)) > float(risk) + 1e-3
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -88,11 +94,11 @@ def test_yq_optimal_weights_attain_the_optimum(name, x64):
     assert len(weights.W_K) == 1
     risk, slope = jax.value_and_grad(population_risk, argnums=(0, 2))(weights, task, w)
     np.testing.assert_allclose(risk, yq_risk(task), rtol=1e-12)
-    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slope)) < 1e-11
+    assert steepest(slope) < 1e-11
     # Any linear transformer block that knows w* gets there too (Lemma 3).
-    v = jnp.append(w, 1.0)[None]
-    np.testing.assert_allclose(ltb_risk(weights, v, jnp.eye(task.dim + 1)[-1:], task), risk, rtol=1e-12)
-    assert population_risk(weights, task, w + 0.1) > risk + 1e-3
+    v, last = np.append(task.prior_mean, 1.0)[None], np.eye(task.dim + 1)[-1:]
+    np.testing.assert_allclose(ltb_risk(weights, jnp.asarray(v), jnp.asarray(last), task), risk, rtol=1e-12)
+    assert float(population_risk(weights, task, task.prior_mean + 0.1)) > float(risk) + 1e-3
 
 
 def test_gd_with_the_best_step_is_optimal_where_features_are_isotropic(x64):
@@ -102,13 +108,12 @@ def test_gd_with_the_best_step_is_optimal_where_features_are_isotropic(x64):
     np.testing.assert_allclose(gd_risk(task), yq_risk(task), rtol=1e-12)
     np.testing.assert_allclose(optimal_preconditioner(task), optimal_step(task) * np.eye(3), rtol=1e-12, atol=1e-15)
     # The control: eq. 7 with eta = 1, and a task whose features are not isotropic.
-    slope = jax.grad(population_risk)(gd_weights(jnp.asarray(task.prior_mean), 1.0), task, task.prior_mean)
-    assert max(float(jnp.abs(leaf).max()) for leaf in slope) > 0.1
+    assert steepest(jax.grad(population_risk)(gd_weights(jnp.asarray(task.prior_mean), 1.0), task, task.prior_mean)) > 0.1
     assert gd_risk(TASKS["general"]) > yq_risk(TASKS["general"]) + 1e-3
 
 
 def descend(task, heads, guess, bias, starts=4, steps=3000):
-    """The least risk that Adam, cooled down to nothing, finds from a few random starts."""
+    """The least risk that Adam, cooled down to nothing, finds from a few random starts, for each number of heads."""
     optimizer = optax.flatten(optax.adam(optax.cosine_decay_schedule(0.03, steps)))
     risk = partial(population_risk, task=task, guess=guess, bias=bias)
 
@@ -120,10 +125,13 @@ def descend(task, heads, guess, bias, starts=4, steps=3000):
     def run(weights):
         return risk(jax.lax.scan(step, (weights, optimizer.init(weights)), length=steps)[0][0])
 
-    first = jax.tree.map(lambda *each: jnp.stack(each), *(make_params(seed, task.dim, heads) for seed in range(starts)))
+    # Heads that start at zero stay there: each factor's gradient contains the others.
+    padded = lambda W: np.pad(W, ((0, max(heads) - len(W)), (0, 0), (0, 0)))
+    first = [jax.tree.map(padded, make_params(seed, task.dim, h)) for h in heads for seed in range(starts)]
     # The optimizer mixes integer counters with floats.
     with jax.numpy_dtype_promotion("standard"):
-        return float(jax.jit(jax.vmap(run))(first).min())
+        ends = jax.jit(jax.vmap(run))(jax.tree.map(lambda *each: np.stack(each), *first))
+    return np.asarray(ends).reshape(len(heads), starts).min(1)
 
 
 @pytest.mark.parametrize(("noise_std", "enough"), [(0.0, 2), (1.0, 3)])
@@ -132,7 +140,7 @@ def test_sharp_head_count(noise_std, enough, x64):
     task = make_task(7, 2, 3, noise_std)
     guess, bias = task.prior_mean + 1, 1.0
     optimum = optimal_risk(task, guess, bias)
-    found, short = (descend(task, heads, guess, bias) for heads in (enough, enough - 1))
+    found, short = descend(task, (enough, enough - 1), guess, bias)
     np.testing.assert_allclose(found, optimum, rtol=1e-8)
     assert short > optimum + 1e-2
 
@@ -142,12 +150,12 @@ def test_any_guess_costs_its_own_error(name, x64):
     """The same weights, and a guess that is no linear function: the gap is its squared error times one factor."""
     task = TASKS[name]
     weights, error = optimal_weights(task), imitate_constant(task).error
-    answer = jax.jit(jax.vmap(partial(predict, weights)))
+    answer = jax.jit(jax.vmap(lambda X, y, x_q, y_q: predict(weights, gram(X, y), x_q, y_q)))
     excess, wrong = [], []
     for seed in range(3):
         X, y, x_q, target = batch_of(seed, task)
-        y_q = 2 * jnp.sin(x_q[:, 0]) + x_q[:, 1] ** 2
-        squares = (answer(jax.vmap(gram)(X, y), x_q, y_q) - target) ** 2
+        y_q = 2 * np.sin(x_q[:, 0]) + x_q[:, 1] ** 2
+        squares = (np.asarray(answer(X, y, x_q, y_q)) - target) ** 2
         off = (y_q - x_q @ task.prior_mean) ** 2
         excess.append(largest_z(squares - error * off, yq_risk(task)))
         wrong.append(largest_z(squares, yq_risk(task)))
@@ -173,7 +181,7 @@ def test_bayes_risk(dim, context_size, x64):
     estimate = jax.jit(jax.vmap(bayes, (0, 0, 0, None)))
     for seed in range(3):
         X, y, x_q, target = batch_of(seed, task, 4000)
-        squares = (estimate(X, y, x_q, jnp.asarray(task.prior_mean)) - target) ** 2
+        squares = (np.asarray(estimate(X, y, x_q, task.prior_mean)) - target) ** 2
         if dim <= context_size:
             # Exact up to rounding; a square context is now and then nearly singular, hence the median.
             assert bayes_risk(task) == 0 and np.median(squares) < 1e-20
@@ -216,7 +224,7 @@ def test_no_weights_do_better(make, bias, seed, distance):
     with jax.enable_x64(True):
         best = optimal_weights(task, None, bias)
         away = make_params(seed, task.dim, len(best.W_K), distance)
-        near = float(population_risk(jax.tree.map(jnp.add, best, away), task, None, bias))
+        near = float(population_risk(jax.tree.map(lambda W, V: jnp.asarray(np.add(W, V)), best, away), task, None, bias))
         far = float(population_risk(away, task, None, bias))
     assert min(near, far) >= optimal_risk(task, None, bias) * (1 - 1e-12)
 

@@ -32,7 +32,7 @@ def make_guess(task):
 
 
 def make_mlp(seed, dim, width=5):
-    return 0.5 * jax.random.normal(jax.random.key(seed), (2, width, dim + 1))
+    return map(jnp.asarray, 0.5 * np.random.default_rng(seed).standard_normal((2, width, dim + 1)))
 
 
 @pytest.mark.parametrize("heads", [1, 6])
@@ -69,7 +69,7 @@ def test_dense_form_sees_each_ingredient(x64):
         population_risk(params, replace(task, prior_cov=None), guess, BIAS),
         population_risk(params, replace(task, prior_mean=-task.prior_mean), guess, BIAS),
         population_risk(params._replace(W_K=params.W_Q, W_Q=params.W_K), task, guess, BIAS),
-        population_risk(params._replace(W_V=params.W_V.swapaxes(1, 2)), task, guess, BIAS),
+        population_risk(params._replace(W_V=jnp.asarray(np.asarray(params.W_V).swapaxes(1, 2))), task, guess, BIAS),
     ]
     assert np.all(np.abs(np.array(wrong) / dense - 1) > 1e-3)
 
@@ -87,7 +87,7 @@ def test_within_sampling_error(name, x64):
                 largest_z(draws, population_risk(params, replace(task, context_size=1), guess, BIAS)),
                 largest_z(draws, population_risk(params, task, -guess, BIAS)),
                 largest_z(draws, population_risk(params, task, guess, 0.0)),
-                largest_z(draws, population_risk(params._replace(W_P=-params.W_P), task, guess, BIAS)),
+                largest_z(draws, population_risk(params._replace(W_P=jnp.asarray(-np.asarray(params.W_P))), task, guess, BIAS)),
             ]
         )
     # The negative control: this many samples tell each of these from the truth.
@@ -104,10 +104,11 @@ def test_gradient_within_sampling_error(name, x64):
 
     # One gradient per drawn task: a batch of one each.
     each = jax.jit(jax.vmap(jax.grad(error), (None, 0, 0, 0, 0)))
+    gradient = jax.jit(jax.grad(lambda weights: population_risk(weights[0], task, weights[1], BIAS)))
     for seed in range(3):
-        params = make_params(seed, task.dim, 2, scale=0.4)
-        draws = jax.tree.leaves(each((params, guess), *(part[:, None] for part in batch_of(seed, task))))
-        exact = jax.tree.leaves(jax.grad(population_risk, argnums=(0, 2))(params, task, guess, BIAS))
+        weights = make_params(seed, task.dim, 2, scale=0.4), guess
+        draws = jax.tree.leaves(each(weights, *(part[:, None] for part in batch_of(seed, task))))
+        exact = list(map(np.asarray, jax.tree.leaves(gradient(weights))))
         for gradients, value in zip(draws, exact, strict=True):
             assert largest_z(gradients, value) < z_bound(6 * sum(leaf.size for leaf in exact))
         assert largest_z(draws[-1], -exact[-1]) > BOUND
@@ -121,19 +122,22 @@ def test_linear_transformer_block(name, x64):
         params, (W_1, W_2) = make_params(seed, task.dim, 2, scale=0.4), make_mlp(seed, task.dim)
         exact = ltb_risk(params, W_1, W_2, task)
         X, y, x_q, target = batch_of(seed, task)
-        draws = (block(params, W_1, W_2, X, y, x_q) - target) ** 2
+        draws = (np.asarray(block(params, W_1, W_2, X, y, x_q)) - target) ** 2
         assert largest_z(draws, exact) < BOUND
-        wrong.append(largest_z(draws, ltb_risk(params, -W_1, W_2, task)))
+        wrong.append(largest_z(draws, ltb_risk(params, jnp.asarray(-np.asarray(W_1)), W_2, task)))
         # A head's value passes the MLP like a token does: the same risk, read off an LSA with that guess.
-        v = W_2[:, -1] @ W_1
-        through = LSAParams(params.W_K, params.W_Q.at[:, :, -1].set(0), params.W_P.at[:, -1].set(v @ params.W_P), params.W_V)
+        v = np.asarray(W_2)[:, -1] @ np.asarray(W_1)
+        W_Q, W_P = np.array(params.W_Q), np.array(params.W_P)
+        W_Q[:, :, -1], W_P[:, -1] = 0, v @ W_P
+        through = LSAParams(params.W_K, jnp.asarray(W_Q), jnp.asarray(W_P), params.W_V)
         np.testing.assert_allclose(exact, dense_risk(lift(through), task, v[:-1]), rtol=1e-12)
     assert max(wrong) > BOUND
 
 
 def test_block_without_mlp_is_lsa(x64):
     task, params = TASKS["general, noisy"], make_params(0, 3, 2)
-    np.testing.assert_allclose(ltb_risk(params, jnp.eye(4), jnp.eye(4), task), population_risk(params, task), rtol=1e-14)
+    identity = jnp.asarray(np.eye(4))
+    np.testing.assert_allclose(ltb_risk(params, identity, identity, task), population_risk(params, task), rtol=1e-14)
 
 
 def test_float32_keeps_its_type_and_agrees():
@@ -152,12 +156,15 @@ def test_float32_keeps_its_type_and_agrees():
 def test_jitted_gradient_steps_descend():
     """Closed over, jitted and differentiated, as training does; the guess is trained along."""
     task = TASKS["isotropic"]
-    value_and_grad = jax.jit(jax.value_and_grad(lambda weights: population_risk(weights[0], task, weights[1])))
-    weights = (make_params(0, 3, 2, scale=0.2), jnp.zeros(3))
-    risks = []
+
+    @jax.jit
+    def step(weights):
+        risk, slope = jax.value_and_grad(lambda weights: population_risk(weights[0], task, weights[1]))(weights)
+        return risk, jax.tree.map(lambda w, g: w - 1e-3 * g, weights, slope)
+
+    weights, risks = (make_params(0, 3, 2, scale=0.2), jnp.zeros(3)), []
     for _ in range(20):
-        risk, slope = value_and_grad(weights)
-        weights = jax.tree.map(lambda w, g: w - 1e-3 * g, weights, slope)
+        risk, weights = step(weights)
         risks.append(float(risk))
     assert np.all(np.diff(risks) < 0)
 

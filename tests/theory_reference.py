@@ -35,18 +35,28 @@ def make_params(seed: int, dim: int, heads: int, scale: float = 0.5) -> LSAParam
     return LSAParams(*map(jnp.asarray, weights))
 
 
-def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0, moments=None):
+def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0):
     """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the task's own coordinates."""
-    mean, second, cross = gram_moments(task) if moments is None else moments
-    d, w = task.dim, task.prior_mean
-    L = np.eye(d) if task.feature_cov is None else task.feature_cov
-    P = np.eye(d) if task.prior_cov is None else task.prior_cov
-    guess = jnp.asarray(guess)
+    return dense_form(M, guess, bias, dense_task(task))
+
+
+def dense_task(task: GaussianTask):
+    """What ``dense_form`` reads of a task: the moments, the prior mean, and the covariances of features and prior."""
+    identity = np.eye(task.dim)
+    covs = (identity if cov is None else cov for cov in (task.feature_cov, task.prior_cov))
+    return gram_moments(task), task.prior_mean, *covs
+
+
+@jax.jit
+def dense_form(M, guess, bias, task):
+    """``dense_risk`` for arrays alone."""
+    (mean, second, cross), w, L, P = task
+    d = len(w)
     # f - w.x_q = sum_j (guess_j + <G, N_j> - w_j) x_q[j] + bias + <G, bias M_d>
     N = M[:d] + guess[:, None, None] * M[d][None]
     on_mean = jnp.einsum("jmn,mn->j", N, mean)
     with_w = jnp.outer(guess, w) + jnp.einsum("jmn,imn->ji", N, cross)
-    pairs = jnp.einsum("jmn,mnpq,kpq->jk", N, second, N) + jnp.outer(guess, guess) + (np.outer(w, w) + P)
+    pairs = jnp.einsum("jmn,mnpq,kpq->jk", N, second, N) + jnp.outer(guess, guess) + jnp.outer(w, w) + P
     pairs += jnp.outer(guess, on_mean) + jnp.outer(on_mean, guess) - with_w - with_w.T
     constant = 1 + 2 * jnp.vdot(M[d], mean) + jnp.einsum("mn,mnpq,pq->", M[d], second, M[d])
     return jnp.vdot(L, pairs) + bias**2 * constant
@@ -83,12 +93,12 @@ def lsa_errors(weights, X, y, x_q, target):
 
 def batch_of(seed: int, task: GaussianTask, count: int = 20_000):
     """X, y, x_q and target of so many tasks."""
-    return sample(jax.random.key(seed), task, count)[:4]
+    return tuple(map(np.asarray, sample(jax.random.key(seed), task, count)[:4]))
 
 
 def largest_z(draws, exact) -> float:
     """The largest |mean - exact| in standard errors over all entries; entries that never vary must be right."""
-    draws = np.reshape(draws, (len(draws), -1))
+    draws = np.asarray(draws).reshape(len(draws), -1)
     error, spread = draws.mean(0) - np.ravel(exact), draws.std(0) / np.sqrt(len(draws))
     fixed = spread == 0
     assert np.all(error[fixed] == 0)

@@ -1,6 +1,6 @@
 """What the pages cost from a cold kernel, and with kept programs: ``python -m benchmarks.pages [--revision REV] [--runs N] [PAGE…]``.
 
-Each page is executed so many times with no kept programs, then with those of a run before. The figures are kept in pages.json,
+Each page is executed so many times with no kept programs, then once with those of the last run. The figures are kept in pages.json,
 beside those of other revisions, and pages.md is written of all of them. A revision is executed in a checkout of its own.
 """
 
@@ -51,11 +51,12 @@ def execute(root: Path, stems: list[str], runs: int) -> Iterator[tuple[str, dict
     for page in pages.code_pages(root):
         if stems and page.stem not in stems:
             continue
-        cold = [measure(page, keep=False) for _ in range(runs)]
+        cold = [measure(page, keep=False) for _ in range(runs - 1)]
         with TemporaryDirectory() as kept:
             os.environ[programs.VARIABLE] = kept
-            measure(page, keep=True)
-            yield page.stem, {"cold": middle(cold), "warm": middle([measure(page, keep=True)])}
+            # The last cold run finds nothing kept, and keeps its programs.
+            cold.append(measure(page, keep=True))
+            yield page.stem, {"cold": middle(cold), "warm": measure(page, keep=True)}
 
 
 def rows(figures: dict[str, dict]) -> list[list[str]]:

@@ -22,7 +22,7 @@ from tools.parallel import side_by_side
 TIMEOUT = 1800  # seconds for one cell
 
 # Its own settings, not pyproject's: there a warning of any third party is an error.
-NBVAL = ("-c", os.devnull, "-p", "no:cacheprovider", "-q", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={TIMEOUT}")
+NBVAL = ("-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "-q", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={TIMEOUT}")
 
 
 def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> NotebookNode:

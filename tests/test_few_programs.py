@@ -1,0 +1,116 @@
+"""What keeps programs few: draws that share them, functions that are one each, results that are looked at without any."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lsalib import _random, attention, metrics, theory, training
+from lsalib.tasks import GaussianTask, sample
+from tools.meter import Meter
+
+TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
+SHAPES = [(4, 1, 3, 3), (4, 11, 11, 11), (7,), (1024,), (3, 700)]
+
+
+def programs(f) -> int:
+    """How many programs a call needs, compiled or kept."""
+    meter = Meter()
+    f()
+    cost = meter.read()
+    return cost.programs + cost.cached
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_draws_are_those_of_jax(shape, dtype, x64):
+    key = jax.random.key(len(shape))
+    expected = jax.random.normal(key, shape, dtype)
+    for drawn in (_random.normal(key, shape, dtype), jax.jit(lambda key: _random.normal(key, shape, dtype))(key)):
+        assert drawn.dtype == dtype
+        np.testing.assert_allclose(drawn, expected, rtol=8 * jnp.finfo(dtype).eps, atol=8 * jnp.finfo(dtype).eps)
+    assert not np.allclose(_random.normal(jax.random.key(99), shape, dtype), expected)
+
+
+def test_initial_weights_of_all_head_counts_share_a_program():
+    key = jax.random.key(0)
+    attention.init(key, 5, 1, 0.1)
+    assert programs(lambda: [attention.init(key, 5, heads, 0.1) for heads in (2, 3, 5)]) == 0
+    # The control: JAX's own draw compiles for each.
+    assert programs(lambda: [jax.random.normal(key, (4, heads, 6, 6)) for heads in (2, 3, 5)]) >= 3
+
+
+def test_a_task_of_the_same_shape_finds_its_programs():
+    other = GaussianTask([0.0, 3.0, 1.0], context_size=5)
+    params = attention.init(jax.random.key(0), 3, 2, 0.1)
+
+    def use(task):
+        batch = sample(jax.random.key(1), task, 6)
+        theory.population_risk(params, task, guess=jnp.ones(3), bias=float(task.prior_mean[0]))
+        return attention.embed(batch.X[0], batch.y[0], batch.x_q[0], 1.0)
+
+    use(TASK)
+    assert programs(lambda: use(other)) == 0
+
+
+def test_another_number_of_steps_finds_its_program():
+    options = {"batch_size": 8}
+    first = training.fit(jax.random.key(0), TASK, 2, steps=4, **options)
+    longer = []
+    assert programs(lambda: longer.append(training.fit(jax.random.key(0), TASK, 2, steps=7, **options))) == 0
+    assert (first.risk.shape, longer[0].risk.shape) == ((4,), (7,))
+    np.testing.assert_array_equal(longer[0].risk[:4], first.risk)
+
+
+def test_a_look_at_one_seed_compiles_nothing():
+    (fit,) = training.sweep(jax.random.key(0), [training.Run(TASK, 2)], seeds=3, steps=2, batch_size=8)
+    seeds = []
+    assert programs(lambda: seeds.extend(fit.seed(k) for k in range(3))) == 0
+    for k, one in enumerate(seeds):
+        np.testing.assert_array_equal(one.params.W_K, fit.params.W_K[k])
+        np.testing.assert_array_equal(one.risk, fit.risk[k])
+
+
+def test_several_predictors_see_the_same_tasks():
+    def guesses(X, y, x_q):
+        return jnp.stack([0 * x_q[0], x_q @ jnp.asarray(TASK.prior_mean, x_q.dtype)])
+
+    options = {"batches": 2, "batch_size": 5000}
+    both = metrics.sampled_risk(jax.random.key(0), TASK, guesses, **options)
+    each = [metrics.sampled_risk(jax.random.key(0), TASK, lambda *task, k=k: guesses(*task)[k], **options) for k in range(2)]
+    np.testing.assert_allclose(both.mean, [one.mean for one in each], rtol=1e-5)
+    np.testing.assert_allclose(both.standard_error, [one.standard_error for one in each], rtol=1e-4)
+    exact = np.array([TASK.prior_mean @ TASK.prior_mean + 3, 3.0])
+    assert np.all(np.abs(both.mean - exact) < 5 * both.standard_error)
+    assert np.all(np.abs(both.mean - exact[::-1]) > 5 * both.standard_error)
+    assert programs(lambda: metrics.sampled_risk(jax.random.key(1), TASK, guesses, **options)) == 0, "another key is no other program"
+
+
+def test_predictions_that_are_no_vector_are_refused():
+    with pytest.raises(ValueError, match=r"f must return a scalar or a vector, got shape \(3, 3\)"):
+        metrics.sampled_risk(jax.random.key(0), TASK, lambda X, y, x_q: jnp.outer(x_q, x_q), batches=1, batch_size=4)
+
+
+def test_a_search_from_the_minimum_does_not_end_above_it(x64):
+    """Where only rounding is left to follow, L-BFGS may wander off."""
+    best = tuple(map(np.asarray, attention.effective(theory.optimal_weights(TASK))))
+    scales = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 16)
+    starts = tuple(map(jnp.asarray, (best[0] * scales[:, None, None], best[1] / scales[:, None, None, None])))
+    risk = lambda pair: theory.population_risk(attention.from_effective(*pair), TASK)
+    ends = jax.jit(jax.vmap(lambda start: training.minimize(risk, start, steps=100, memory=20)))(starts)
+    before = jax.jit(jax.vmap(risk))(starts)
+    assert np.isfinite(ends.value).all() and np.all(np.asarray(ends.value) <= np.asarray(before))
+    np.testing.assert_allclose(ends.value, jax.jit(jax.vmap(risk))(ends.params), rtol=1e-12)
+
+
+def test_the_library_alone_draws_nothing():
+    """matplotlib takes as long to import as all the rest; it comes with the first figure."""
+    code = "import sys, lsalib; assert 'matplotlib' not in sys.modules; lsalib.figures.use_style(); assert 'matplotlib' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="module 'lsalib' has no attribute 'figure'"):
+        import lsalib
+
+        lsalib.figure  # noqa: B018

@@ -23,5 +23,7 @@ from benchmarks.measure import ONE_CORE, SECTIONS, Sizes, describe, report  # no
 
 out = options.out or Path(__file__).with_name("results-one-core.md" if options.one_core else "results.md")
 sections = ONE_CORE if options.one_core else SECTIONS
-out.write_text("\n".join([describe(options.quick), *report(Sizes.quick() if options.quick else Sizes(), sections)]) + "\n")
+out.write_text(
+    "\n".join([describe(options.quick), *report(Sizes.quick() if options.quick else Sizes(), sections)]) + "\n"
+)
 print(f"written to {out}")

@@ -53,7 +53,9 @@ def describe(quick: bool) -> str:
 """
 
 
-def seconds_per_step(runs: dict[object, Callable[[int], object]], sizes: Sizes, steps: int | None = None) -> dict[object, float]:
+def seconds_per_step(
+    runs: dict[object, Callable[[int], object]], sizes: Sizes, steps: int | None = None
+) -> dict[object, float]:
     """The median time of a step of each; their blocks take turns, so that a slow moment of the machine meets them all.
 
     A block lasts ``sizes.seconds``, or the given steps.
@@ -130,7 +132,8 @@ def side_by_side(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     for letter, name in (("(d)", "(d) lsalib, sampled"), ("(f)", "(f) lsalib, population")):
         ratios[f"{letter} over (b), steps/s at H = 11"] = times[11][base] / times[11][name]
     rows = [
-        [name] + [cell for h in HEADS for cell in (f"{1 / times[h][name]:,.1f}", f"{times[h][base] / times[h][name]:.2f}")]
+        [name]
+        + [cell for h in HEADS for cell in (f"{1 / times[h][name]:,.1f}", f"{times[h][base] / times[h][name]:.2f}")]
         for name in implementations
     ]
     yield from table(["", *(cell for h in HEADS for cell in (f"H = {h}", "over (b)"))], rows)
@@ -150,9 +153,16 @@ def many_runs(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
         times = seconds_per_step({"one": trainer(TASK, 12, objective=objective), "all": together}, sizes)
         ratios[f"a {objective} sweep of 12 head counts over one run"] = times["all"] / times["one"]
         rows.append(
-            [f"(e) {objective}", f"{1e3 * times['all']:.3f}", f"{times['all'] / times['one']:.2f}", f"{12 / times['all']:,.0f}"]
+            [
+                f"(e) {objective}",
+                f"{1e3 * times['all']:.3f}",
+                f"{times['all'] / times['one']:.2f}",
+                f"{12 / times['all']:,.0f}",
+            ]
         )
-    yield from table(["12 head counts, H = 1..12", "ms a step", "over one run, H = 12", "steps/s, summed over runs"], rows)
+    yield from table(
+        ["12 head counts, H = 1..12", "ms a step", "over one run, H = 12", "steps/s, summed over runs"], rows
+    )
     yield "Sampled runs share what costs most, their batches. Runs on the exact risk have nothing to share: each has its own"
     yield "arithmetic, padded to the most heads, so that twelve cost about twelve, less what several devices take off.\n"
 
@@ -166,14 +176,24 @@ def against_context(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     contexts = [C for C in (10, 30, 100, 300, 1000, 3000, 10_000) if C <= sizes.largest_context]
     direct = [C for C in contexts if C <= 300]
     cases = [(C, True) for C in contexts] + [(C, False) for C in direct]
-    times = seconds_per_step({case: trainer(GaussianTask([2.0] * 10, case[0]), 11, compress=case[1]) for case in cases}, sizes)
+    times = seconds_per_step(
+        {case: trainer(GaussianTask([2.0] * 10, case[0]), 11, compress=case[1]) for case in cases}, sizes
+    )
     ratios["a sampled step at the longest context over C = 10"] = times[contexts[-1], True] / times[10, True]
     rows = [
-        [str(C), f"{1e3 * times[C, True]:.3f}", f"{times[C, True] / times[10, True]:.2f}", f"{1e3 * times[C, False]:.3f}" if C in direct else "–"]
+        [
+            str(C),
+            f"{1e3 * times[C, True]:.3f}",
+            f"{times[C, True] / times[10, True]:.2f}",
+            f"{1e3 * times[C, False]:.3f}" if C in direct else "–",
+        ]
         for C in contexts
     ]
     yield from table(["C", "ms a step", "over C = 10", "ms, every token drawn"], rows)
-    short, full = exponent(contexts, [times[C, True] for C in contexts]), exponent(direct, [times[C, False] for C in direct])
+    short, full = (
+        exponent(contexts, [times[C, True] for C in contexts]),
+        exponent(direct, [times[C, False] for C in direct]),
+    )
     yield f"Fitted exponents in C: {short:.2f}, and {full:.2f} with every token drawn.\n"
 
 
@@ -181,9 +201,13 @@ def against_dimension(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield "## A step against the dimension, C = d, H = 1, batch 64\n"
     dims = [d for d in (5, 10, 20, 40, 80, 160, 320, 512) if d <= sizes.largest_dim]
     objectives = ("sampled", "population")
-    runs = {(d, o): trainer(GaussianTask([1.0] * d, d), 1, objective=o, batch_size=64) for d in dims for o in objectives}
+    runs = {
+        (d, o): trainer(GaussianTask([1.0] * d, d), 1, objective=o, batch_size=64) for d in dims for o in objectives
+    }
     times = seconds_per_step(runs, sizes)
-    yield from table(["d", "sampled, ms", "exact, ms"], [[str(d), *(f"{1e3 * times[d, o]:.3f}" for o in objectives)] for d in dims])
+    yield from table(
+        ["d", "sampled, ms", "exact, ms"], [[str(d), *(f"{1e3 * times[d, o]:.3f}" for o in objectives)] for d in dims]
+    )
     large = [d for d in dims if d >= min(80, dims[-2])]
     fitted = [exponent(large, [times[d, o] for d in large]) for o in objectives]
     yield f"Fitted exponents in d, from d = {large[0]}: {fitted[0]:.2f} sampled, {fitted[1]:.2f} exact.\n"
@@ -206,12 +230,16 @@ def random_numbers(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
         "lsalib": in_a_loop(lambda key: tasks._normal(key, shape, jnp.float32), "threefry2x32"),
         "jax.random.normal": in_a_loop(lambda key: jax.random.normal(key, shape, jnp.float32), "threefry2x32"),
         "jax.random.normal, rbg": in_a_loop(lambda key: jax.random.normal(key, shape, jnp.float32), "rbg"),
-        "NumPy, SFC64, one thread": lambda steps: [rng.standard_normal(dtype=np.float32, out=out) for _ in range(steps)],
+        "NumPy, SFC64, one thread": lambda steps: [
+            rng.standard_normal(dtype=np.float32, out=out) for _ in range(steps)
+        ],
         "the step": trainer(TASK, 11),
     }
     times = seconds_per_step(runs, sizes)
     step = times.pop("the step")
-    yield from table(["generator", "ms", "step over it"], [[name, f"{1e3 * t:.3f}", f"{step / t:.2f}"] for name, t in times.items()])
+    yield from table(
+        ["generator", "ms", "step over it"], [[name, f"{1e3 * t:.3f}", f"{step / t:.2f}"] for name, t in times.items()]
+    )
     yield f"The step takes {1e3 * step:.3f} ms, {step / min(times.values()):.2f} times the fastest generator here.\n"
 
 

@@ -38,7 +38,9 @@ def checkout(revision: str) -> Iterator[Path]:
     """A copy of the revision, whose library the kernels import."""
     with TemporaryDirectory() as folder:
         root, old = Path(folder, "checkout"), os.environ.get("PYTHONPATH")
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(root), revision], cwd=pages.ROOT, check=True)
+        subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", str(root), revision], cwd=pages.ROOT, check=True
+        )
         os.environ["PYTHONPATH"] = str(root)
         try:
             yield root
@@ -65,9 +67,23 @@ def rows(figures: dict[str, dict]) -> list[list[str]]:
     for stem in sorted(figures):
         cold, warm = figures[stem]["cold"], figures[stem].get("warm")
         stages = [f"{cold[field]:.1f}" for field in ("tracing", "lowering", "compiling", "running")]
-        listed.append([stem, f"{cold['wall']:.1f}", f"{cold['programs']:.0f}", *stages, f"{cold['memory']:.2f}", f"{warm['wall']:.1f}" if warm else "–"])
-    total = [f"{sum(figures[stem]['cold'][field] for stem in figures):.1f}" for field in ("tracing", "lowering", "compiling", "running")]
-    wall = {kind: [figures[stem][kind]["wall"] for stem in figures if kind in figures[stem]] for kind in ("cold", "warm")}
+        listed.append(
+            [
+                stem,
+                f"{cold['wall']:.1f}",
+                f"{cold['programs']:.0f}",
+                *stages,
+                f"{cold['memory']:.2f}",
+                f"{warm['wall']:.1f}" if warm else "–",
+            ]
+        )
+    total = [
+        f"{sum(figures[stem]['cold'][field] for stem in figures):.1f}"
+        for field in ("tracing", "lowering", "compiling", "running")
+    ]
+    wall = {
+        kind: [figures[stem][kind]["wall"] for stem in figures if kind in figures[stem]] for kind in ("cold", "warm")
+    }
     memory = max(each["cold"]["memory"] for each in figures.values())
     count = sum(each["cold"]["programs"] for each in figures.values())
     warm = f"{sum(wall['warm']):.1f}" if len(wall["warm"]) == len(figures) else "–"
@@ -77,9 +93,23 @@ def rows(figures: dict[str, dict]) -> list[list[str]]:
 def text(kept: dict[str, dict]) -> str:
     """The page of tables: the newest revision first."""
     header = ["page", "s", "programs", "tracing", "lowering", "compiling", "the rest", "GB", "s, kept programs"]
-    lines = ["# What the pages cost", "", "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, the programs that", "were compiled, the seconds of each stage, and the most memory. The last column: one run with the programs of a run before.", ""]
+    lines = [
+        "# What the pages cost",
+        "",
+        "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, the programs that",
+        "were compiled, the seconds of each stage, and the most memory. The last column: one run with the programs of a run before.",
+        "",
+    ]
     for name, entry in reversed(kept.items()):
-        lines += [f"## {name}", "", f"{entry['machine']}; medians of {entry['runs']}." if entry["runs"] > 1 else f"{entry['machine']}; one run.", "", *table(header, rows(entry["pages"]))]
+        lines += [
+            f"## {name}",
+            "",
+            f"{entry['machine']}; medians of {entry['runs']}."
+            if entry["runs"] > 1
+            else f"{entry['machine']}; one run.",
+            "",
+            *table(header, rows(entry["pages"])),
+        ]
     return "\n".join([*lines, NOTES.read_text(encoding="utf-8")])
 
 
@@ -96,7 +126,10 @@ def main(argv: list[str] | None = None) -> None:
     with checkout(args.revision) if args.revision else nullcontext(pages.ROOT) as root:
         for stem, figures in execute(root, args.stems, args.runs):
             entry["pages"][stem] = figures
-            print(f"{stem}: {figures['cold']['wall']:.1f} s cold, {figures['warm']['wall']:.1f} s warm, {figures['cold']['programs']:.0f} programs", flush=True)
+            print(
+                f"{stem}: {figures['cold']['wall']:.1f} s cold, {figures['warm']['wall']:.1f} s warm, {figures['cold']['programs']:.0f} programs",
+                flush=True,
+            )
             FIGURES.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     TEXT.write_text(text(kept), encoding="utf-8")
 

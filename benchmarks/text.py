@@ -12,7 +12,11 @@ __all__ = ["installed", "machine", "table"]
 def machine() -> str:
     """The processor and how much of it there is; no name of a host."""
     cpuinfo = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line] if cpuinfo.exists() else []
+    names = (
+        [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        if cpuinfo.exists()
+        else []
+    )
     return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {names[0] if names else platform.processor()}"
 
 

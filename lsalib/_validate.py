@@ -26,7 +26,13 @@ def number(name: str, value, *, minimum: float = -math.inf, above: float = -math
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a real number, got {value!r}") from None
     if not math.isfinite(real) or real < minimum or real <= above:
-        bound = f" greater than {above:g}" if above > -math.inf else f" of at least {minimum:g}" if minimum > -math.inf else ""
+        bound = (
+            f" greater than {above:g}"
+            if above > -math.inf
+            else f" of at least {minimum:g}"
+            if minimum > -math.inf
+            else ""
+        )
         raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
     return real
 

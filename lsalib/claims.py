@@ -84,7 +84,9 @@ def check(
     """
     record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "check")
     if not record.passed:
-        raise ClaimError(f"{claim_id}: {label or 'check'}: {record.measured} {relation} {record.expected} fails (tolerance {record.tolerance})")
+        raise ClaimError(
+            f"{claim_id}: {label or 'check'}: {record.measured} {relation} {record.expected} fails (tolerance {record.tolerance})"
+        )
     return _publish(record)
 
 

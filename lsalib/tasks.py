@@ -124,10 +124,14 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     batch_size = _validate.count("batch_size", batch_size)
     noisy = task.noise_std > 0
     dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
-    roots = [None if cov is None else np.linalg.cholesky(cov).T.astype(dtype) for cov in (task.feature_cov, task.prior_cov)]
+    roots = [
+        None if cov is None else np.linalg.cholesky(cov).T.astype(dtype) for cov in (task.feature_cov, task.prior_cov)
+    ]
     compress = compress and task.context_size > task.dim + noisy
     shape = None if compress else task.context_size, batch_size, noisy, dtype
-    return _sample(key, task.prior_mean.astype(dtype), *roots, dtype.type(task.noise_std), dtype.type(task.context_size), shape)
+    return _sample(
+        key, task.prior_mean.astype(dtype), *roots, dtype.type(task.noise_std), dtype.type(task.context_size), shape
+    )
 
 
 @partial(jax.jit, static_argnames="shape")

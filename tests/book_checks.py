@@ -30,8 +30,13 @@ def html_pages(html: Path) -> list[Path]:
 
 def broken_links(html: Path) -> list[str]:
     """Links and anchors between the pages that lead nowhere."""
-    soups = {page.resolve(): BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser") for page in html_pages(html)}
-    anchors = {page: {tag[key] for tag in soup.find_all(True) for key in ("id", "name") if tag.get(key)} for page, soup in soups.items()}
+    soups = {
+        page.resolve(): BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser") for page in html_pages(html)
+    }
+    anchors = {
+        page: {tag[key] for tag in soup.find_all(True) for key in ("id", "name") if tag.get(key)}
+        for page, soup in soups.items()
+    }
     defects = []
     for page, soup in soups.items():
         for tag in soup.find_all("a", href=True):
@@ -55,7 +60,9 @@ def outside_assets(html: Path) -> list[str]:
             if source.startswith(("http:", "https:", "//")):
                 defects.append(f"{page.name}: <{tag.name}> from {source}")
     for sheet in html.rglob("*.css"):
-        for source in re.findall(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""", sheet.read_text(encoding="utf-8")):
+        for source in re.findall(
+            r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""", sheet.read_text(encoding="utf-8")
+        ):
             defects.append(f"{sheet.name}: from {source}")
     return defects
 
@@ -96,7 +103,9 @@ def overflow_defects(page: Page) -> list[str]:
 
 def image_defects(page: Page) -> list[str]:
     """Images that are not there, and images without words for those who cannot see them."""
-    images = page.locator("article img").evaluate_all("all => all.map(e => [e.getAttribute('src'), e.getAttribute('alt'), e.naturalWidth])")
+    images = page.locator("article img").evaluate_all(
+        "all => all.map(e => [e.getAttribute('src'), e.getAttribute('alt'), e.naturalWidth])"
+    )
     defects = [f"image not shown: {source[:80]}" for source, _, width in images if not width]
     for source, alt, _ in images:
         if not (alt or "").strip():
@@ -114,7 +123,10 @@ def buttons(html: Path, page: str) -> list[str]:
 
 def ink_defects(page: Page) -> list[str]:
     """Inks of a figure that do not stand out from what lies behind it; veils and edges do not count."""
-    figures = page.locator("article img").evaluate_all("(all, share) => all.map(e => {" + BEHIND + """
+    figures = page.locator("article img").evaluate_all(
+        "(all, share) => all.map(e => {"
+        + BEHIND
+        + """
         if (!e.naturalWidth) return [e.getAttribute("alt"), behind(e), []];
         const canvas = document.createElement("canvas");
         [canvas.width, canvas.height] = [e.naturalWidth, e.naturalHeight];
@@ -129,7 +141,9 @@ def ink_defects(page: Page) -> list[str]:
             solid++;
         }
         return [e.getAttribute("alt"), behind(e), [...counts].filter(([, n]) => n >= share * solid).map(([ink, n]) => [`rgb(${ink})`, n / solid])];
-    })""", SMALL_SHARE)
+    })""",
+        SMALL_SHARE,
+    )
     defects = [f"figure without solid ink: {alt}" for alt, _, inks in figures if not inks]
     for alt, ground, inks in figures:
         needed = [(ink, INK_CONTRAST if share >= SHARE else SMALL_CONTRAST) for ink, share in inks]
@@ -144,17 +158,27 @@ def ground(page: Page) -> str:
 
 def pale(colours: dict[str, str], ground: str) -> list[str]:
     """The inks, as «#rrggbb», that would not stand out as a figure's lines do."""
-    return [name for name, ink in colours.items() if contrast(tuple(bytes.fromhex(ink[1:])), rgb(ground)) < INK_CONTRAST]
+    return [
+        name for name, ink in colours.items() if contrast(tuple(bytes.fromhex(ink[1:])), rgb(ground)) < INK_CONTRAST
+    ]
 
 
 def text_defects(page: Page, selector: str) -> list[str]:
     """Words inside these elements that do not stand out from what lies behind them."""
-    words = page.locator(selector).evaluate_all("all => {" + BEHIND + """
+    words = page.locator(selector).evaluate_all(
+        "all => {"
+        + BEHIND
+        + """
         return all.flatMap(e => [e, ...e.querySelectorAll("*")])
             .filter(e => !e.matches(".headerlink") && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
             .map(e => [e.textContent.trim().slice(0, 60), getComputedStyle(e).color, behind(e)]);
-    }""")
-    return [f"words {colour} on {ground}: {text}" for text, colour, ground in words if contrast(rgb(colour), rgb(ground)) < TEXT_CONTRAST]
+    }"""
+    )
+    return [
+        f"words {colour} on {ground}: {text}"
+        for text, colour, ground in words
+        if contrast(rgb(colour), rgb(ground)) < TEXT_CONTRAST
+    ]
 
 
 def rgb(css: str) -> Colour:
@@ -170,5 +194,7 @@ def contrast(one: Colour, other: Colour) -> float:
 
 
 def luminance(colour: Colour) -> float:
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (value / 255 for value in colour))
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (value / 255 for value in colour)
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

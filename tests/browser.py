@@ -36,7 +36,11 @@ def copy_project(folder: Path) -> Path:
 def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """`python -m tools.build` of that copy; the HTML lands in out/_build/html."""
     return subprocess.run(
-        [sys.executable, "-m", "tools.build", "--out", str(out)], cwd=project, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "tools.build", "--out", str(out)],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
@@ -82,12 +86,20 @@ def listen(page: Page, address: str) -> list[str]:
         if not request.url.startswith((address, "data:", "blob:")):
             noise.append(f"request to elsewhere: {request.url}")
 
-    page.on("console", lambda message: message.type in ("error", "warning") and noise.append(f"console: {message.text}"))
+    page.on(
+        "console", lambda message: message.type in ("error", "warning") and noise.append(f"console: {message.text}")
+    )
     page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
     page.on("request", outside)
     # A request that was cut off when the page was left for another has not failed.
-    page.on("requestfailed", lambda request: request.failure != "net::ERR_ABORTED" and noise.append(f"failed request: {request.url}"))
-    page.on("response", lambda response: response.status >= 400 and noise.append(f"status {response.status}: {response.url}"))
+    page.on(
+        "requestfailed",
+        lambda request: request.failure != "net::ERR_ABORTED" and noise.append(f"failed request: {request.url}"),
+    )
+    page.on(
+        "response",
+        lambda response: response.status >= 400 and noise.append(f"status {response.status}: {response.url}"),
+    )
     return noise
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from lsalib.sts.models import llama
 
-TINY = llama.Config(layers=2, heads=4, kv_heads=2, dim=16, hidden=24, vocab=23, rope_base=1e4, norm_eps=1e-5, context=256)
+TINY = llama.Config(
+    layers=2, heads=4, kv_heads=2, dim=16, hidden=24, vocab=23, rope_base=1e4, norm_eps=1e-5, context=256
+)
 
 
 def tiny(seed=0):

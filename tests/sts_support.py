@@ -25,7 +25,9 @@ def data_folder() -> str | None:
     """
     folder = os.environ.get(data.FOLDER_VARIABLE) or (str(SHARED) if SHARED.is_dir() else None)
     if folder is None and not _downloaded():
-        _go_without(f"no sentence pairs: {data.FOLDER_VARIABLE} names no folder, and they cannot be downloaded; `make data` says why")
+        _go_without(
+            f"no sentence pairs: {data.FOLDER_VARIABLE} names no folder, and they cannot be downloaded; `make data` says why"
+        )
     return folder
 
 
@@ -58,7 +60,9 @@ def made_up(context: int = 40, queries: int = 30) -> Sources:
     rng = np.random.default_rng(7)
 
     def pairs(name, n):
-        return data.Pairs([f"{name} {k} a" for k in range(n)], [f"{name} {k} b" for k in range(n)], np.round(rng.uniform(0, 5, n), 2))
+        return data.Pairs(
+            [f"{name} {k} a" for k in range(n)], [f"{name} {k} b" for k in range(n)], np.round(rng.uniform(0, 5, n), 2)
+        )
 
     c, q = pairs("context", context), pairs("query", queries)
     return Sources(c, q, c.score + 0.5 * rng.standard_normal(context), q.score + 0.5 * rng.standard_normal(queries))
@@ -84,7 +88,10 @@ class Fake:
 
     def chat(self, conversations, *, max_new_tokens, on_answer=None):
         self.limits.add(max_new_tokens)
-        return [self._one(n, "\n".join(m["content"] for m in messages), on_answer) for n, messages in enumerate(conversations)]
+        return [
+            self._one(n, "\n".join(m["content"] for m in messages), on_answer)
+            for n, messages in enumerate(conversations)
+        ]
 
     def score_logprobs(self, prompts, answers):
         if self.logprobs is None:

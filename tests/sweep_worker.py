@@ -14,11 +14,18 @@ def main(out, *cluster):
         address, processes, rank = cluster
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(address, int(processes), int(rank))
-    runs = [Run(GaussianTask([a, 1.0, 0.0], context_size=C), heads=h) for a, h, C in ((0.0, 1, 4), (1.0, 2, 9), (2.0, 3, 4))]
+    runs = [
+        Run(GaussianTask([a, 1.0, 0.0], context_size=C), heads=h) for a, h, C in ((0.0, 1, 4), (1.0, 2, 9), (2.0, 3, 4))
+    ]
     leaves = []
     for objective in ("sampled", "population"):
         leaves += jax.tree.leaves(sweep(jax.random.key(0), runs, seeds=4, steps=20, batch_size=64, objective=objective))
-    np.savez(out, devices=jax.device_count(), processes=jax.process_count(), **{str(i): leaf for i, leaf in enumerate(leaves)})
+    np.savez(
+        out,
+        devices=jax.device_count(),
+        processes=jax.process_count(),
+        **{str(i): leaf for i, leaf in enumerate(leaves)},
+    )
 
 
 if __name__ == "__main__":

@@ -121,8 +121,21 @@ def test_addresses_are_normalised(given, kept):
 @pytest.mark.parametrize(
     "url",
     [
-        *("owner/repo", "https://github.com/owner", "git@github.com:owner/repo.git", "ftp://host/owner/repo", "https://host/a b/c"),
-        *(f"{URL}/tree/main", f"{URL}?x=1", f"{URL}#readme", "https://user:word@github.com/owner/repo", f'{URL}"', "file:relative"),
+        *(
+            "owner/repo",
+            "https://github.com/owner",
+            "git@github.com:owner/repo.git",
+            "ftp://host/owner/repo",
+            "https://host/a b/c",
+        ),
+        *(
+            f"{URL}/tree/main",
+            f"{URL}?x=1",
+            f"{URL}#readme",
+            "https://user:word@github.com/owner/repo",
+            f'{URL}"',
+            "file:relative",
+        ),
     ],
 )
 def test_other_addresses_are_refused(url, root):
@@ -133,7 +146,10 @@ def test_other_addresses_are_refused(url, root):
 
 
 def test_another_host_gives_the_repository_link_only():
-    assert address.links("https://git.example.org/owner/repo", ["tiny"]) == "[Repository](https://git.example.org/owner/repo)\n"
+    assert (
+        address.links("https://git.example.org/owner/repo", ["tiny"])
+        == "[Repository](https://git.example.org/owner/repo)\n"
+    )
 
 
 def test_the_pages_of_an_owner_have_no_folder():
@@ -146,7 +162,10 @@ def test_the_pages_of_an_owner_have_no_folder():
         (lambda root: (root / "README.md").write_text("no markers\n"), "README.md: expected the two lines"),
         (lambda root: (root / "CITATION.cff").unlink(), "Missing in copy/: CITATION.cff"),
         (lambda root: replace(root / "_config.yml", '  url: ""\n', ""), "_config.yml: expected a line"),
-        (lambda root: edit(root / "book/tiny.ipynb", lambda cells: cells.pop(1)), "book/tiny.ipynb: no cell tiny-install"),
+        (
+            lambda root: edit(root / "book/tiny.ipynb", lambda cells: cells.pop(1)),
+            "book/tiny.ipynb: no cell tiny-install",
+        ),
     ],
 )
 def test_nothing_is_written_where_something_is_missing(spoil, message, root):
@@ -158,7 +177,11 @@ def test_nothing_is_written_where_something_is_missing(spoil, message, root):
 
 
 def test_make_passes_the_address_on():
-    said = subprocess.run(["make", "--dry-run", "address", f"URL={URL}"], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["make", "--dry-run", "address", f"URL={URL}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert f'-m tools.address "{URL}"' in said.stdout
-    refused = subprocess.run([sys.executable, "-m", "tools.address", "nowhere"], cwd=ROOT, capture_output=True, text=True)
+    refused = subprocess.run(
+        [sys.executable, "-m", "tools.address", "nowhere"], cwd=ROOT, capture_output=True, text=True
+    )
     assert refused.returncode == 1 and "URL='nowhere' is no repository's address" in refused.stderr

@@ -91,7 +91,9 @@ def test_gd_weights_take_one_gradient_step(x64, seed):
     layer = lambda step, y_q: float(attention.lsa(attention.gd_weights(w_star, step), attention.embed(X, y, x_q, y_q)))
     np.testing.assert_allclose(layer(eta, guess), exact, rtol=1e-12)
     np.testing.assert_allclose(estimators.one_step_gd(X, y, x_q, w_star, eta), exact, rtol=1e-12)
-    np.testing.assert_allclose(attention.yq_lsa(attention.gd_weights(w_star, eta), w_star, X, y, x_q), exact, rtol=1e-12)
+    np.testing.assert_allclose(
+        attention.yq_lsa(attention.gd_weights(w_star, eta), w_star, X, y, x_q), exact, rtol=1e-12
+    )
     assert abs(layer(eta / len(y), guess) - exact) > 1e-3
     assert abs(layer(eta, 0.0) - exact) > 1e-3
 
@@ -101,7 +103,9 @@ def test_linear_transformer_block_against_dense_algebra(x64):
     W_1, W_2 = map(jnp.asarray, np.random.default_rng(6).standard_normal((2, 7, 5)))
     E = np.asarray(attention.embed(X, y, x_q, 0.0))
     mask = np.diag([1.0] * len(y) + [0.0])
-    layer = E + sum(P @ V @ E @ mask @ (E.T @ K.T @ Q @ E) / len(y) for K, Q, P, V in zip(*map(np.asarray, params), strict=True))
+    layer = E + sum(
+        P @ V @ E @ mask @ (E.T @ K.T @ Q @ E) / len(y) for K, Q, P, V in zip(*map(np.asarray, params), strict=True)
+    )
     expected = (np.asarray(W_2).T @ np.asarray(W_1) @ layer)[-1, -1]
     np.testing.assert_allclose(attention.linear_transformer_block(params, W_1, W_2, X, y, x_q), expected, rtol=1e-11)
 
@@ -109,7 +113,10 @@ def test_linear_transformer_block_against_dense_algebra(x64):
 def test_heads_add_up(x64):
     params, X, y, x_q, y_q = example(7)
     E = attention.embed(X, y, x_q, y_q)
-    alone = [float(attention.lsa(jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[h : h + 1]), params), E)) - y_q for h in range(3)]
+    alone = [
+        float(attention.lsa(jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[h : h + 1]), params), E)) - y_q
+        for h in range(3)
+    ]
     np.testing.assert_allclose(attention.lsa(params, E), y_q + sum(alone), rtol=1e-12)
 
 

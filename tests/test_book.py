@@ -83,17 +83,35 @@ PLANTED = {
     "an open brace": (r'<span class="math">\(\frac{1\)</span>', "not set: "),
     "an unknown macro": (r'<span class="math">\(\nosuchmacro\)</span>', "unknown macro: \\nosuchmacro"),
     "a formula MathJax skips": ('<span class="math mathjax_ignore">x^2</span>', "not set: x^2"),
-    "an image from elsewhere": ('<img alt="A map" src="http://elsewhere.invalid/map.png">', "request to elsewhere: http://elsewhere.invalid"),
+    "an image from elsewhere": (
+        '<img alt="A map" src="http://elsewhere.invalid/map.png">',
+        "request to elsewhere: http://elsewhere.invalid",
+    ),
     "a missing image": ('<img alt="A map" src="no-such-map.png">', "image not shown: no-such-map.png"),
     "no alt text": (FIGURE.format(BAR.format("gray")).replace("A bar", ""), "image without alt text"),
-    "a file name as alt text": (FIGURE.format(BAR.format("gray")).replace("A bar", "bar.png"), "alt text is a file name"),
-    "an alt text that is a path": (FIGURE.format(BAR.format("gray")).replace("A bar", "../_images/0a1b"), "alt text is a file name"),
-    "a wide element": ('<div id="wide" class="wide" style="width: 2000px">wide</div>', 'sticks out: <div class="wide">'),
-    "something cut off": ('<div class="box" style="overflow: hidden"><div style="width: 2000px">wide</div></div>', 'cut off: <div class="box">'),
+    "a file name as alt text": (
+        FIGURE.format(BAR.format("gray")).replace("A bar", "bar.png"),
+        "alt text is a file name",
+    ),
+    "an alt text that is a path": (
+        FIGURE.format(BAR.format("gray")).replace("A bar", "../_images/0a1b"),
+        "alt text is a file name",
+    ),
+    "a wide element": (
+        '<div id="wide" class="wide" style="width: 2000px">wide</div>',
+        'sticks out: <div class="wide">',
+    ),
+    "something cut off": (
+        '<div class="box" style="overflow: hidden"><div style="width: 2000px">wide</div></div>',
+        'cut off: <div class="box">',
+    ),
     "ink that night hides": (FIGURE.format(BAR.format("black")), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
     "a small ink that night hides": (FIGURE.format(SECOND), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
     "a figure of nothing": (FIGURE.format(BAR.format("none")), "figure without solid ink: A bar"),
-    "a pale verdict": ('<p class="claim" style="color: #444">pale</p>', "words rgb(68, 68, 68) on rgb(18, 18, 18): pale"),
+    "a pale verdict": (
+        '<p class="claim" style="color: #444">pale</p>',
+        "words rgb(68, 68, 68) on rgb(18, 18, 18): pale",
+    ),
     "a script error": ("<script>undefined.property</script>", "script error"),
     "a console error": ("<script>console.error('broken')</script>", "console: broken"),
 }
@@ -149,9 +167,21 @@ def test_nothing_is_loaded_from_elsewhere(html):
 STATIC = [
     (checks.broken_links, '<a href="#nowhere">x</a>', "no anchor for the link #nowhere"),
     (checks.broken_links, '<a href="no-such-page.html">x</a>', "no file for the link no-such-page.html"),
-    (checks.broken_links, '<a href="claims.html#no-such-claim">x</a>', "no anchor for the link claims.html#no-such-claim"),
-    (checks.outside_assets, '<img src="https://elsewhere.invalid/map.png">', "<img> from https://elsewhere.invalid/map.png"),
-    (checks.outside_assets, '<script src="//elsewhere.invalid/code.js"></script>', "<script> from //elsewhere.invalid/code.js"),
+    (
+        checks.broken_links,
+        '<a href="claims.html#no-such-claim">x</a>',
+        "no anchor for the link claims.html#no-such-claim",
+    ),
+    (
+        checks.outside_assets,
+        '<img src="https://elsewhere.invalid/map.png">',
+        "<img> from https://elsewhere.invalid/map.png",
+    ),
+    (
+        checks.outside_assets,
+        '<script src="//elsewhere.invalid/code.js"></script>',
+        "<script> from //elsewhere.invalid/code.js",
+    ),
 ]
 
 

@@ -21,7 +21,9 @@ def project(tmp_path):
     page = pages.Page(project, "small")
     page.md.write_text(HEADER + "\n# A notebook\n\n```{code-cell} ipython3\n2 + 2\n```\n", encoding="utf-8")
     notebooks.save(page, pages.build(page))
-    (project / "_toc.yml").write_text("format: jb-book\nroot: book/text\nchapters:\n  - file: book/small.ipynb\n", encoding="utf-8")
+    (project / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/text\nchapters:\n  - file: book/small.ipynb\n", encoding="utf-8"
+    )
     return project
 
 
@@ -29,7 +31,9 @@ def test_with_an_address_a_notebook_opens_in_colab(project, tmp_path):
     address.main([ADDRESS, "--root", str(project)])
     html = build(project, tmp_path)
     assert checks.buttons(html, "book/text") == [ADDRESS]
-    assert checks.buttons(html, "book/small") == sorted([f"{COLAB}/github/OWNER/REPOSITORY/blob/main/book/small.ipynb", ADDRESS])
+    assert checks.buttons(html, "book/small") == sorted(
+        [f"{COLAB}/github/OWNER/REPOSITORY/blob/main/book/small.ipynb", ADDRESS]
+    )
 
 
 def options(url: str) -> dict:
@@ -59,7 +63,12 @@ def test_elsewhere_than_github_there_is_no_colab():
     assert link["url"] == other and set(options(other)) == {"icon_links"}
 
 
-PLANTED = {"[x](no-such-page.md)": "no-such-page", "{ref}`no-such-label`": "no-such-label", "{cite}`nobody1900`": "nobody1900", "```{nosuch}\n```": "nosuch"}
+PLANTED = {
+    "[x](no-such-page.md)": "no-such-page",
+    "{ref}`no-such-label`": "no-such-label",
+    "{cite}`nobody1900`": "nobody1900",
+    "```{nosuch}\n```": "nosuch",
+}
 
 
 def test_every_warning_is_seen_and_fails_the_build(project, tmp_path):

@@ -61,7 +61,14 @@ def root(tmp_path):
 
 def test_the_tests_of_what_a_page_imports(root):
     page = Page(root, "tiny")
-    named = ["lsalib/tasks.py", "lsalib/theory", "tests/test_both.py", "tests/test_claims.py", "tests/test_law.py", "tests/test_sampler.py"]
+    named = [
+        "lsalib/tasks.py",
+        "lsalib/theory",
+        "tests/test_both.py",
+        "tests/test_claims.py",
+        "tests/test_law.py",
+        "tests/test_sampler.py",
+    ]
     assert check.tests_of(page) == named
     # The control: what it does not import is not tested for it.
     (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE.replace("figures, theory", "figures"))
@@ -70,7 +77,15 @@ def test_the_tests_of_what_a_page_imports(root):
 
 def test_every_part_of_the_library_has_a_page_that_tests_it():
     parts = {test for page in pages.code_pages(ROOT) for test in check.tests_of(page) if test.startswith("lsalib")}
-    assert {"lsalib/attention", "lsalib/estimators.py", "lsalib/metrics.py", "lsalib/tasks.py", "lsalib/theory", "lsalib/training", "lsalib/sts"} <= parts
+    assert {
+        "lsalib/attention",
+        "lsalib/estimators.py",
+        "lsalib/metrics.py",
+        "lsalib/tasks.py",
+        "lsalib/theory",
+        "lsalib/training",
+        "lsalib/sts",
+    } <= parts
 
 
 def test_new_code_must_be_executed_first(root, monkeypatch):
@@ -84,7 +99,11 @@ def test_new_code_must_be_executed_first(root, monkeypatch):
 def test_page_and_tests_are_run_and_a_failure_is_named(root, monkeypatch, capfd):
     monkeypatch.setattr(pages, "ROOT", root)
     monkeypatch.setattr(pages, "pair_defects", lambda *_: [])
-    monkeypatch.setattr(check, "commands", lambda page: {page.stem: python("print('4 programs')"), "tests": python("raise SystemExit(1)")})
+    monkeypatch.setattr(
+        check,
+        "commands",
+        lambda page: {page.stem: python("print('4 programs')"), "tests": python("raise SystemExit(1)")},
+    )
     with pytest.raises(SystemExit, match="^Failed: tests$"):
         check.main(["tiny"])
     assert "4 programs\ntiny: " in capfd.readouterr().out

@@ -99,6 +99,6 @@ def test_glue_formats_and_names(monkeypatch):
     bundles = []
     monkeypatch.setattr(notebook, "show", lambda *args: bundles.append(args))
     notebook.glue("risk", 110 / 21, ".2f")
-    (bundle, metadata), = bundles
+    ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "5.24"}
     assert metadata["scrapbook"]["name"] == "risk"

@@ -10,7 +10,18 @@ from tools import claims_page, notebooks
 from tools.claims_page import Claim, Record, problems
 
 CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", "The risk stops falling at $d + 1$ heads.", "sharpened")
-CHECK = Record("heads", "thm1-saturation", "risk at d heads", "5.238", "5.2381", "0.001", "check", [0, 1], True, "claim-thm1-saturation")
+CHECK = Record(
+    "heads",
+    "thm1-saturation",
+    "risk at d heads",
+    "5.238",
+    "5.2381",
+    "0.001",
+    "check",
+    [0, 1],
+    True,
+    "claim-thm1-saturation",
+)
 CONTROL = CHECK._replace(kind="control", label="one head fewer", measured="6.1", anchor="claim-thm1-saturation-2")
 
 LEDGER = """\
@@ -71,7 +82,12 @@ def test_a_disagreement_is_named(claims, records, problem):
 def test_a_card_says_everything():
     text = claims_page.card(CLAIM, [CHECK, CONTROL])
     assert text.startswith(":::{container} claim claim-sharpened\n:name: thm1-saturation\n")
-    for part in ['<span class="claim-status claim-sharpened">sharpened</span>', "**P Thm 1**", CLAIM.statement, "seeds 0, 1"]:
+    for part in [
+        '<span class="claim-status claim-sharpened">sharpened</span>',
+        "**P Thm 1**",
+        CLAIM.statement,
+        "seeds 0, 1",
+    ]:
         assert part in text
     assert "- risk at d heads: `5.238` against `5.2381`, tolerance `0.001`" in text
     assert "- control: one head fewer: `6.1` against" in text
@@ -79,7 +95,10 @@ def test_a_card_says_everything():
     assert claims_page.slug("refuted as stated") == "refuted-as-stated"
 
 
-@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([7], ", seed 7"), ([0, 1], ", seeds 0, 1"), ([3, 4, 5], ", seeds 3–5"), ([0, 1, 5], ", seeds 0, 1, 5")])
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([], ""), ([7], ", seed 7"), ([0, 1], ", seeds 0, 1"), ([3, 4, 5], ", seeds 3–5"), ([0, 1, 5], ", seeds 0, 1, 5")],
+)
 def test_seeds_are_short_and_complete(numbers, text):
     assert seeds_text(numbers) == text
 
@@ -106,7 +125,7 @@ def test_the_page_comes_from_the_notebooks(root):
     assert '- the sum: `4` against `4`, tolerance `0.1`, seed 7 (<a href="tiny.html#claim-tiny-claim">cell</a>)' in page
     summary = (root / "book/_claims_summary.md").read_text()
     assert 'reproduced</span> | 1 | <a href="claims.html#tiny-claim">tiny-claim</a> |' in summary
-    assert 'not run here yet</span> | 1 | listed in the ledger |' in summary
+    assert "not run here yet</span> | 1 | listed in the ledger |" in summary
     assert "sharpened" not in summary
 
 

@@ -28,7 +28,11 @@ def test_gd_risk_against_sampling(task):
     """For the best step, a short and a long one, on the same tasks."""
     steps = theory.optimal_step(task), 0.2, 0.9
     w0 = np.float32(task.prior_mean)
-    risk = sampled(task, lambda X, y, x_q: jnp.stack([estimators.one_step_gd(X, y, x_q, jnp.asarray(w0), eta) for eta in steps]), seed=1)
+    risk = sampled(
+        task,
+        lambda X, y, x_q: jnp.stack([estimators.one_step_gd(X, y, x_q, jnp.asarray(w0), eta) for eta in steps]),
+        seed=1,
+    )
     off = lambda exact: np.abs(risk.mean - exact) / risk.standard_error
     assert (off([theory.gd_risk(task, step) for step in (None, 0.2, 0.9)]) < 5).all()
     # Control: the formula for a context of two is caught.

@@ -49,7 +49,14 @@ def root(tmp_path):
 
 def start(root: Path, *args: str, **env: str) -> subprocess.Popen:
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LSALIB_"))} | env
-    return subprocess.Popen(["make", f"PYTHON={root / 'python'}", *args], cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        ["make", f"PYTHON={root / 'python'}", *args],
+        cwd=root,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def make(root: Path, *args: str, **env: str) -> tuple[int, str]:
@@ -149,7 +156,12 @@ def test_what_is_given_arrives(root, args, call):
 
 @pytest.mark.parametrize(
     ("beside", "named", "found"),
-    [(True, {}, "{parent}/shared/data/stsb"), (True, {"LSALIB_STS_DATA": "/other"}, "/other"), (True, {"LSALIB_STS_DATA": ""}, "{parent}/shared/data/stsb"), (False, {}, "unset")],
+    [
+        (True, {}, "{parent}/shared/data/stsb"),
+        (True, {"LSALIB_STS_DATA": "/other"}, "/other"),
+        (True, {"LSALIB_STS_DATA": ""}, "{parent}/shared/data/stsb"),
+        (False, {}, "unset"),
+    ],
 )
 def test_the_sentence_pairs_beside_the_checkout_are_found(root, beside, named, found):
     """By their whole path: a notebook runs in a folder of its own. Where there are none, the library downloads them."""
@@ -161,7 +173,11 @@ def test_the_sentence_pairs_beside_the_checkout_are_found(root, beside, named, f
 
 @pytest.mark.parametrize(
     ("env", "folder"),
-    [({"XDG_CACHE_HOME": "/cache"}, "/cache/lsalib/programs"), ({"XDG_CACHE_HOME": "", "HOME": "/home/u"}, "/home/u/.cache/lsalib/programs"), ({"LSALIB_PROGRAMS": ""}, "")],
+    [
+        ({"XDG_CACHE_HOME": "/cache"}, "/cache/lsalib/programs"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/u"}, "/home/u/.cache/lsalib/programs"),
+        ({"LSALIB_PROGRAMS": ""}, ""),
+    ],
 )
 def test_programs_are_kept_in_the_user_s_cache(root, env, folder):
     """Unless somebody says otherwise."""
@@ -171,11 +187,18 @@ def test_programs_are_kept_in_the_user_s_cache(root, env, folder):
 
 def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
     assert make(root, "--jobs=4", "book", "test")[0] == 0
-    assert calls(root)[SET_UP:] == ["-m tools.notebooks --changed", "-m tools.build", TESTS, "-m tools.notebooks --validate"]
+    assert calls(root)[SET_UP:] == [
+        "-m tools.notebooks --changed",
+        "-m tools.build",
+        TESTS,
+        "-m tools.notebooks --validate",
+    ]
 
 
 # Programs that stand for a machine's; apt-get says what it was asked for, make what it was told.
-TOOLS = {name: '#!/bin/sh\necho "${0##*/} $*" >> calls\n' for name in ("apt-get", "make", "git", "python3", "chromium", "rm")}
+TOOLS = dict.fromkeys(
+    ("apt-get", "make", "git", "python3", "chromium", "rm"), '#!/bin/sh\necho "${0##*/} $*" >> calls\n'
+)
 
 
 def gate(root: Path, *missing: str) -> list[str]:
@@ -205,7 +228,10 @@ def test_the_gate_installs_nothing_on_a_machine_that_has_everything(root):
     ],
 )
 def test_the_gate_installs_what_is_missing(root, missing, packages):
-    assert gate(root, *missing)[:2] == ["apt-get update -qq", f"apt-get install -y -qq --no-install-recommends {packages}"]
+    assert gate(root, *missing)[:2] == [
+        "apt-get update -qq",
+        f"apt-get install -y -qq --no-install-recommends {packages}",
+    ]
 
 
 def test_a_python_without_venv_counts_as_missing(root):

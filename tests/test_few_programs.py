@@ -80,13 +80,17 @@ def test_several_predictors_see_the_same_tasks():
 
     options = {"batches": 2, "batch_size": 5000}
     both = metrics.sampled_risk(jax.random.key(0), TASK, guesses, **options)
-    each = [metrics.sampled_risk(jax.random.key(0), TASK, lambda *task, k=k: guesses(*task)[k], **options) for k in range(2)]
+    each = [
+        metrics.sampled_risk(jax.random.key(0), TASK, lambda *task, k=k: guesses(*task)[k], **options) for k in range(2)
+    ]
     np.testing.assert_allclose(both.mean, [one.mean for one in each], rtol=1e-5)
     np.testing.assert_allclose(both.standard_error, [one.standard_error for one in each], rtol=1e-4)
     exact = np.array([TASK.prior_mean @ TASK.prior_mean + 3, 3.0])
     assert np.all(np.abs(both.mean - exact) < 5 * both.standard_error)
     assert np.all(np.abs(both.mean - exact[::-1]) > 5 * both.standard_error)
-    assert programs(lambda: metrics.sampled_risk(jax.random.key(1), TASK, guesses, **options)) == 0, "another key is no other program"
+    assert programs(lambda: metrics.sampled_risk(jax.random.key(1), TASK, guesses, **options)) == 0, (
+        "another key is no other program"
+    )
 
 
 def test_predictions_that_are_no_vector_are_refused():

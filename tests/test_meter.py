@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_book import HEADER, make, replace
+from tiny_book import HEADER, make
 
 from tools import budget, meter, notebooks, pages, profile
 
@@ -75,7 +75,9 @@ def test_a_profile_names_the_cell_and_its_programs(measured):
     assert 0.1 < measured.memory < 2
 
 
-@pytest.mark.parametrize(("entry", "message"), [("tiny = 1", "1 are allowed by book/programs.toml"), ("huge = 9", "no entry for tiny")])
+@pytest.mark.parametrize(
+    ("entry", "message"), [("tiny = 1", "1 are allowed by book/programs.toml"), ("huge = 9", "no entry for tiny")]
+)
 def test_a_page_over_its_budget_is_named(root, measured, entry, message, capfd):
     (root / "book/programs.toml").write_text(entry + "\n")
     with pytest.raises(SystemExit, match="too many programs: tiny"):
@@ -92,7 +94,9 @@ def test_every_page_has_a_budget():
 
 def test_a_test_file_is_profiled_test_by_test(tmp_path, capfd):
     path = tmp_path / "test_two.py"
-    path.write_text("import jax, numpy\ndef test_one(): jax.jit(lambda x: x + 1)(numpy.ones(3))\ndef test_none(): pass\n")
+    path.write_text(
+        "import jax, numpy\ndef test_one(): jax.jit(lambda x: x + 1)(numpy.ones(3))\ndef test_none(): pass\n"
+    )
     done = profile.of_tests(path)
     assert [part["source"] for part in done.parts] == ["test_one", "test_none"]
     assert done.parts[0]["programs"] >= 1 and done.parts[1]["programs"] == 0

@@ -69,23 +69,38 @@ def output(cell: int, *args, **values):
 # What is done to the page or its notebook, and what --check says then. Cells: 0 prose, 1 install, 2 glue, 3 prose, 4 sum.
 NOTEBOOK_DEFECTS = {
     "not executed": (lambda cells: cells[4].update(execution_count=None, outputs=[]), "cell tiny-003: not executed"),
-    "another order": (lambda cells: cells[4].update(execution_count=7), "cell tiny-003: executed as number 7, expected 3"),
+    "another order": (
+        lambda cells: cells[4].update(execution_count=7),
+        "cell tiny-003: executed as number 7, expected 3",
+    ),
     "other code": (lambda cells: cells[4].update(source="2 + 3"), "cell tiny-003: source not as in the page"),
     "other tags": (lambda cells: cells[4].metadata.update(tags=[]), "cell tiny-003: metadata not as in the page"),
     "other id": (lambda cells: cells[4].update(id="x"), "cell tiny-003: id not as in the page"),
-    "a cell more": (lambda cells: cells.append(new_markdown_cell("More.", id="tiny-004")), "6 cells, but the page makes 5"),
+    "a cell more": (
+        lambda cells: cells.append(new_markdown_cell("More.", id="tiny-004")),
+        "6 cells, but the page makes 5",
+    ),
     "a cell less": (lambda cells: cells.pop(), "4 cells, but the page makes 5"),
     "no install cell": (lambda cells: cells.pop(1), "4 cells, but the page makes 5"),
-    "another number in prose": (lambda cells: cells[0].update(source=cells[0].source.replace("30.251", "30.252")), "cell tiny-000: source not as in the page"),
+    "another number in prose": (
+        lambda cells: cells[0].update(source=cells[0].source.replace("30.251", "30.252")),
+        "cell tiny-000: source not as in the page",
+    ),
     "two glued texts": (
         output(4, "display_data", data={prose.GLUED: "9"}, metadata={"scrapbook": {"name": "square"}}),
         "glue «square»: glued with 2 different texts",
     ),
-    "an error": (output(4, "error", ename="ZeroDivisionError", evalue="division by zero"), "error in cell tiny-003: ZeroDivisionError: division by zero"),
+    "an error": (
+        output(4, "error", ename="ZeroDivisionError", evalue="division by zero"),
+        "error in cell tiny-003: ZeroDivisionError: division by zero",
+    ),
     "stderr": (output(4, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
     "a path": (output(4, "stream", text="saved /home/someone/x"), "cell tiny-003: shows an absolute path: /home/"),
     "an address": (output(4, "stream", text="<object at 0x7f00deadbeef>"), "cell tiny-003: shows a memory address"),
-    "a device": (output(4, "display_data", data={"text/plain": "[CpuDevice(id=0)]"}), "cell tiny-003: shows a device: CpuDevice"),
+    "a device": (
+        output(4, "display_data", data={"text/plain": "[CpuDevice(id=0)]"}),
+        "cell tiny-003: shows a device: CpuDevice",
+    ),
 }
 PAGE_DEFECTS = {
     "other code": ("2 + 2", "2 + 3", "cell tiny-003: source not as in the page"),
@@ -187,7 +202,12 @@ def test_interruption_leaves_the_old_notebook(root):
     book, started = root / "book", root / "started"
     before = (book / "tiny.ipynb").read_bytes()
     replace(book / "tiny.md", "2 + 2", f"import pathlib, time; pathlib.Path({str(started)!r}).touch(); time.sleep(120)")
-    process = subprocess.Popen([sys.executable, "-m", "tools.notebooks", "--all", "--root", str(root)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tools.notebooks", "--all", "--root", str(root)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 60
     while not started.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -218,13 +238,69 @@ def test_unknown_page_and_no_page_are_refused(root, capsys):
         assert "name pages, or give one of" in capsys.readouterr().err
 
 
-RESULTS = ["5.238", "0.0196", "-1.024", "1.234e-5", "| 3.142 | x |", ":::{note} 5.238\n:::", "```{note}\n:class: tip\n\n5.238\n```", "- a\n  - 5.238"]
-RESULTS += ["65,536", "65,536.", "(65,536, or more)", "1,234,567", "1,234.5", "8.1 %", "8.1%", "0.05\u202f%", "**8.1 %**"]
+RESULTS = [
+    "5.238",
+    "0.0196",
+    "-1.024",
+    "1.234e-5",
+    "| 3.142 | x |",
+    ":::{note} 5.238\n:::",
+    "```{note}\n:class: tip\n\n5.238\n```",
+    "- a\n  - 5.238",
+]
+RESULTS += [
+    "65,536",
+    "65,536.",
+    "(65,536, or more)",
+    "1,234,567",
+    "1,234.5",
+    "8.1 %",
+    "8.1%",
+    "0.05\u202f%",
+    "**8.1 %**",
+]
 NO_RESULTS = [
-    *("2.0", "0.25", "5e-4", "0.001", "12.34", "2026-11-21", "21.11.2026", "arXiv 2512.04268", "§5.1.3", "version 1.0.4.post1", "10.48550/arXiv"),
-    *("`5.238`", "$5.238$", "$$\n5.238\n$$", "[x](http://x.org/5.238)", "<https://x.org/5.238>", "https://x.org/5.238", "{math}`5.238`"),
-    *("```python\n5.238\n```", "```{code-cell}\n5.238\n```", ":::{math}\n5.238\n:::", ":::{figure} x.png\n:width: 0.125\n:::"),
-    *("5,000", "10,000 tasks", "120,000", "(1, 200, 350)", "1,200,35", "x1,234", "50 %", "5.0 %", "8.1 of them", "$65,536$", "`8.1 %`"),
+    *(
+        "2.0",
+        "0.25",
+        "5e-4",
+        "0.001",
+        "12.34",
+        "2026-11-21",
+        "21.11.2026",
+        "arXiv 2512.04268",
+        "§5.1.3",
+        "version 1.0.4.post1",
+        "10.48550/arXiv",
+    ),
+    *(
+        "`5.238`",
+        "$5.238$",
+        "$$\n5.238\n$$",
+        "[x](http://x.org/5.238)",
+        "<https://x.org/5.238>",
+        "https://x.org/5.238",
+        "{math}`5.238`",
+    ),
+    *(
+        "```python\n5.238\n```",
+        "```{code-cell}\n5.238\n```",
+        ":::{math}\n5.238\n:::",
+        ":::{figure} x.png\n:width: 0.125\n:::",
+    ),
+    *(
+        "5,000",
+        "10,000 tasks",
+        "120,000",
+        "(1, 200, 350)",
+        "1,200,35",
+        "x1,234",
+        "50 %",
+        "5.0 %",
+        "8.1 of them",
+        "$65,536$",
+        "`8.1 %`",
+    ),
 ]
 
 
@@ -239,4 +315,7 @@ def test_what_is_no_result_passes(text):
 
 
 def test_a_typed_result_is_found_in_its_line():
-    assert prose.literals("# T\n\nfirst\nsecond 5.238\n\n:::{note}\nthird\n0.0196\n:::\n") == [(4, "5.238"), (8, "0.0196")]
+    assert prose.literals("# T\n\nfirst\nsecond 5.238\n\n:::{note}\nthird\n0.0196\n:::\n") == [
+        (4, "5.238"),
+        (8, "0.0196"),
+    ]

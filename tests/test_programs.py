@@ -41,7 +41,13 @@ def kept(tmp_path, monkeypatch):
 
 
 def start(count: int, *args: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", COMPILE, str(count), *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", COMPILE, str(count), *args],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def result(process: subprocess.Popen) -> list[int]:
@@ -100,7 +106,11 @@ def test_the_oldest_entries_go_first_and_what_was_left_behind_too(kept, monkeypa
         os.utime(kept / f"{programs.PRIVATE}{name}", (time.time() - age,) * 2)
     monkeypatch.setattr(programs, "LIMIT", 25)
     with programs.borrowed() as settings:
-        assert sorted(path.name for path in Path(settings["jax_compilation_cache_dir"]).iterdir()) == ["new-cache", "old-cache", "oldest-cache"]
+        assert sorted(path.name for path in Path(settings["jax_compilation_cache_dir"]).iterdir()) == [
+            "new-cache",
+            "old-cache",
+            "oldest-cache",
+        ]
     assert sorted(path.name for path in home.iterdir()) == ["new-cache", "old-cache"]
     assert [path.name for path in kept.glob(f"{programs.PRIVATE}*")] == [f"{programs.PRIVATE}alive"]
 

@@ -36,7 +36,13 @@ def test_the_figure_is_the_one_of_the_book():
     assert (ROOT / headline.FIGURE).read_bytes() == headline.headline(ROOT)
 
 
-@pytest.mark.parametrize(("written", "message"), [(None, "missing or no notebook"), ('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "shows no figure")])
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (None, "missing or no notebook"),
+        ('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "shows no figure"),
+    ],
+)
 def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
     (tmp_path / "book").mkdir()
     if written:
@@ -47,7 +53,10 @@ def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
 
 def test_paths_and_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
-    commands, paths = re.findall(r"^make (\w+)", README, re.MULTILINE), re.findall(r"^\| `([^`]+)`", README, re.MULTILINE)
+    commands, paths = (
+        re.findall(r"^make (\w+)", README, re.MULTILINE),
+        re.findall(r"^\| `([^`]+)`", README, re.MULTILINE),
+    )
     assert {"book", "test"} <= set(commands) and "lsalib/" in paths
     for command in commands:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
@@ -77,4 +86,6 @@ def test_the_citation_is_well_formed():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
     assert {"message", "title", "authors", "version"} <= set(citation)
-    assert citation["version"] == re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    assert (
+        citation["version"] == re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
+    )

@@ -63,14 +63,18 @@ def test_reduced_layer_is_the_layer(x64, seed):
     A = omega[:, None, None] * np.diag([1.0] * 4 + [0.0])
     b = mu[:, None, None] * np.eye(5)[-1]
     layer = attention.softmax_attention(attention.from_effective_softmax(jnp.asarray(b), jnp.asarray(A)), X, y, x_q)
-    np.testing.assert_allclose(attention.reduced_softmax(jnp.asarray(omega), jnp.asarray(mu), X, y, x_q), layer, rtol=1e-12)
+    np.testing.assert_allclose(
+        attention.reduced_softmax(jnp.asarray(omega), jnp.asarray(mu), X, y, x_q), layer, rtol=1e-12
+    )
 
 
 def test_two_small_opposite_heads_take_a_debiased_step(x64):
     """The error falls like omega^2. Control: heads of equal sign do not, and plain GD is another predictor."""
     _, X, y, x_q = example(3)
     step = float(estimators.debiased_gd(X, y, x_q, jnp.zeros(4), 0.8))
-    heads = lambda omega, sign: (jnp.asarray(np.array(part)) for part in ([omega, -omega], [0.4 / omega, 0.4 / omega * sign]))
+    heads = lambda omega, sign: (
+        jnp.asarray(np.array(part)) for part in ([omega, -omega], [0.4 / omega, 0.4 / omega * sign])
+    )
     pair = lambda omega, sign: float(attention.reduced_softmax(*heads(omega, sign), X, y, x_q))
     errors = [abs(pair(omega, -1.0) - step) for omega in (1e-2, 1e-3)]
     assert errors[1] < 1e-4 * abs(step) and 80 < errors[0] / errors[1] < 120

@@ -74,7 +74,9 @@ def test_what_is_stored_says_how_it_was_made(name):
     arrays, about = stored.load(name)
     experiment = softmax_runs.EXPERIMENTS[name.removeprefix("softmax_")]
     made = softmax_runs.about(name.removeprefix("softmax_"), experiment)
-    assert {k: v for k, v in about.items() if k != "versions"} == json.loads(json.dumps({k: v for k, v in made.items() if k != "versions"}))
+    assert {k: v for k, v in about.items() if k != "versions"} == json.loads(
+        json.dumps({k: v for k, v in made.items() if k != "versions"})
+    )
     T, D = sum(about["heads"]), about["dim"] + experiment.outputs
     assert arrays["b"].shape == (len(about["snapshots"]), about["seeds"], T, experiment.outputs, D)
     assert arrays["A"].shape == (len(about["snapshots"]), about["seeds"], T, D, D)

@@ -70,7 +70,10 @@ def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unch
 def test_a_folder_of_another_experiment_is_refused(model, capsys):
     assert command.main([*RUN, "--out", "mine"]) == 0
     assert command.main([*RUN, "--out", "mine", "--guess", "strong"]) == 2
-    assert "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another folder" in capsys.readouterr().err
+    assert (
+        "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another folder"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_missing_package_is_said_in_a_line(model, monkeypatch, capsys):
@@ -88,7 +91,10 @@ def test_control_c_says_how_to_go_on(model, capsys):
     assert "the same command goes on from here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["run", "--model", "fake"], ["run", "--model", "fake", "--condition", "maybe"], [*RUN, "--option", "x"], []])
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "--model", "fake"], ["run", "--model", "fake", "--condition", "maybe"], [*RUN, "--option", "x"], []],
+)
 def test_the_usage_is_shown_for_arguments_that_do_not_fit(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         command.main(arguments)
@@ -96,5 +102,7 @@ def test_the_usage_is_shown_for_arguments_that_do_not_fit(arguments, capsys):
 
 
 def test_it_is_a_module_to_run():
-    run = subprocess.run([sys.executable, "-m", "lsalib.sts", "run", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "lsalib.sts", "run", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert "--context-split" in run.stdout and "(default: concat)" in run.stdout

@@ -42,7 +42,10 @@ def test_the_variable_names_the_folder(copies, monkeypatch):
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies))
     assert len(data.load("dev").score) == 1500
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies / "elsewhere"))
-    with pytest.raises(FileNotFoundError, match="elsewhere/stsb-en-dev.csv does not exist; put the file there, or unset LSALIB_STS_DATA"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="elsewhere/stsb-en-dev.csv does not exist; put the file there, or unset LSALIB_STS_DATA",
+    ):
         data.load("dev")
     assert len(data.load("dev", copies).score) == 1500, "an argument goes before the variable"
 
@@ -62,7 +65,9 @@ def test_without_a_folder_it_is_fetched_from_its_publisher_and_checked(copies, m
     assert asked == [f"https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/{data.COMMIT}/data/stsb-en-test.csv"]
     cached = tmp_path / "cache/stsb/stsb-en-test.csv"
     cached.write_bytes(cached.read_bytes().replace(b",2.5\r\n", b",2.5x\r\n", 1))
-    with pytest.raises(ValueError, match="cache/stsb/stsb-en-test.csv, line 1: the score must be a number from 0 to 5, got '2.5x'"):
+    with pytest.raises(
+        ValueError, match="cache/stsb/stsb-en-test.csv, line 1: the score must be a number from 0 to 5, got '2.5x'"
+    ):
         data.load("test")
     assert len(asked) == 1
 
@@ -70,17 +75,28 @@ def test_without_a_folder_it_is_fetched_from_its_publisher_and_checked(copies, m
 def test_the_command_gets_all_of_it_or_says_what_is_missing(copies, monkeypatch, capsys):
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies))
     assert command.main(["data"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{split}: {pairs} pairs, the published ones" for split, (pairs, _) in data.SPLITS.items()]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{split}: {pairs} pairs, the published ones" for split, (pairs, _) in data.SPLITS.items()
+    ]
     (copies / "stsb-en-test.csv").unlink()
     assert command.main(["data"]) == 2
     assert "stsb-en-test.csv does not exist" in capsys.readouterr().err
 
 
 DAMAGED = {
-    "cut in a line": (lambda content: content[:-20], r"stsb-en-test.csv, line 1379: a row must be «sentence,sentence,score»"),
-    "cut at a line": (lambda content: content[: content[:-2].rfind(b"\n") + 1], r"stsb-en-test.csv must have 1379 lines, got 1378"),
+    "cut in a line": (
+        lambda content: content[:-20],
+        r"stsb-en-test.csv, line 1379: a row must be «sentence,sentence,score»",
+    ),
+    "cut at a line": (
+        lambda content: content[: content[:-2].rfind(b"\n") + 1],
+        r"stsb-en-test.csv must have 1379 lines, got 1378",
+    ),
     "empty": (lambda content: b"", r"must have 1379 lines, got 0"),
-    "another word": (lambda content: content.replace(b"girl", b"lady", 1), r"stsb-en-test.csv must have the SHA-256 11523b62[0-9a-f]{56}, got [0-9a-f]{64}"),
+    "another word": (
+        lambda content: content.replace(b"girl", b"lady", 1),
+        r"stsb-en-test.csv must have the SHA-256 11523b62[0-9a-f]{56}, got [0-9a-f]{64}",
+    ),
     "other line ends": (lambda content: content.replace(b"\r\n", b"\n"), r"must have the SHA-256 11523b62"),
     "a web page": (lambda content: b"<!DOCTYPE html>\n<html>", r"line 1: a row must be"),
     "a line twice": (lambda content: content + content.splitlines(keepends=True)[0], r"must have 1379 lines, got 1380"),

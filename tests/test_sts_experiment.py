@@ -122,7 +122,10 @@ def test_a_line_that_broke_off_is_asked_again(tmp_path):
     assert len(model.asked) == 12
     # Damage before the end is no broken line: it is named, and left.
     lines = whole.splitlines(keepends=True)
-    for line, message in ((b"{broken\n", "line 3: .* the file is damaged"), (b'{"run": 99, "answer": "3"}\n', "line 3: an answer must name one of 20 runs, got 99")):
+    for line, message in (
+        (b"{broken\n", "line 3: .* the file is damaged"),
+        (b'{"run": 99, "answer": "3"}\n', "line 3: an answer must name one of 20 runs, got 99"),
+    ):
         (tmp_path / "result.json").unlink(missing_ok=True)
         damaged = b"".join([*lines[:2], line, *lines[3:]])
         path.write_bytes(damaged)
@@ -154,9 +157,16 @@ def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
         (replace(ASKED, draw=1), Fake(last_guess), SOURCES, "draw: 0, not 1"),
         (replace(ASKED, condition="shuffled"), Fake(last_guess), SOURCES, "condition: 'guess', not 'shuffled'"),
         (ASKED, newer, SOURCES, "fake: '1', not '2'"),
-        (ASKED, Fake(last_guess), SOURCES._replace(query_guess=SOURCES.query_guess[::-1].copy()), "prompts: '[0-9a-f]+"),
+        (
+            ASKED,
+            Fake(last_guess),
+            SOURCES._replace(query_guess=SOURCES.query_guess[::-1].copy()),
+            "prompts: '[0-9a-f]+",
+        ),
     ):
-        with pytest.raises(ValueError, match=f"out must belong to this experiment, got .*{message}.*; choose another folder"):
+        with pytest.raises(
+            ValueError, match=f"out must belong to this experiment, got .*{message}.*; choose another folder"
+        ):
             ask(asked, model, tmp_path, sources)
         assert model.asked == [] and (tmp_path / name).read_bytes() == before
 
@@ -209,8 +219,14 @@ def test_readouts_are_resumed_one_by_one(tmp_path):
     [
         (Fake(last_guess, name="other"), "model must be the experiment's, 'fake', got 'other'"),
         (Fake(lambda prompt: None), "an answer of the model must be a text, got None"),
-        (Fake(last_guess, logprobs=lambda prompt: np.zeros(50)), r"log-probabilities of model fake must have shape \(8, 51\), got shape \(8, 50\)"),
-        (Fake(last_guess, logprobs=lambda prompt: np.full(51, np.nan)), "log-probabilities of model fake must be finite"),
+        (
+            Fake(last_guess, logprobs=lambda prompt: np.zeros(50)),
+            r"log-probabilities of model fake must have shape \(8, 51\), got shape \(8, 50\)",
+        ),
+        (
+            Fake(last_guess, logprobs=lambda prompt: np.full(51, np.nan)),
+            "log-probabilities of model fake must be finite",
+        ),
     ],
 )
 def test_a_model_that_does_not_keep_to_its_protocol_is_named(model, message, tmp_path):
@@ -239,5 +255,7 @@ def test_importing_lsalib_needs_nothing_of_this():
     assert run.stdout == "[]\n"
     names = [path.stem for path in (ROOT / "lsalib/sts").glob("[a-z]*.py")]
     blocked = "import sys\nfor name in ('tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs'): sys.modules[name] = None\n"
-    subprocess.run([sys.executable, "-c", blocked + "\n".join(f"import lsalib.sts.{name}" for name in names)], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-c", blocked + "\n".join(f"import lsalib.sts.{name}" for name in names)], cwd=ROOT, check=True
+    )
     assert len(names) >= 9

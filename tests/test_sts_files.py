@@ -59,9 +59,21 @@ def test_a_file_is_downloaded_once_and_whole(server, tmp_path):
 @pytest.mark.parametrize(
     ("page", "kind", "message"),
     [
-        ("dies", OSError, r"a cannot be downloaded from http://127.*/dies \(the connection ended after 1000 of 256000 bytes\)"),
-        ("missing", OSError, r"a cannot be downloaded from .*/missing \(HTTP Error 404: Not Found\); try again, or put the file at .*a"),
-        ("wrong", ValueError, rf"a from .*/wrong must have the SHA-256 {DIGEST}, got [0-9a-f]{{64}} \(256000 bytes\); nothing was kept"),
+        (
+            "dies",
+            OSError,
+            r"a cannot be downloaded from http://127.*/dies \(the connection ended after 1000 of 256000 bytes\)",
+        ),
+        (
+            "missing",
+            OSError,
+            r"a cannot be downloaded from .*/missing \(HTTP Error 404: Not Found\); try again, or put the file at .*a",
+        ),
+        (
+            "wrong",
+            ValueError,
+            rf"a from .*/wrong must have the SHA-256 {DIGEST}, got [0-9a-f]{{64}} \(256000 bytes\); nothing was kept",
+        ),
     ],
 )
 def test_what_is_not_whole_and_right_is_not_kept(page, kind, message, server, tmp_path):
@@ -91,7 +103,9 @@ def test_a_server_that_stops_sending_is_given_up(server, tmp_path):
 
 def test_an_altered_file_in_the_cache_is_refused_and_left(server, tmp_path):
     (tmp_path / "a").write_bytes(b"mine")
-    with pytest.raises(ValueError, match=f"a must have the SHA-256 {DIGEST}, got [0-9a-f]{{64}}; remove it, and it is downloaded again"):
+    with pytest.raises(
+        ValueError, match=f"a must have the SHA-256 {DIGEST}, got [0-9a-f]{{64}}; remove it, and it is downloaded again"
+    ):
         files.fetch(f"{server.url}/right", DIGEST, "a", folder=tmp_path)
     assert (tmp_path / "a").read_bytes() == b"mine" and server.asked == []
 

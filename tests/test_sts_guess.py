@@ -41,7 +41,8 @@ def plain_adam(seed, hidden, epochs, batch_size, learning_rate=1e-3, last_diviso
                 memory[n] = 0.9 * memory[n] + 0.1 * g
                 square[n] = 0.999 * square[n] + 0.001 * g**2
             W, b, w, c = (
-                p - learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(s / (1 - 0.999**t)) + 1e-8) for p, m, s in zip((W, b, w, c), memory, square, strict=True)
+                p - learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(s / (1 - 0.999**t)) + 1e-8)
+                for p, m, s in zip((W, b, w, c), memory, square, strict=True)
             )
     return W, b, w, c
 
@@ -86,7 +87,15 @@ def test_the_settings_are_those_of_the_paper():
     u, v = RNG.standard_normal((2, 9, 384)).astype(np.float32)
     trained = guess.fit(guess.concatenated(u, v), np.arange(9.0) / 2, seeds=[0])
     assert trained.network.W_1.shape == (1, 16, 768) and trained.loss.shape == (1, 10)
-    same = guess.fit(jnp.concatenate([u, v], 1), np.arange(9.0) / 2, seeds=[0], hidden=16, learning_rate=1e-3, epochs=10, batch_size=8)
+    same = guess.fit(
+        jnp.concatenate([u, v], 1),
+        np.arange(9.0) / 2,
+        seeds=[0],
+        hidden=16,
+        learning_rate=1e-3,
+        epochs=10,
+        batch_size=8,
+    )
     np.testing.assert_array_equal(same.network.W_1, trained.network.W_1)
 
 
@@ -139,10 +148,16 @@ def test_on_real_sentences_stronger_guesses_are_better_and_the_papers_overfits()
         (lambda: guess.fit(jnp.asarray(Z), np.where(Y > 3, np.nan, Y)), "score must be finite"),
         (lambda: guess.fit(jnp.asarray(Z), Y, hidden=0), "hidden must be a whole number of at least 1, got 0"),
         (lambda: guess.fit(jnp.asarray(Z), Y, seeds=[]), "the number of seeds must be a whole number of at least 1"),
-        (lambda: guess.fit(jnp.asarray(Z), Y, learning_rate=-1.0), "learning_rate must be a finite number greater than 0"),
+        (
+            lambda: guess.fit(jnp.asarray(Z), Y, learning_rate=-1.0),
+            "learning_rate must be a finite number greater than 0",
+        ),
         (lambda: guess.fit(jnp.asarray(Z[0]), Y), r"features must have shape \(n, p\), got shape \(6,\)"),
         (lambda: guess.concatenated(Z, Z[:3]), r"v must have shape \(21, 6\), got shape \(3, 6\)"),
-        (lambda: guess.predict(guess.fit(jnp.asarray(Z), Y, **FEW).network, jnp.ones((2, 5))), r"features must have shape \(n, 6\), got shape \(2, 5\)"),
+        (
+            lambda: guess.predict(guess.fit(jnp.asarray(Z), Y, **FEW).network, jnp.ones((2, 5))),
+            r"features must have shape \(n, 6\), got shape \(2, 5\)",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(call, message, unchecked):

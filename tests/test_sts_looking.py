@@ -26,7 +26,9 @@ class Pieces:
 
     def encode(self, text):
         found = list(re.finditer(r"\s?\d|\s?[^\s\d]+|\s", text))
-        return SimpleNamespace(ids=[sum(map(ord, one[0])) % TINY.vocab for one in found], offsets=[one.span() for one in found])
+        return SimpleNamespace(
+            ids=[sum(map(ord, one[0])) % TINY.vocab for one in found], offsets=[one.span() for one in found]
+        )
 
 
 TREE, VALUES = answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
@@ -85,7 +87,9 @@ def test_tokens_take_the_role_of_their_last_character():
 def test_the_last_token_of_a_padded_prompt():
     params, x = embedded()
     padded = np.asarray(inside.last_attention(params, TINY, x, 12))
-    np.testing.assert_allclose(padded[..., :12], np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0], atol=1e-6)
+    np.testing.assert_allclose(
+        padded[..., :12], np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0], atol=1e-6
+    )
     np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-5)
     assert (padded[..., 12:] == 0).all()
     # Control: one token more is another token that looks.
@@ -119,7 +123,9 @@ def test_the_gain_acts_on_the_values_alone():
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
     expected, relevance = map(np.asarray, inside.value_relevance(params, TINY, x, 12, TREE, jnp.asarray(VALUES)))
-    np.testing.assert_allclose(expected, inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES)), rtol=1e-5)
+    np.testing.assert_allclose(
+        expected, inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES)), rtol=1e-5
+    )
 
     def score(layer, token, change):
         gain = np.ones((2, 16))
@@ -146,7 +152,9 @@ def test_a_look_adds_up():
     weights = np.asarray(inside.attention_weights(MODEL.stored.params, MODEL.stored.config, x))
     np.testing.assert_allclose(seen.attention, weights.mean(1)[:, 0], atol=1e-5)
     # Control: with permuted roles the masses are others.
-    assert np.abs(looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles)) - masses).max() > 1e-3
+    assert (
+        np.abs(looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles)) - masses).max() > 1e-3
+    )
 
 
 def test_a_swapped_guess_is_a_prompt_with_another_guess():
@@ -178,7 +186,11 @@ def test_a_swapped_guess_is_a_prompt_with_another_guess():
 @pytest.mark.parametrize("parts", [*zip(looking.NUMBERS), looking.NUMBERS], ids=" and ".join)
 def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
     low, high = looking.shift(ITEM, *parts)
-    numbers = lambda item: {"query guess": [item.query.guess], "context guess": [e.guess for e in item.context], "context score": [e.score for e in item.context]}
+    numbers = lambda item: {
+        "query guess": [item.query.guess],
+        "context guess": [e.guess for e in item.context],
+        "context score": [e.score for e in item.context],
+    }
     for name, lower in numbers(low).items():
         np.testing.assert_allclose(np.subtract(numbers(high)[name], lower), name in parts)
         if name not in parts:
@@ -186,12 +198,21 @@ def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
     for moved in (low, high):
         assert all(0 <= value <= 5 for values in numbers(moved).values() for value in values)
         texts = [(one.first, one.second) for one in (*moved.context, moved.query)]
-        assert texts == [(one.first, one.second) for one in (*ITEM.context, ITEM.query)] and moved.query.score == ITEM.query.score
+        assert (
+            texts == [(one.first, one.second) for one in (*ITEM.context, ITEM.query)]
+            and moved.query.score == ITEM.query.score
+        )
 
 
 def test_only_numbers_of_the_prompt_are_shifted():
-    for parts, got in ((("context first",), "'context first'"), (("query guess", "query score"), "'query guess', 'query score'"), ((), "none")):
-        with pytest.raises(ValueError, match=f"parts must be among query guess, context guess, context score, got {got}"):
+    for parts, got in (
+        (("context first",), "'context first'"),
+        (("query guess", "query score"), "'query guess', 'query score'"),
+        ((), "none"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"parts must be among query guess, context guess, context score, got {got}"
+        ):
             looking.shift(ITEM, *parts)
 
 
@@ -201,13 +222,19 @@ def test_what_is_silenced_is_not_read():
     tokens = Pieces().encode(PROMPT).ids
     x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
-    by_hand = jax.jit(lambda gain: answers.answer_logprobs(MODEL.stored.params, MODEL.stored.config, x, len(tokens), tree, gain))
+    by_hand = jax.jit(
+        lambda gain: answers.answer_logprobs(MODEL.stored.params, MODEL.stored.config, x, len(tokens), tree, gain)
+    )
     np.testing.assert_allclose(plain, by_hand(np.ones((2, len(tokens)), np.float32)), atol=1e-4)
     guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])
     np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(len(tokens)), ~guess])), atol=1e-4)
     # Controls: the other layer, and another part, are other answers.
-    for other in (plain, looking.silence(MODEL, PROMPT, "query guess", [0]), looking.silence(MODEL, PROMPT, "query sentences", [1])):
+    for other in (
+        plain,
+        looking.silence(MODEL, PROMPT, "query guess", [0]),
+        looking.silence(MODEL, PROMPT, "query sentences", [1]),
+    ):
         assert np.abs(other - silent).max() > 1e-3
     with pytest.raises(ValueError, match="role must be one of .*, got 'guess'"):
         looking.silence(MODEL, PROMPT, "guess", [0])

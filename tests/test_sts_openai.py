@@ -62,7 +62,9 @@ def test_answers_come_in_order_and_are_handed_on(ask, waits):
 
 
 def test_chat_and_stop_strings(ask):
-    conversations = [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}] for prompt in PROMPTS]
+    conversations = [
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}] for prompt in PROMPTS
+    ]
     with serving() as server:
         assert ask(server).chat(conversations, max_new_tokens=5) == ANSWERS
         assert ask(server).complete(PROMPTS[:1], max_new_tokens=5, stop=["\n"]) == [ANSWERS[0].partition("\n")[0]]
@@ -87,7 +89,10 @@ def test_the_servers_own_wish_is_kept(ask, waits):
     assert server.asked[PROMPTS[0]] == 1
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, ValueError), (401, PermissionError), (403, PermissionError), (404, ValueError), (422, ValueError)])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, ValueError), (401, PermissionError), (403, PermissionError), (404, ValueError), (422, ValueError)],
+)
 def test_a_lasting_refusal_is_not_asked_again(ask, waits, status, kind):
     with serving(failures=[status]) as server, pytest.raises(kind, match=f"answered {status} for model 'm': "):
         ask(server, concurrency=1).complete(PROMPTS, max_new_tokens=5)
@@ -95,7 +100,9 @@ def test_a_lasting_refusal_is_not_asked_again(ask, waits, status, kind):
     assert waits == []
 
 
-@pytest.mark.parametrize(("failure", "words"), [(500, "answered 500"), ("cut", "sent what is no answer"), ("drop", "cannot be reached")])
+@pytest.mark.parametrize(
+    ("failure", "words"), [(500, "answered 500"), ("cut", "sent what is no answer"), ("drop", "cannot be reached")]
+)
 def test_patience_ends(ask, waits, failure, words):
     with serving(failures=[failure] * 9) as server, pytest.raises(OSError, match=words):
         ask(server, attempts=4).complete(PROMPTS[:1], max_new_tokens=5)
@@ -135,15 +142,23 @@ def test_an_interrupted_run_keeps_what_was_under_way(ask, interruption):
 def test_nobody_listens(ask, waits):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        model = open_model("openai:m", base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1", pause=waits.append, attempts=3)
-        with pytest.raises(ConnectionError, match=r"http://127.0.0.1:\d+/v1 cannot be reached .*refused.*change base_url or OPENAI_BASE_URL"):
+        model = open_model(
+            "openai:m", base_url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1", pause=waits.append, attempts=3
+        )
+        with pytest.raises(
+            ConnectionError,
+            match=r"http://127.0.0.1:\d+/v1 cannot be reached .*refused.*change base_url or OPENAI_BASE_URL",
+        ):
             model.complete(PROMPTS[:1], max_new_tokens=5)
         model._client.close()
     assert len(waits) == 2
 
 
 def test_too_slow(ask):
-    with serving(failures=["hang"] * 2) as server, pytest.raises(TimeoutError, match=r"did not answer within timeout=0.1 s"):
+    with (
+        serving(failures=["hang"] * 2) as server,
+        pytest.raises(TimeoutError, match=r"did not answer within timeout=0.1 s"),
+    ):
         ask(server, timeout=0.1, attempts=2).complete(PROMPTS[:1], max_new_tokens=5)
     assert server.asked[PROMPTS[0]] == 2
 
@@ -161,11 +176,16 @@ def test_logprobs_of_an_echoed_prompt(ask):
 
 
 def test_an_answer_inside_a_token_is_refused(ask):
-    with serving() as server, pytest.raises(ValueError, match="answers must begin and end where a token does, got 'x' after"):
+    with (
+        serving() as server,
+        pytest.raises(ValueError, match="answers must begin and end where a token does, got 'x' after"),
+    ):
         ask(server).score_logprobs(["Prompt"], ["x"])
 
 
-@pytest.mark.parametrize("options", [{"echo": False}, {"failures": [400]}, {"failures": [404]}, {"failures": [501] * 9}])
+@pytest.mark.parametrize(
+    "options", [{"echo": False}, {"failures": [400]}, {"failures": [404]}, {"failures": [501] * 9}]
+)
 def test_no_logprobs_where_a_server_has_none(ask, options):
     with serving(**options) as server:
         model = ask(server)

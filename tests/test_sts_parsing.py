@@ -9,7 +9,30 @@ from hypothesis import strategies as st
 from lsalib.sts.parsing import MODES, parse
 
 STRICT = {"3": 3, " 3.8\n": 3.8, "4.": 4, "4.75.": 4.75, "0": 0, "5.0": 5, "0.067": 0.067, "05": 5}
-NOT_STRICT = ["", " ", ".", ".5", "5.01", "6", "-1", "+1", "4/5", "3,5", "Score: 3", "**4**", "3 4", "3..", "nan", "inf", "1e0", "٣", "４", "4 out of 5", "9" * 5000, "3\x00"]
+NOT_STRICT = [
+    "",
+    " ",
+    ".",
+    ".5",
+    "5.01",
+    "6",
+    "-1",
+    "+1",
+    "4/5",
+    "3,5",
+    "Score: 3",
+    "**4**",
+    "3 4",
+    "3..",
+    "nan",
+    "inf",
+    "1e0",
+    "٣",
+    "４",
+    "4 out of 5",
+    "9" * 5000,
+    "3\x00",
+]
 
 LENIENT = {
     "3.8": 3.8,
@@ -45,7 +68,35 @@ LENIENT = {
     "12 words, 3 in common": 3,
     "10/5 or 3/5": 3,
 }
-NOT_LENIENT = ["", "none", "nan", "inf", "-2", "\u22122", "\u20132", "3-4", "3 \u2013 4", "3 to 4", "between 2 and 3", "8/10", "80%", "4 %", "1e5", "4.5.6", "1,2,3", "v2", "2nd", "3D", "4½", "½", "x²", "5.0001", "9" * 5000, "sentence 1", "#3"]
+NOT_LENIENT = [
+    "",
+    "none",
+    "nan",
+    "inf",
+    "-2",
+    "\u22122",
+    "\u20132",
+    "3-4",
+    "3 \u2013 4",
+    "3 to 4",
+    "between 2 and 3",
+    "8/10",
+    "80%",
+    "4 %",
+    "1e5",
+    "4.5.6",
+    "1,2,3",
+    "v2",
+    "2nd",
+    "3D",
+    "4½",
+    "½",
+    "x²",
+    "5.0001",
+    "9" * 5000,
+    "sentence 1",
+    "#3",
+]
 
 
 @pytest.mark.parametrize("text", STRICT)
@@ -68,7 +119,33 @@ def test_lenient_refuses(text):
     assert parse(text, "lenient") is None
 
 
-PIECES = st.sampled_from(["score", "Score:", "sentence 1", "4", "3.5", "-", "\u2212", "/5", "/10", "%", "to", "between", "and", "out of 5", ",", ".", " ", "\n", "9" * 400, "٣", "½", "nan", "*"])
+PIECES = st.sampled_from(
+    [
+        "score",
+        "Score:",
+        "sentence 1",
+        "4",
+        "3.5",
+        "-",
+        "\u2212",
+        "/5",
+        "/10",
+        "%",
+        "to",
+        "between",
+        "and",
+        "out of 5",
+        ",",
+        ".",
+        " ",
+        "\n",
+        "9" * 400,
+        "٣",
+        "½",
+        "nan",
+        "*",
+    ]
+)
 
 
 @settings(max_examples=600, deadline=None, derandomize=True)
@@ -84,12 +161,22 @@ def test_any_text_gives_a_score_or_none(text):
 @given(st.integers(0, 5000))
 def test_what_a_prompt_shows_is_read_back(thousandths):
     score = thousandths / 1000
-    for text in (f" {score}", f"{score:.3f}.", f"Score: {score}", f"**{score}**", f"{score}/5", f"{score:.3f}".replace(".", ",")):
+    for text in (
+        f" {score}",
+        f"{score:.3f}.",
+        f"Score: {score}",
+        f"**{score}**",
+        f"{score}/5",
+        f"{score:.3f}".replace(".", ","),
+    ):
         assert parse(text, "lenient") == score
     assert parse(f" {score}") == score
 
 
-@pytest.mark.parametrize("text", ["1" * 200_000 + "a", "1." * 100_000, "1," * 100_000, "1-" * 100_000, "score " * 50_000, "between 1 " * 20_000])
+@pytest.mark.parametrize(
+    "text",
+    ["1" * 200_000 + "a", "1." * 100_000, "1," * 100_000, "1-" * 100_000, "score " * 50_000, "between 1 " * 20_000],
+)
 def test_a_long_answer_takes_no_long_time(text):
     begin = time.perf_counter()
     assert parse(text) is None

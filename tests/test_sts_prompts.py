@@ -77,8 +77,15 @@ def test_completion_to_the_character():
 def test_chat_to_the_character():
     assert build(CONTEXT, QUERY, guesses=True, style="chat") == CHAT
     system, user = build(CONTEXT, QUERY, guesses=False, style="chat")
-    assert system == {"role": "system", "content": "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Answer with the number alone."}
-    assert user == {"role": "user", "content": WITHOUT.split("\n\n", 1)[1].removesuffix("\nScore:") + "\n\nGive a similarity score between 0 and 5 for the last pair."}
+    assert system == {
+        "role": "system",
+        "content": "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Answer with the number alone.",
+    }
+    assert user == {
+        "role": "user",
+        "content": WITHOUT.split("\n\n", 1)[1].removesuffix("\nScore:")
+        + "\n\nGive a similarity score between 0 and 5 for the last pair.",
+    }
 
 
 @pytest.mark.parametrize("style", ["completion", "chat"])
@@ -87,7 +94,9 @@ def test_the_query_s_score_is_not_in_it(style, guesses):
     texts = [build(CONTEXT, QUERY._replace(score=score), guesses=guesses, style=style) for score in (1.2, 3.3, None)]
     assert texts[0] == texts[1] == texts[2]
     # Negative control: an example's score is.
-    assert build([CONTEXT[0]._replace(score=1.1)], QUERY, guesses=guesses, style=style) != build([CONTEXT[0]], QUERY, guesses=guesses, style=style)
+    assert build([CONTEXT[0]._replace(score=1.1)], QUERY, guesses=guesses, style=style) != build(
+        [CONTEXT[0]], QUERY, guesses=guesses, style=style
+    )
 
 
 @pytest.mark.parametrize("style", ["completion", "chat"])
@@ -98,7 +107,14 @@ def test_guesses_are_in_it_only_where_they_are_asked_for(style):
 
 
 def test_scores_are_written_as_the_data_has_them():
-    assert [number(score) for score in (0.0, 5.0, 0.067, 1.53333333333333, 2.11111111111111, 3.25)] == ["0.0", "5.0", "0.067", "1.533", "2.111", "3.25"]
+    assert [number(score) for score in (0.0, 5.0, 0.067, 1.53333333333333, 2.11111111111111, 3.25)] == [
+        "0.0",
+        "5.0",
+        "0.067",
+        "1.533",
+        "2.111",
+        "3.25",
+    ]
 
 
 def test_the_digest_sees_each_prompt_and_their_order():

@@ -15,7 +15,9 @@ from lsalib.sts.guess import GUESS_MODELS
 def built(result, folder, **changes):
     asked = Experiment(**result["experiment"] | changes)
     runs = items(asked, records.sources(asked, folder))
-    return [prompts.build(item.context, item.query, guesses=asked.condition != "none", style=asked.style) for item in runs]
+    return [
+        prompts.build(item.context, item.query, guesses=asked.condition != "none", style=asked.style) for item in runs
+    ]
 
 
 def test_every_record_is_of_the_prompts_that_the_data_give():
@@ -23,7 +25,9 @@ def test_every_record_is_of_the_prompts_that_the_data_give():
     found = records.recorded()
     for result in found:
         assert prompts.digest(built(result, folder)) == result["prompts"]
-        assert [record["truth"] for record in result["records"]] == data.load("test", folder).score[[record["query"] for record in result["records"]]].tolist()
+        assert [record["truth"] for record in result["records"]] == data.load("test", folder).score[
+            [record["query"] for record in result["records"]]
+        ].tolist()
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = records.pick(found, condition="guess", guess_model="concat", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
@@ -36,7 +40,10 @@ def test_the_records_are_complete():
     assert len(set(asked)) == len(asked)
     for result in found:
         assert len(result["records"]) == result["experiment"]["runs"] == 100
-        assert all({"query", "context", "truth", "guess", "context_mean", "answer", "logprobs"} <= record.keys() for record in result["records"])
+        assert all(
+            {"query", "context", "truth", "guess", "context_mean", "answer", "logprobs"} <= record.keys()
+            for record in result["records"]
+        )
         assert results.outcome(result, "expected").prediction.shape == (100,)
         assert result["versions"]["weights_sha256"]
 
@@ -46,12 +53,19 @@ def test_the_arrays_say_how_they_were_made():
     assert names == {"guesses", "swap", "shift", "look"}
     for name in names:
         about = stored.load(name, records.FOLDER).about
-        assert about["command"] == f"python -m tools.sts_records {name}" and {"jax", "jaxlib"} <= about["versions"].keys()
+        assert (
+            about["command"] == f"python -m tools.sts_records {name}" and {"jax", "jaxlib"} <= about["versions"].keys()
+        )
 
 
 def test_nothing_recorded_holds_a_sentence():
     folder = data_folder()
-    sentences = {text for split in ("dev", "test") for text in (*data.load(split, folder).first, *data.load(split, folder).second) if len(text) > 20}
+    sentences = {
+        text
+        for split in ("dev", "test")
+        for text in (*data.load(split, folder).first, *data.load(split, folder).second)
+        if len(text) > 20
+    }
     for path in records.FOLDER.glob("*.json"):
         text = path.read_text()
         assert "first_prompt" not in text
@@ -87,5 +101,7 @@ def test_stored_guesses_have_the_errors_that_are_stored():
             np.testing.assert_allclose(((guesses[seed] - truth) ** 2).mean(), expected, rtol=1e-3)
     with pytest.raises(ValueError, match="name must be a stored result .*guesses.*, got 'other'"):
         records.arrays("other")
-    with pytest.raises(ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"):
+    with pytest.raises(
+        ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"
+    ):
         records.sources(Experiment("any", "guess", seed=3))

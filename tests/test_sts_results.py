@@ -40,8 +40,12 @@ def test_failures_are_replaced_or_dropped(three):
     assert 2 < failed.sum() < 10
     replaced, dropped = (results.outcome(three["guess"], failures=failures) for failures in ("replace", "drop"))
     np.testing.assert_array_equal(replaced.failed, failed)
-    np.testing.assert_array_equal(replaced.prediction, [r["context_mean"] if f else r["guess"] for r, f in zip(records, failed, strict=True)])
-    np.testing.assert_array_equal(dropped.prediction, [r["guess"] for r, f in zip(records, failed, strict=True) if not f])
+    np.testing.assert_array_equal(
+        replaced.prediction, [r["context_mean"] if f else r["guess"] for r, f in zip(records, failed, strict=True)]
+    )
+    np.testing.assert_array_equal(
+        dropped.prediction, [r["guess"] for r, f in zip(records, failed, strict=True) if not f]
+    )
     np.testing.assert_array_equal(dropped.truth, replaced.truth[~failed])
     # «about 3» is no strict answer.
     assert results.outcome(three["guess"], mode="strict").failed.all()
@@ -85,8 +89,12 @@ def test_the_table_has_the_numbers_of_the_records(folder):
     none = next(r for r in results.find(folder) if r["experiment"]["condition"] == "none")
     shuffled = next(r for r in results.find(folder) if r["experiment"]["condition"] == "shuffled")
     difference = results.compare(shuffled, none)
-    assert cells["shuffled", "written"].endswith(f"{difference.estimate:.3f} [{difference.low:.3f}, {difference.high:.3f}]")
-    assert cells["none", "written"].endswith("-") and cells["guess", "expected"].endswith("-"), "nothing to compare with"
+    assert cells["shuffled", "written"].endswith(
+        f"{difference.estimate:.3f} [{difference.low:.3f}, {difference.high:.3f}]"
+    )
+    assert cells["none", "written"].endswith("-") and cells["guess", "expected"].endswith("-"), (
+        "nothing to compare with"
+    )
 
 
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):
@@ -110,7 +118,10 @@ def test_a_damaged_result_is_named(content, tmp_path):
         (lambda result: results.outcome(result, failures="hide"), "failures must be one of replace, drop, got 'hide'"),
         (lambda result: results.outcome(result, mode="wild"), "mode must be one of strict, lenient"),
         (lambda result: results.compare(result, result, failures="hide"), "failures must be one of replace, drop"),
-        (lambda result: results.expected(np.zeros((2, 50))), r"logprobs must have shape \(n, 51\), got shape \(2, 50\)"),
+        (
+            lambda result: results.expected(np.zeros((2, 50))),
+            r"logprobs must have shape \(n, 51\), got shape \(2, 50\)",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(call, message, three, unchecked):
@@ -121,4 +132,13 @@ def test_bad_arguments_are_refused(call, message, three, unchecked):
 def test_records_are_plain_json(folder):
     result = json.loads((folder / "none/result.json").read_text())
     assert set(result) == {"experiment", "versions", "prompts", "first_prompt", "records"}
-    assert set(result["records"][0]) == {"run", "query", "context", "truth", "guess", "context_mean", "answer", "logprobs"}
+    assert set(result["records"][0]) == {
+        "run",
+        "query",
+        "context",
+        "truth",
+        "guess",
+        "context_mean",
+        "answer",
+        "logprobs",
+    }

@@ -12,7 +12,15 @@ GOOD, BAD = TRUTH + 0.5 * RNG.standard_normal(80), TRUTH + 0.9 * RNG.standard_no
 
 
 def scipy_interval(statistic, *columns):
-    found = scipy.stats.bootstrap(columns, statistic, paired=True, vectorized=True, method="percentile", n_resamples=20_000, rng=np.random.default_rng(1))
+    found = scipy.stats.bootstrap(
+        columns,
+        statistic,
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=20_000,
+        rng=np.random.default_rng(1),
+    )
     return np.array(found.confidence_interval)
 
 
@@ -64,7 +72,9 @@ def test_the_seed_fixes_it_and_pieces_change_nothing(monkeypatch):
     long = RNG.standard_normal(5000)
     interval = statistics.mse(long, np.zeros(5000), resamples=1000)  # three pieces
     error = (long**2).std() / 5000**0.5
-    np.testing.assert_allclose([interval.low, interval.high], (long**2).mean() + np.array([-1.96, 1.96]) * error, atol=0.3 * error)
+    np.testing.assert_allclose(
+        [interval.low, interval.high], (long**2).mean() + np.array([-1.96, 1.96]) * error, atol=0.3 * error
+    )
 
 
 def test_equal_and_constant_columns():

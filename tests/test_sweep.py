@@ -47,7 +47,9 @@ def assert_equal(a, b):
 
 @pytest.mark.parametrize("objective", ["sampled", "population"])
 def test_every_run_is_what_fit_gives(objective):
-    together = dict(zip(RUNS, sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS), strict=True))
+    together = dict(
+        zip(RUNS, sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS), strict=True)
+    )
     for name, run in RUNS.items():
         alone = fit(jax.random.key(0), run.task, run.heads, objective=objective, **fields(run), **OPTIONS)
         # Up to the order of sums: products of other shapes are taken apart differently.
@@ -83,7 +85,7 @@ def test_padding_stays_exactly_zero(objective, padding):
     assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers)
     for leaf in layers:
         leaf[0, 0, 1:] = padding
-    (state, _), = sweeps._train(group, state, 0, keys, steps, steps, jnp.float32)
+    ((state, _),) = sweeps._train(group, state, 0, keys, steps, steps, jnp.float32)
     trained = [leaf for name, leaf in state.weights._asdict().items() if name != "guess"]
     assert all((leaf[0, 0, 1:] == padding).all() for leaf in trained) == (padding == 0.0)
 
@@ -133,7 +135,14 @@ def test_a_stopped_sweep_goes_on_bit_for_bit(objective, tmp_path, stopping):
 
 @pytest.mark.parametrize(
     "change",
-    [{"steps": 30}, {"batch_size": 32}, {"seeds": 2}, {"objective": "population"}, {"compress": False}, {"dtype": jnp.float16}],
+    [
+        {"steps": 30},
+        {"batch_size": 32},
+        {"seeds": 2},
+        {"objective": "population"},
+        {"compress": False},
+        {"dtype": jnp.float16},
+    ],
 )
 def test_the_checkpoint_of_another_sweep_is_refused_and_kept(change, tmp_path):
     stored = OPTIONS | {"checkpoint": tmp_path / "a"}
@@ -156,7 +165,9 @@ def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="checkpoint must be a file that a sweep wrote, got .*a, which cannot be read"):
+        with pytest.raises(
+            ValueError, match="checkpoint must be a file that a sweep wrote, got .*a, which cannot be read"
+        ):
             sweep(jax.random.key(0), [RUNS["plain"]], **stored)
         assert path.read_bytes() == damaged
     path.write_bytes(save({"x": np.zeros(3)}))
@@ -206,11 +217,19 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
         ([], {}, "runs must be a sequence of at least one Run, got"),
         ([PLAIN], {}, "runs must be a sequence of at least one Run, got"),
         ([RUNS["plain"]], {"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
-        ([RUNS["plain"]], {"seeds": [1, 1]}, r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]"),
+        (
+            [RUNS["plain"]],
+            {"seeds": [1, 1]},
+            r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]",
+        ),
         ([RUNS["plain"]], {"seeds": []}, "seeds must be a count or different whole numbers"),
         ([RUNS["plain"]], {"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
         ([RUNS["plain"]], {"objective": None}, "objective must be one of"),
-        ([RUNS["plain"]], {"checkpoint": "no/such/folder/a"}, "checkpoint must be in a folder that exists, got no/such/folder/a"),
+        (
+            [RUNS["plain"]],
+            {"checkpoint": "no/such/folder/a"},
+            "checkpoint must be in a folder that exists, got no/such/folder/a",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(runs, change, message, unchecked):

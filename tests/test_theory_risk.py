@@ -41,7 +41,9 @@ def test_equal_dense_form(name, heads, x64):
     task = TASKS[name]
     for seed in range(3):
         params = make_params(seed, task.dim, heads)
-        plain, guessed = (dense_risk(lift(params), task, *y_q) for y_q in ((np.zeros(task.dim),), (make_guess(task), BIAS)))
+        plain, guessed = (
+            dense_risk(lift(params), task, *y_q) for y_q in ((np.zeros(task.dim),), (make_guess(task), BIAS))
+        )
         np.testing.assert_allclose(population_risk(params, task), plain, rtol=1e-12)
         np.testing.assert_allclose(population_risk(params, task, make_guess(task), BIAS), guessed, rtol=1e-12)
 
@@ -50,8 +52,12 @@ def test_equal_dense_form(name, heads, x64):
 def test_gradient_equals_dense_form(name, x64):
     task = TASKS[name]
     params, guess = make_params(0, task.dim, 2), jnp.asarray(make_guess(task))
-    exact = jax.jit(jax.grad(lambda *weights: population_risk(weights[0], task, weights[1], BIAS), (0, 1)))(params, guess)
-    dense = jax.jit(jax.grad(lambda *weights: dense_risk(lift(weights[0]), task, weights[1], BIAS), (0, 1)))(params, guess)
+    exact = jax.jit(jax.grad(lambda *weights: population_risk(weights[0], task, weights[1], BIAS), (0, 1)))(
+        params, guess
+    )
+    dense = jax.jit(jax.grad(lambda *weights: dense_risk(lift(weights[0]), task, weights[1], BIAS), (0, 1)))(
+        params, guess
+    )
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-11), exact, dense)
 
 
@@ -87,7 +93,9 @@ def test_within_sampling_error(name, x64):
                 largest_z(draws, population_risk(params, replace(task, context_size=1), guess, BIAS)),
                 largest_z(draws, population_risk(params, task, -guess, BIAS)),
                 largest_z(draws, population_risk(params, task, guess, 0.0)),
-                largest_z(draws, population_risk(params._replace(W_P=jnp.asarray(-np.asarray(params.W_P))), task, guess, BIAS)),
+                largest_z(
+                    draws, population_risk(params._replace(W_P=jnp.asarray(-np.asarray(params.W_P))), task, guess, BIAS)
+                ),
             ]
         )
     # The negative control: this many samples tell each of these from the truth.

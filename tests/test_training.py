@@ -80,7 +80,9 @@ def test_the_sampled_loss_is_unbiased(task, compress):
     sampler = Sampler(500, None if compress else task.context_size, task.noise_std > 0)
     keys = jax.random.split(jax.random.key(4), 400)
     weights, setting = weights_of(params), setting_of(task, jnp.float32)
-    loss, gradient = jax.jit(lambda keys: jax.lax.map(lambda key: jax.value_and_grad(risk)(weights, setting, key, sampler), keys))(keys)
+    loss, gradient = jax.jit(
+        lambda keys: jax.lax.map(lambda key: jax.value_and_grad(risk)(weights, setting, key, sampler), keys)
+    )(keys)
     exact = jax.jit(jax.value_and_grad(lambda p, g: theory.population_risk(p, task, g, BIAS), (0, 1)))
     expected, (by_params, by_guess) = jax.tree.map(np.asarray, exact(params, jnp.asarray(GUESS, jnp.float32)))
 
@@ -120,13 +122,29 @@ def test_fit_is_a_plain_loop_with_adam(objective, x64):
     for step in range(steps):
         state, opt_state, loss = advance(step, state, opt_state)
         losses.append(float(loss))
-    options = {"steps": steps, "init_scale": 0.3, "guess": GUESS, "bias": BIAS, "learning_rate": 1e-2, "train_guess": True}
+    options = {
+        "steps": steps,
+        "init_scale": 0.3,
+        "guess": GUESS,
+        "bias": BIAS,
+        "learning_rate": 1e-2,
+        "train_guess": True,
+    }
     run = fit(key, TASK, 2, objective=objective, batch_size=32, compress=False, dtype=jnp.float64, **options)
     np.testing.assert_allclose(run.risk, losses, rtol=1e-8)
     for mine, plain in zip((*run.params, run.guess), (*state[0], state[1]), strict=True):
         np.testing.assert_allclose(mine, plain, rtol=1e-6, atol=1e-8)
     # Negative control: another learning rate is seen within these steps.
-    other = fit(key, TASK, 2, objective=objective, batch_size=32, compress=False, dtype=jnp.float64, **options | {"learning_rate": 2e-2})
+    other = fit(
+        key,
+        TASK,
+        2,
+        objective=objective,
+        batch_size=32,
+        compress=False,
+        dtype=jnp.float64,
+        **options | {"learning_rate": 2e-2},
+    )
     assert abs(np.asarray(other.risk)[-1] / losses[-1] - 1) > 1e-3
 
 
@@ -144,7 +162,9 @@ def test_the_paper_s_training_ends_at_the_exact_optimum():
 
 
 def test_the_exact_risk_in_float64(x64):
-    single, double = (fit(jax.random.key(6), TASK, 2, steps=30, objective="population", dtype=t) for t in (jnp.float32, jnp.float64))
+    single, double = (
+        fit(jax.random.key(6), TASK, 2, steps=30, objective="population", dtype=t) for t in (jnp.float32, jnp.float64)
+    )
     assert double.risk.dtype == double.params.W_K.dtype == jnp.float64
     start = float(theory.population_risk(double_start(double), TASK))
     np.testing.assert_allclose(np.asarray(double.risk)[0], start, rtol=1e-12)

@@ -55,7 +55,9 @@ def test_programs_are_kept_where_the_makefile_keeps_them():
     env = {**os.environ, "HOME": "/home/runner"}
     for name in ("LSALIB_PROGRAMS", "XDG_CACHE_HOME"):
         env.pop(name, None)
-    said = subprocess.run(["make", "--print-data-base", "--dry-run", "help"], cwd=ROOT, env=env, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ["make", "--print-data-base", "--dry-run", "help"], cwd=ROOT, env=env, capture_output=True, text=True
+    ).stdout
     (folder,) = [line.split("=", 1)[1].strip() for line in said.splitlines() if line.startswith("LSALIB_PROGRAMS")]
     assert folder.replace("$(or $(XDG_CACHE_HOME),$(HOME)/.cache)", "~/.cache") == kept
 
@@ -74,12 +76,20 @@ def test_publishing_leads_to_colab_only_where_the_address_is_committed(now, cola
     page, env = tmp_path / "page.ipynb", tmp_path / "env"
     page.write_text("committed")
     for command in (["init", "--quiet"], ["add", "page.ipynb"], ["commit", "--quiet", "--message=state"]):
-        subprocess.run(["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *command], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *command], cwd=tmp_path, check=True
+        )
     page.write_text(now)
     env.touch()
-    variables = os.environ | {"GITHUB_ENV": str(env), "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "o/r"}
+    variables = os.environ | {
+        "GITHUB_ENV": str(env),
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "o/r",
+    }
     script = commands("publish.yml")[1]
-    said = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
+    ).stdout
     assert env.read_text() == colab and notice in said and said.startswith("::notice::" if notice else "")
 
 

@@ -23,7 +23,9 @@ def normalised(url: str) -> str:
     """The address without a closing slash or .git; "" stays, for taking it out again."""
     url = url.strip().rstrip("/").removesuffix(".git")
     if url and not (REMOTE.fullmatch(url) or LOCAL.fullmatch(url)):
-        raise SystemExit(f"URL={url!r} is no repository's address; expected https://host/owner/repository, or nothing to take it out")
+        raise SystemExit(
+            f"URL={url!r} is no repository's address; expected https://host/owner/repository, or nothing to take it out"
+        )
     return url
 
 
@@ -39,7 +41,11 @@ def book_address(url: str) -> str:
 def colab_address(url: str, stem: str) -> str:
     """Where Colab opens a page's notebook; "" for a repository that lives elsewhere."""
     github = GITHUB.fullmatch(url)
-    return f"https://colab.research.google.com/github/{github[1]}/{github[2]}/blob/{BRANCH}/book/{stem}.ipynb" if github else ""
+    return (
+        f"https://colab.research.google.com/github/{github[1]}/{github[2]}/blob/{BRANCH}/book/{stem}.ipynb"
+        if github
+        else ""
+    )
 
 
 def config(text: str, url: str) -> str:
@@ -64,7 +70,11 @@ def links(url: str, stems: list[str]) -> str:
     if not url:
         return ""
     book = f"[Read the book]({book_address(url)}) · " if book_address(url) else ""
-    badges = [f"- `{stem}` [![Open in Colab]({BADGE})]({colab_address(url, stem)})\n" for stem in stems if colab_address(url, stem)]
+    badges = [
+        f"- `{stem}` [![Open in Colab]({BADGE})]({colab_address(url, stem)})\n"
+        for stem in stems
+        if colab_address(url, stem)
+    ]
     return f"{book}[Repository]({url})\n" + "".join(["\n", *badges] if badges else [])
 
 
@@ -73,7 +83,9 @@ def notebook(path: Path, url: str) -> str:
     content = nbformat.read(path, as_version=4)
     cells = [cell for cell in content.cells if cell.id == install_cell.cell_id(path.stem)]
     if not cells:
-        raise SystemExit(f"book/{path.name}: no cell {install_cell.cell_id(path.stem)}; run: python -m tools.notebooks {path.stem}")
+        raise SystemExit(
+            f"book/{path.name}: no cell {install_cell.cell_id(path.stem)}; run: python -m tools.notebooks {path.stem}"
+        )
     cells[0].source = install_cell.source(url, content.cells)
     return nbformat.writes(content) + "\n"
 
@@ -100,7 +112,9 @@ def rewritten(root: Path, url: str) -> dict[Path, str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.address", description="Write the repository's address wherever it belongs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.address", description="Write the repository's address wherever it belongs."
+    )
     parser.add_argument("url", metavar="URL", help='https://host/owner/repository, or "" to take it out')
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)

@@ -19,5 +19,7 @@ def defects(page: Page, compiled: int) -> list[str]:
     if limit is None:
         return [f"book/programs.toml: no entry for {page.stem}, which compiles {compiled} programs"]
     if compiled > limit:
-        return [f"book/{page.stem}.md compiles {compiled} programs, {limit} are allowed by book/programs.toml: make profile NAME={page.stem} shows where"]
+        return [
+            f"book/{page.stem}.md compiles {compiled} programs, {limit} are allowed by book/programs.toml: make profile NAME={page.stem} shows where"
+        ]
     return []

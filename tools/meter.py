@@ -38,6 +38,7 @@ class Cost(NamedTuple):
     compiling: float
     names: dict[str, float]
 
+
 class Meter:
     """Listens to JAX from now on; ``read`` says what has been spent since the last reading."""
 
@@ -114,7 +115,9 @@ def watched() -> Iterator[tuple[dict[str, str], Path]]:
         startup = Path(folder, "profile_default", "startup")
         startup.mkdir(parents=True)
         # By its path, whatever checkout the kernel works in; and no name is left behind for the page to find.
-        (startup / "meter.py").write_text(f"__import__('runpy').run_path({__file__!r})['watch_cells'](get_ipython())\n", encoding="utf-8")
+        (startup / "meter.py").write_text(
+            f"__import__('runpy').run_path({__file__!r})['watch_cells'](get_ipython())\n", encoding="utf-8"
+        )
         path = Path(folder, "cells.jsonl")
         path.touch()
         yield {"IPYTHONDIR": folder, CELLS: str(path)}, path

@@ -22,7 +22,17 @@ from tools.parallel import side_by_side
 TIMEOUT = 1800  # seconds for one cell
 
 # Its own settings, not pyproject's: there a warning of any third party is an error.
-NBVAL = ("-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "-q", "--nbval", "--nbval-current-env", f"--nbval-cell-timeout={TIMEOUT}")
+NBVAL = (
+    "-c",
+    os.devnull,
+    "--noconftest",
+    "-p",
+    "no:cacheprovider",
+    "-q",
+    "--nbval",
+    "--nbval-current-env",
+    f"--nbval-cell-timeout={TIMEOUT}",
+)
 
 
 def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> NotebookNode:
@@ -42,7 +52,9 @@ def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> Notebo
         try:
             client.execute(env=os.environ | env)
         except Exception as error:  # nbclient's own, or, on Ctrl-C, whatever its clean-up stumbles over
-            raise SystemExit(f"\n{_failed_cell(page, notebook)}\n{str(error) or 'The kernel was stopped.'}\n{page.ipynb.name} is left as it was.") from None
+            raise SystemExit(
+                f"\n{_failed_cell(page, notebook)}\n{str(error) or 'The kernel was stopped.'}\n{page.ipynb.name} is left as it was."
+            ) from None
     return pages.with_outputs(page, notebook)
 
 
@@ -80,7 +92,10 @@ def run(todo: list[Page]) -> None:
     if len(todo) == 1:
         run_one(todo[0])
         return
-    commands = {page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", page.stem] for page in longest_first(todo)}
+    commands = {
+        page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", page.stem]
+        for page in longest_first(todo)
+    }
     seconds = {}
     with closing(side_by_side(commands)) as finished:
         for done in finished:
@@ -130,7 +145,10 @@ def check(root: Path) -> None:
 
 def validate(todo: list[Page]) -> None:
     """Run the notebooks again, in this environment; compare what comes out with what they hold, and their programs with the budget."""
-    commands = {page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", "--reproduce", page.stem] for page in longest_first(todo)}
+    commands = {
+        page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", "--reproduce", page.stem]
+        for page in longest_first(todo)
+    }
     seconds, failed = {}, []
     with closing(side_by_side(commands)) as finished:
         for done in finished:
@@ -177,7 +195,9 @@ def named(root: Path, stems: list[str]) -> list[Page]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description="Execute the pages, and hold their notebooks against them.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.notebooks", description="Execute the pages, and hold their notebooks against them."
+    )
     parser.add_argument("stems", nargs="*", metavar="STEM", help="execute these pages")
     modes = parser.add_mutually_exclusive_group()
     for mode, text in {
@@ -190,7 +210,9 @@ def main(argv: list[str] | None = None) -> None:
         modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=text)
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
-    if args.mode in (None, "reproduce") and not args.stems or args.mode in ("all", "changed", "check") and args.stems:
+    if (args.mode in (None, "reproduce") and not args.stems) or (
+        args.mode in ("all", "changed", "check") and args.stems
+    ):
         parser.error("name pages, or give one of --all, --changed, --check, --validate")
     root = args.root.resolve()
     todo = named(root, args.stems) if args.stems else pages.code_pages(root)

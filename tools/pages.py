@@ -123,7 +123,10 @@ def text_defects(page: Page) -> list[str]:
     if page.has_code:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
-        found += [f"cell {name}: ends in «;», which the validation does not honour; give the value a name instead" for name in silenced]
+        found += [
+            f"cell {name}: ends in «;», which the validation does not honour; give the value a name instead"
+            for name in silenced
+        ]
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")
@@ -134,7 +137,11 @@ def text_defects(page: Page) -> list[str]:
 def orphans(root: Path) -> list[str]:
     """Notebooks that no page stands behind."""
     known = {page.ipynb for page in code_pages(root)}
-    return [f"book/{path.name}: no text notebook beside it" for path in sorted((root / "book").glob("*.ipynb")) if path not in known]
+    return [
+        f"book/{path.name}: no text notebook beside it"
+        for path in sorted((root / "book").glob("*.ipynb"))
+        if path not in known
+    ]
 
 
 def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:

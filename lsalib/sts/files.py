@@ -88,10 +88,14 @@ def fetch(url: str, sha256: str, name: str, *, folder: str | os.PathLike | None 
     try:
         content = _download(url, timeout)
     except (OSError, http.client.HTTPException) as error:
-        raise OSError(f"{name} cannot be downloaded from {url} ({error}); try again, or put the file at {path}") from error
+        raise OSError(
+            f"{name} cannot be downloaded from {url} ({error}); try again, or put the file at {path}"
+        ) from error
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
-        raise ValueError(f"{name} from {url} must have the SHA-256 {sha256}, got {digest} ({len(content)} bytes); nothing was kept")
+        raise ValueError(
+            f"{name} from {url} must have the SHA-256 {sha256}, got {digest} ({len(content)} bytes); nothing was kept"
+        )
     write(path, content)
     return path
 

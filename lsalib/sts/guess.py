@@ -130,7 +130,12 @@ def fit(
     """
     _validate.shape("features", features, ("n", "p"))
     score = _validate.vector("score", score, len(features))
-    for name, value in {"hidden": hidden, "epochs": epochs, "batch_size": batch_size, "the number of seeds": len(seeds)}.items():
+    for name, value in {
+        "hidden": hidden,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "the number of seeds": len(seeds),
+    }.items():
         _validate.count(name, value)
     learning_rate = _validate.number("learning_rate", learning_rate, above=0.0)
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
@@ -212,7 +217,9 @@ def _init(key: PRNGKeyArray, p: int, h: int, dtype) -> Network:
         return jax.random.uniform(key, shape, dtype, -(inputs**-0.5), inputs**-0.5)
 
     keys = jax.random.split(key, 4)
-    return Network(uniform(keys[0], (h, p), p), uniform(keys[1], (h,), p), uniform(keys[2], (h,), h), uniform(keys[3], (), h))
+    return Network(
+        uniform(keys[0], (h, p), p), uniform(keys[1], (h,), p), uniform(keys[2], (h,), h), uniform(keys[3], (), h)
+    )
 
 
 @partial(jax.jit, static_argnames=("hidden", "epochs", "batch_size"))
@@ -236,7 +243,9 @@ def _train(key: PRNGKeyArray, z, score, learning_rate, *, hidden: int, epochs: i
         # Adam's bias correction raises a float to a whole number.
         with jax.numpy_dtype_promotion("standard"):
             direction, memory = adam.update(gradient, memory)
-        network = jax.tree.map(lambda weight, change: weight - jnp.asarray(learning_rate, z.dtype) * change, network, direction)
+        network = jax.tree.map(
+            lambda weight, change: weight - jnp.asarray(learning_rate, z.dtype) * change, network, direction
+        )
         return (network, memory), value * (batch < n).sum().astype(z.dtype)
 
     network = _init(key_init, p, hidden, z.dtype)

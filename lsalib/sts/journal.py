@@ -48,7 +48,9 @@ class Journal:
         elif running.exists():
             self._go_on(running)
         elif self.folder.is_dir() and any(self.folder.iterdir()):
-            raise ValueError(f"out must be a new or empty folder, or one where this experiment began, got {self.folder}")
+            raise ValueError(
+                f"out must be a new or empty folder, or one where this experiment began, got {self.folder}"
+            )
         else:
             files.write(running, _line(self.identity))
 
@@ -86,7 +88,9 @@ class Journal:
         for number, entry in enumerate(lines, 2):
             run = entry.pop("run", None) if isinstance(entry, dict) else None
             if run not in range(len(self.records)):
-                raise ValueError(f"{path}, line {number}: an answer must name one of {len(self.records)} runs, got {run!r}; remove the line")
+                raise ValueError(
+                    f"{path}, line {number}: an answer must name one of {len(self.records)} runs, got {run!r}; remove the line"
+                )
             self.records[run] |= entry
         if len(whole) < len(content):
             os.truncate(path, len(whole))
@@ -95,9 +99,15 @@ class Journal:
         if found == self.identity:
             return
         if not isinstance(found, dict) or found.keys() != self.identity.keys():
-            raise ValueError(f"out must be a folder where this experiment began, got {self.folder}, which no experiment wrote; choose another folder")
-        other = [f"{name}: {theirs!r:.60}, not {mine!r:.60}" for name, theirs, mine in _differences(found, self.identity)]
-        raise ValueError(f"out must belong to this experiment, got {self.folder}, which has {'; '.join(other)}; choose another folder")
+            raise ValueError(
+                f"out must be a folder where this experiment began, got {self.folder}, which no experiment wrote; choose another folder"
+            )
+        other = [
+            f"{name}: {theirs!r:.60}, not {mine!r:.60}" for name, theirs, mine in _differences(found, self.identity)
+        ]
+        raise ValueError(
+            f"out must belong to this experiment, got {self.folder}, which has {'; '.join(other)}; choose another folder"
+        )
 
 
 def _differences(found: dict, mine: dict):
@@ -118,14 +128,18 @@ def _decode(line: bytes, path: Path, number: int):
     try:
         return json.loads(line)
     except ValueError as error:
-        raise ValueError(f"{path}, line {number}: {error}; the file is damaged: remove that line, or choose another folder") from None
+        raise ValueError(
+            f"{path}, line {number}: {error}; the file is damaged: remove that line, or choose another folder"
+        ) from None
 
 
 def _read(path: Path) -> dict:
     try:
         result = json.loads(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path} must be a result that an experiment wrote, got a damaged file ({error}); choose another folder") from None
+        raise ValueError(
+            f"{path} must be a result that an experiment wrote, got a damaged file ({error}); choose another folder"
+        ) from None
     if not isinstance(result, dict) or "records" not in result:
         raise ValueError(f"{path} must be a result that an experiment wrote; choose another folder")
     return result

@@ -15,7 +15,10 @@ _FIGURE = r"(?:\d++(?:[.,]\d++)?+|(?<!\.)\.\d++)"
 _BEGIN, _END = r"(?<![^\W_])(?<!\d[.,])", r"(?![^\W_])(?![.,]\d)"
 _MINUS = "[-\u2212\u2013]"  # hyphen, minus, en dash
 _NUMBER = re.compile(rf"{_BEGIN}(?P<minus>{_MINUS}?)(?P<value>{_FIGURE}){_END}(?!\s?%)")
-_RANGE = re.compile(rf"{_BEGIN}(?:between\s+{_FIGURE}\s+and\s+{_FIGURE}|{_MINUS}?{_FIGURE}\s?(?:{_MINUS}|\bto\b)\s?{_FIGURE}){_END}", re.IGNORECASE)
+_RANGE = re.compile(
+    rf"{_BEGIN}(?:between\s+{_FIGURE}\s+and\s+{_FIGURE}|{_MINUS}?{_FIGURE}\s?(?:{_MINUS}|\bto\b)\s?{_FIGURE}){_END}",
+    re.IGNORECASE,
+)
 _FRACTION = re.compile(rf"{_BEGIN}(?P<value>{_FIGURE})\s?(?:/|\bout\sof\b)\s?(?P<of>{_FIGURE}){_END}", re.IGNORECASE)
 
 # What stands directly before a number, and says what it is.

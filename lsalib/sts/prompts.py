@@ -15,7 +15,15 @@ __all__ = ["ROLES", "STYLES", "Example", "build", "digest", "number", "roles"]
 
 STYLES = ("completion", "chat")
 # What a part of a completion prompt is; the frame is all that the parts stand in, such as «Score:».
-ROLES = ("instruction", "context sentences", "context guess", "context score", "query sentences", "query guess", "frame")
+ROLES = (
+    "instruction",
+    "context sentences",
+    "context guess",
+    "context score",
+    "query sentences",
+    "query guess",
+    "frame",
+)
 
 _TASK = "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning)."
 _PRIOR = "Each pair comes with an initial guess of its score, made by a small model."
@@ -33,7 +41,9 @@ class Example(NamedTuple):
     guess: float | None = None
 
 
-def build(context: Sequence[Example], query: Example, *, guesses: bool, style: str = "completion") -> str | list[dict[str, str]]:
+def build(
+    context: Sequence[Example], query: Example, *, guesses: bool, style: str = "completion"
+) -> str | list[dict[str, str]]:
     """Write the prompt for one query.
 
     Args:

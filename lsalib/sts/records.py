@@ -152,9 +152,13 @@ def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> 
         ValueError: experiment must have its contexts from 'dev' and a seed of at most 2, got 'train' and 0
     """
     if experiment.context_split != "dev" or experiment.seed > 2:
-        raise ValueError(f"experiment must have its contexts from 'dev' and a seed of at most 2, got {experiment.context_split!r} and {experiment.seed}")
+        raise ValueError(
+            f"experiment must have its contexts from 'dev' and a seed of at most 2, got {experiment.context_split!r} and {experiment.seed}"
+        )
     pairs = data.load("dev", folder), data.load("test", folder)
     if experiment.guess_model is None:
         return Sources(*pairs)
     kept = arrays("guesses")
-    return Sources(*pairs, *(np.float64(kept[f"{experiment.guess_model}_{split}"][experiment.seed]) for split in ("dev", "test")))
+    return Sources(
+        *pairs, *(np.float64(kept[f"{experiment.guess_model}_{split}"][experiment.seed]) for split in ("dev", "test"))
+    )

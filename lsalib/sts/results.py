@@ -17,7 +17,21 @@ __all__ = ["FAILURES", "READOUTS", "Outcome", "compare", "expected", "find", "ou
 
 READOUTS = ("written", "expected")
 FAILURES = ("replace", "drop")
-_HEADINGS = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed", "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
+_HEADINGS = (
+    "model",
+    "style",
+    "condition",
+    "guess",
+    "draw",
+    "readout",
+    "runs",
+    "failed",
+    "MSE [95 %]",
+    "MSE, failed dropped",
+    "r",
+    "MSE of the guess",
+    "against none [95 %]",
+)
 
 
 class Outcome(NamedTuple):
@@ -129,14 +143,18 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient", fa
         if value not in known:
             raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
     records = result["records"]
-    prediction = _expected(result) if readout == "expected" else _floats(parse(record["answer"], mode) for record in records)
+    prediction = (
+        _expected(result) if readout == "expected" else _floats(parse(record["answer"], mode) for record in records)
+    )
     truth, guess, mean = (_floats(record[name] for record in records) for name in ("truth", "guess", "context_mean"))
     failed = np.isnan(prediction)
     everything = Outcome(np.where(failed, mean, prediction), truth, guess, failed)
     return everything if failures == "replace" else Outcome(*(column[~failed] for column in everything))
 
 
-def compare(result: dict, other: dict, readout: str = "written", *, mode: str = "lenient", failures: str = "replace", **options) -> statistics.Interval:
+def compare(
+    result: dict, other: dict, readout: str = "written", *, mode: str = "lenient", failures: str = "replace", **options
+) -> statistics.Interval:
     """The difference of two experiments' mean squared errors, run by run on the same query and context.
 
     Args:
@@ -158,7 +176,9 @@ def compare(result: dict, other: dict, readout: str = "written", *, mode: str = 
         -2.5
     """
     if _pairs(result) != _pairs(other):
-        raise ValueError("other must be about the same queries and contexts as result, got other ones; give both the same draw, runs and context_size")
+        raise ValueError(
+            "other must be about the same queries and contexts as result, got other ones; give both the same draw, runs and context_size"
+        )
     mine, theirs = (outcome(each, readout, mode=mode) for each in (result, other))
     if failures not in FAILURES:
         raise ValueError(f"failures must be one of {', '.join(FAILURES)}, got {failures!r}")
@@ -183,20 +203,30 @@ def table(results: Sequence[dict]) -> str:
     for result in results:
         rows += [_row(result, readout, results) for readout in _readouts(result)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def _row(result: dict, readout: str, results: Sequence[dict]) -> tuple[str, ...]:
     asked = result["experiment"]
     everything, answered = outcome(result, readout), outcome(result, readout, failures="drop")
     cells = [str(asked[name]) for name in ("model", "style", "condition")]
-    cells += [asked["guess_model"] or "-", str(asked["draw"]), readout, str(len(everything.truth)), str(int(everything.failed.sum()))]
+    cells += [
+        asked["guess_model"] or "-",
+        str(asked["draw"]),
+        readout,
+        str(len(everything.truth)),
+        str(int(everything.failed.sum())),
+    ]
     if len(everything.truth) < 2:
         return (*cells, *["-"] * (len(_HEADINGS) - len(cells)))
     cells.append(_shown(statistics.mse(everything.prediction, everything.truth)))
     cells.append(f"{((answered.prediction - answered.truth) ** 2).mean():.3f}" if len(answered.truth) else "-")
     cells.append(f"{statistics.correlation(everything.prediction, everything.truth).estimate:.3f}")
-    cells.append("-" if np.isnan(everything.guess).any() else f"{((everything.guess - everything.truth) ** 2).mean():.3f}")
+    cells.append(
+        "-" if np.isnan(everything.guess).any() else f"{((everything.guess - everything.truth) ** 2).mean():.3f}"
+    )
     return (*cells, _against_none(result, readout, results))
 
 
@@ -206,7 +236,12 @@ def _against_none(result: dict, readout: str, results: Sequence[dict]) -> str:
     for other in results:
         as_mine = other["experiment"] | {name: own[name] for name in ("condition", "guess_model", "seed")}
         same = as_mine == own and other["versions"] == result["versions"]
-        if same and own["condition"] != "none" and other["experiment"]["condition"] == "none" and readout in _readouts(other):
+        if (
+            same
+            and own["condition"] != "none"
+            and other["experiment"]["condition"] == "none"
+            and readout in _readouts(other)
+        ):
             return _shown(compare(result, other, readout))
     return "-"
 

@@ -21,7 +21,9 @@ class Interval(NamedTuple):
     high: float
 
 
-def bootstrap(statistic: Callable, *columns: Column, seed: int = 0, resamples: int = 10_000, level: float = 0.95) -> Interval:
+def bootstrap(
+    statistic: Callable, *columns: Column, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+) -> Interval:
     """The percentile interval of a statistic when the rows of all columns are drawn together, with replacement.
 
     Args:

@@ -150,7 +150,9 @@ def bayes_risk(task: GaussianTask) -> float:
         (1.0, 0.0)
     """
     if task.noise_std:
-        raise ValueError(f"task must have noise_std 0 for the closed form, got {task.noise_std}; sample estimators.bayes")
+        raise ValueError(
+            f"task must have noise_std 0 for the closed form, got {task.noise_std}; sample estimators.bayes"
+        )
     unseen = max(task.dim - task.context_size, 0)
     if unseen and not (task.feature_cov is None and task.prior_cov is None):
         raise ValueError("task must have identity covariances when context_size < d; sample estimators.bayes")

@@ -102,7 +102,11 @@ def _ltb_risk(params, W_1, W_2, task: StandardTask) -> Scalar:
 
 
 def standard_form(
-    b: Float[Array, "H D"], A: Float[Array, "H D D"], y_q: Float[Array, " D"], offset: Float[Array, " D"], task: StandardTask
+    b: Float[Array, "H D"],
+    A: Float[Array, "H D D"],
+    y_q: Float[Array, " D"],
+    offset: Float[Array, " D"],
+    task: StandardTask,
 ) -> tuple[Float[Array, "H D"], Float[Array, "H D D"], Float[Array, " D"]]:
     """The error of ``offset.t + sum_h b_h^T G A_h [x_q; y_q.t]`` in the coordinates of ``standard``.
 

@@ -138,8 +138,12 @@ def _second(task: GaussianTask, omega: np.ndarray) -> tuple[float, np.ndarray]:
     """The variance of a noise-free label, and the matrix of the approximate risk."""
     d = task.dim
     psi = np.eye(d) if task.prior_cov is None else task.prior_cov
-    isotropic = np.array_equal(psi, psi[0, 0] * np.eye(d)) and (task.feature_cov is None or np.array_equal(task.feature_cov, np.eye(d)))
+    isotropic = np.array_equal(psi, psi[0, 0] * np.eye(d)) and (
+        task.feature_cov is None or np.array_equal(task.feature_cov, np.eye(d))
+    )
     if not isotropic or task.prior_mean.any():
-        raise ValueError("task must have prior mean zero, identity features and a multiple of the identity as prior covariance")
+        raise ValueError(
+            "task must have prior mean zero, identity features and a multiple of the identity as prior covariance"
+        )
     signal, products = float(d * psi[0, 0]), np.outer(omega, omega)
     return signal, products + (1 + task.noise_std**2 / signal) / task.context_size * np.exp(d * products)

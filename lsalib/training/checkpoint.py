@@ -50,10 +50,14 @@ class Checkpoint:
                 identity = (file.metadata() or {}).get("sweep")
                 stored = {name: file.get_tensor(name) for name in file.keys()}
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"checkpoint must be a file that a sweep wrote, got {self.path}, which cannot be read: {error}") from None
+            raise ValueError(
+                f"checkpoint must be a file that a sweep wrote, got {self.path}, which cannot be read: {error}"
+            ) from None
         if identity != self.identity:
             owner = "no sweep" if identity is None else "a sweep with other runs, seeds, key or options"
-            raise ValueError(f"checkpoint must belong to this sweep, got {self.path}, which belongs to {owner}; choose another path")
+            raise ValueError(
+                f"checkpoint must belong to this sweep, got {self.path}, which belongs to {owner}; choose another path"
+            )
         return jax.tree.unflatten(structure, [stored[str(i)] for i in range(len(leaves))])
 
     def save(self, tree) -> None:

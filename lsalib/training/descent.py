@@ -22,7 +22,12 @@ class Descent(NamedTuple):
 
 
 def descend(
-    loss: Callable, params: PyTree[Float[Array, "..."]], key: PRNGKeyArray, snapshots: Sequence[int], *, learning_rate: float = 1e-3
+    loss: Callable,
+    params: PyTree[Float[Array, "..."]],
+    key: PRNGKeyArray,
+    snapshots: Sequence[int],
+    *,
+    learning_rate: float = 1e-3,
 ) -> Descent:
     """Train by Adam on ``loss(params, key)``, with a fresh key at every step, and keep the weights after given numbers of steps.
 
@@ -51,7 +56,13 @@ def descend(
     Source: Kingma and Ba's method, as optax has it.
     """
     ends = np.asarray(snapshots)
-    if ends.ndim != 1 or not ends.size or not np.issubdtype(ends.dtype, np.integer) or ends[0] < 0 or (np.diff(ends) <= 0).any():
+    if (
+        ends.ndim != 1
+        or not ends.size
+        or not np.issubdtype(ends.dtype, np.integer)
+        or ends[0] < 0
+        or (np.diff(ends) <= 0).any()
+    ):
         raise ValueError(f"snapshots must be increasing whole numbers of at least 0, got {snapshots!r}")
     optimizer = optax.adam(_validate.number("learning_rate", learning_rate, above=0.0))
     shape = jax.eval_shape(loss, params, key)

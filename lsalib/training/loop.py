@@ -45,7 +45,10 @@ def start(weights: Weights, steps: int) -> State:
     There is room for more losses than steps, so that other numbers of steps find their program made.
     """
     runs = weights.guess.shape[:2]
-    opt_state = jax.tree.map(lambda leaf: np.zeros((*runs, *leaf.shape[2:]), leaf.dtype), jax.eval_shape(jax.vmap(jax.vmap(_ADAM.init)), weights))
+    opt_state = jax.tree.map(
+        lambda leaf: np.zeros((*runs, *leaf.shape[2:]), leaf.dtype),
+        jax.eval_shape(jax.vmap(jax.vmap(_ADAM.init)), weights),
+    )
     return State(weights, opt_state, np.zeros((max(2**13, 1 << (steps - 1).bit_length()), *runs), weights.guess.dtype))
 
 
@@ -105,7 +108,9 @@ def advance(state: State, setting: Setting, keys: jax.Array, begin: Step, end: S
     """
     settings, structure = jax.tree.flatten(setting)
     axes = jax.tree.unflatten(structure, plan.axes)
-    specs = jax.tree.unflatten(structure, [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in plan.axes])
+    specs = jax.tree.unflatten(
+        structure, [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in plan.axes]
+    )
 
     parts = [leaf.shape[2:] for leaf in state.weights]
 
@@ -154,4 +159,9 @@ def _pack(weights: Weights) -> jax.Array:
 def _unpack(row: jax.Array, shapes: list[tuple[int, ...]]) -> Weights:
     """The weights in the last axis of a row."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-    return Weights(*(part.reshape(*row.shape[:-1], *shape) for part, shape in zip(jnp.split(row, ends, axis=-1), shapes, strict=True)))
+    return Weights(
+        *(
+            part.reshape(*row.shape[:-1], *shape)
+            for part, shape in zip(jnp.split(row, ends, axis=-1), shapes, strict=True)
+        )
+    )

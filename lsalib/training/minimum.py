@@ -24,7 +24,9 @@ class Minimum(NamedTuple):
     gradient: Scalar
 
 
-def minimize(objective: Callable, params: PyTree[Float[Array, "..."]], *, steps: int = 1000, memory: int = 40) -> Minimum:
+def minimize(
+    objective: Callable, params: PyTree[Float[Array, "..."]], *, steps: int = 1000, memory: int = 40
+) -> Minimum:
     """Search a minimum of a smooth, deterministic function from one start, by L-BFGS.
 
     Made for exact risks in float64: ``jax.vmap`` runs many starts side by side, and starts that agree in
@@ -56,7 +58,9 @@ def minimize(objective: Callable, params: PyTree[Float[Array, "..."]], *, steps:
     def step(carry, _):
         params, state, lowest = carry
         value, gradient = value_and_grad(params, state=state)
-        lowest = jax.tree.map(partial(jnp.where, value < lowest.value), Minimum(params, value, optax.tree.norm(gradient)), lowest)
+        lowest = jax.tree.map(
+            partial(jnp.where, value < lowest.value), Minimum(params, value, optax.tree.norm(gradient)), lowest
+        )
         updates, state = optimizer.update(gradient, state, params, value=value, grad=gradient, value_fn=objective)
         return (optax.apply_updates(params, updates), state, lowest), None
 

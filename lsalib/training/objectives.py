@@ -5,7 +5,6 @@ in prior mean, guess or bias still read the same contexts. Under ``jax.vmap`` ov
 the batch and its Gram matrices are therefore computed once for all of them.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -163,7 +162,9 @@ def _gram_entries(Z: Float[Array, "m D B"]) -> Float[Array, "F B"]:
     if m * D > 256:
         return jnp.einsum("cib,cjb->bij", Z, Z)[:, *np.triu_indices(D)].T
     # Written out, as in _contract: five times faster on a CPU than small products one by one.
-    return jax.lax.optimization_barrier(jnp.concatenate([sum(Z[c, i][None] * Z[c, i:] for c in range(m)) for i in range(D)]))
+    return jax.lax.optimization_barrier(
+        jnp.concatenate([sum(Z[c, i][None] * Z[c, i:] for c in range(m)) for i in range(D)])
+    )
 
 
 def head_attention(

@@ -32,5 +32,7 @@ class Progress:
         left = elapsed / max(self.done - self.first, 1) * (self.total - self.done)
         bar = "#" * (_WIDTH * self.done // self.total)
         end = "\n" if self.done >= self.total else ""
-        sys.stderr.write(f"\r[{bar:.<{_WIDTH}}] {self.done}/{self.total} steps, {elapsed:.0f} s, {left:.0f} s left \x1b[K{end}")
+        sys.stderr.write(
+            f"\r[{bar:.<{_WIDTH}}] {self.done}/{self.total} steps, {elapsed:.0f} s, {left:.0f} s left \x1b[K{end}"
+        )
         sys.stderr.flush()

@@ -136,7 +136,14 @@ def sweep(
     states = [(_initial(group, keys, steps, dtype), np.int64(0)) for group in groups]
     store = None
     if checkpoint is not None:
-        identity = [_identity(run) for run in runs], jax.random.key_data(key).tolist(), seeds, steps, sampling, np.dtype(dtype).name
+        identity = (
+            [_identity(run) for run in runs],
+            jax.random.key_data(key).tolist(),
+            seeds,
+            steps,
+            sampling,
+            np.dtype(dtype).name,
+        )
         store = Checkpoint(checkpoint, identity)
         states = store.load(states)
 
@@ -148,7 +155,11 @@ def sweep(
             states[g] = state, np.int64(end)
             if store and jax.process_index() == 0:
                 store.save(states)
-    results = {i: fit for group, (state, _) in zip(groups, states, strict=True) for i, fit in _results(group, state, keys, steps, dtype)}
+    results = {
+        i: fit
+        for group, (state, _) in zip(groups, states, strict=True)
+        for i, fit in _results(group, state, keys, steps, dtype)
+    }
     return [results[i] for i in range(len(runs))]
 
 
@@ -215,7 +226,9 @@ def _init(run: Run, key, dtype) -> LSAParams:
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
     """The constants of the runs, and the axis of each that runs over them: None where all of them agree."""
     each = [Setting(standardize(run.task), run.bias, run.train_guess, run.learning_rate) for run in runs]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves).astype(bool if leaves[0] is True or leaves[0] is False else dtype), *each)
+    stacked = jax.tree.map(
+        lambda *leaves: np.stack(leaves).astype(bool if leaves[0] is True or leaves[0] is False else dtype), *each
+    )
     agree = jax.tree.map(lambda leaf: bool((leaf == leaf[:1]).all()), stacked)
     setting = jax.tree.map(lambda leaf, same: leaf[0] if same else leaf, stacked, agree)
     return setting, tuple(None if same else 0 for same in jax.tree.leaves(agree))

@@ -37,7 +37,12 @@ class LanguageModel(Protocol):
     version: dict[str, str]
 
     def complete(
-        self, prompts: list[str], *, max_new_tokens: int, stop: Sequence[str] = (), on_answer: Callable[[int, str], None] | None = None
+        self,
+        prompts: list[str],
+        *,
+        max_new_tokens: int,
+        stop: Sequence[str] = (),
+        on_answer: Callable[[int, str], None] | None = None,
     ) -> list[str]:
         """Continue each text, up to the end token, a stop string (not part of the answer) or the limit.
 
@@ -46,7 +51,11 @@ class LanguageModel(Protocol):
         ...
 
     def chat(
-        self, conversations: list[Conversation], *, max_new_tokens: int, on_answer: Callable[[int, str], None] | None = None
+        self,
+        conversations: list[Conversation],
+        *,
+        max_new_tokens: int,
+        on_answer: Callable[[int, str], None] | None = None,
     ) -> list[str]:
         """Answer each conversation, a list of ``{"role": …, "content": …}``, by the model's own template."""
         ...
@@ -79,7 +88,11 @@ def open_model(name: str, **options) -> LanguageModel:
         ValueError: name must be one of smollm2-135m-instruct, hf:…, openai:…, as in open_model("smollm2-135m-instruct"), got 'gpt'
     """
     kind, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
-    place = {"smollm2-135m-instruct": ("smollm2", "SmolLM2"), "hf:": ("transformers_model", "TransformersModel"), "openai:": ("openai_model", "OpenAIModel")}
+    place = {
+        "smollm2-135m-instruct": ("smollm2", "SmolLM2"),
+        "hf:": ("transformers_model", "TransformersModel"),
+        "openai:": ("openai_model", "OpenAIModel"),
+    }
     if kind + colon not in KNOWN or bool(colon) != bool(rest):
         example = KNOWN.get(kind + ":", KNOWN["smollm2-135m-instruct"])
         known = ", ".join(f"{each}…" if each.endswith(":") else each for each in KNOWN)

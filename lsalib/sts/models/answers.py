@@ -62,7 +62,9 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
         for k in range(len(answer)):
             parent[a, k], token[a, k], used[a, k] = nodes[tuple(answer[:k])], answer[k], True
     tokens = np.array([beginning[-1] if beginning else -1 for beginning in nodes], np.int32)
-    return AnswerTree(tokens, np.array([len(beginning) for beginning in nodes], np.int32), ancestors, parent, token, used)
+    return AnswerTree(
+        tokens, np.array([len(beginning) for beginning in nodes], np.int32), ancestors, parent, token, used
+    )
 
 
 def answer_logprobs(
@@ -130,7 +132,9 @@ def logprobs_and_attention(
     return logprobs, attention
 
 
-def score(params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]] | Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
+def score(
+    params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]] | Reading, tree: AnswerTree
+) -> Float[np.ndarray, "n A"]:
     """Log-probabilities of the answers after each prompt of a batch.
 
     Args:

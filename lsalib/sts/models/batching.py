@@ -48,7 +48,9 @@ def bucket(length: int) -> int:
     return -(-length // step) * step
 
 
-def pad(config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
+def pad(
+    config: llama.Config, prompts: Sequence[Sequence[int]], room: int
+) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
     """Prompts side by side, padded on the right to a ``bucket`` and below to a power of two of rows.
 
     Args:
@@ -71,7 +73,9 @@ def pad(config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> tu
     most = config.context - room
     for n, prompt in enumerate(prompts):
         if not 1 <= len(prompt) <= most:
-            raise ValueError(f"prompts[{n}] must have 1 to {most} tokens (the context of {config.context} less {room} new ones), got {len(prompt)}")
+            raise ValueError(
+                f"prompts[{n}] must have 1 to {most} tokens (the context of {config.context} less {room} new ones), got {len(prompt)}"
+            )
     rows = 1 << (len(prompts) - 1).bit_length()
     tokens, lengths = np.zeros((rows, bucket(max(map(len, prompts)))), np.int32), np.ones(rows, np.int32)
     for n, prompt in enumerate(prompts):
@@ -80,7 +84,11 @@ def pad(config: llama.Config, prompts: Sequence[Sequence[int]], room: int) -> tu
 
 
 def read_prompts(
-    params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]], room: int, value_gains: Sequence[Float[np.ndarray, "L _"]] | None = None
+    params: llama.Params,
+    config: llama.Config,
+    prompts: Sequence[Sequence[int]],
+    room: int,
+    value_gains: Sequence[Float[np.ndarray, "L _"]] | None = None,
 ) -> Reading:
     """Read a batch of prompts, for whatever is then asked about them: ``generation.generate`` or ``answers.score``.
 

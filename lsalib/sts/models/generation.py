@@ -97,9 +97,16 @@ def _run(params, config, state, lengths, done, end, width):
         k, state, done, new = carry
         token = jnp.argmax(state.logits, axis=-1).astype(jnp.int32)
         new = jax.lax.dynamic_update_index_in_dim(new, token, k, axis=1)
-        entries, logits = jax.vmap(step, in_axes=(1, 0, 0, None), out_axes=(1, 0))(state.cache, token, lengths, state.written)
+        entries, logits = jax.vmap(step, in_axes=(1, 0, 0, None), out_axes=(1, 0))(
+            state.cache, token, lengths, state.written
+        )
         write = lambda cache, entry: jax.lax.dynamic_update_slice_in_dim(cache, entry, width + state.written, axis=3)
-        return k + 1, _State(jax.tree.map(write, state.cache, entries), logits, state.written + 1), done | (token == end), new
+        return (
+            k + 1,
+            _State(jax.tree.map(write, state.cache, entries), logits, state.written + 1),
+            done | (token == end),
+            new,
+        )
 
     new = jnp.full((len(lengths), RUN), end, jnp.int32)
     unfinished = lambda carry: (carry[0] < RUN) & ~carry[2].all()

@@ -74,12 +74,17 @@ def read(path: str | os.PathLike, sha256: str, hint: str = "get the file again")
     facts = _Facts(path, reader)
     config = _config(facts)
     layers = {
-        ours: jax.device_put(np.stack([tensor(f"blk.{i}.{theirs}.weight") for i in range(config.layers)])) for ours, theirs in _LAYER.items()
+        ours: jax.device_put(np.stack([tensor(f"blk.{i}.{theirs}.weight") for i in range(config.layers)]))
+        for ours, theirs in _LAYER.items()
     }
-    params = llama.Params(jax.device_put(tensor("token_embd.weight")), llama.Layer(**layers), jax.device_put(tensor("output_norm.weight")))
+    params = llama.Params(
+        jax.device_put(tensor("token_embd.weight")), llama.Layer(**layers), jax.device_put(tensor("output_norm.weight"))
+    )
     _check_shapes(path, config, params)
     tokenizer = _tokenizer(facts)
-    return Stored(config, params, tokenizer, int(facts("tokenizer.ggml.eos_token_id")), facts("tokenizer.chat_template"))
+    return Stored(
+        config, params, tokenizer, int(facts("tokenizer.ggml.eos_token_id")), facts("tokenizer.chat_template")
+    )
 
 
 def byte_pairs(tokens: list[str], merges: list[str], control: list[str]):
@@ -136,7 +141,9 @@ class _Facts:
 
     def expect(self, key: str, value) -> None:
         if self(key) != value:
-            raise ValueError(f"{self.path} must hold a Llama model with a SmolLM2 tokenizer, got {key} = {self(key)!r}, not {value!r}")
+            raise ValueError(
+                f"{self.path} must hold a Llama model with a SmolLM2 tokenizer, got {key} = {self(key)!r}, not {value!r}"
+            )
 
 
 def _config(facts: _Facts) -> llama.Config:
@@ -169,4 +176,6 @@ def _tokenizer(facts: _Facts):
 def _check_shapes(path, config: llama.Config, params: llama.Params) -> None:
     expected = jax.eval_shape(lambda: llama.init(jax.random.key(0), config))
     if jax.tree.map(jnp.shape, params) != jax.tree.map(lambda leaf: leaf.shape, expected):
-        raise ValueError(f"{path} must hold weights that fit its own metadata, {config}, got {jax.tree.map(jnp.shape, params)}")
+        raise ValueError(
+            f"{path} must hold weights that fit its own metadata, {config}, got {jax.tree.map(jnp.shape, params)}"
+        )

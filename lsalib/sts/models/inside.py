@@ -10,7 +10,14 @@ from lsalib import _validate
 from lsalib.sts.models import llama
 from lsalib.sts.models.answers import AnswerTree, answer_logprobs, logprobs_and_attention
 
-__all__ = ["attention_weights", "expected_score", "last_attention", "next_token_logits", "relevance_and_attention", "value_relevance"]
+__all__ = [
+    "attention_weights",
+    "expected_score",
+    "last_attention",
+    "next_token_logits",
+    "relevance_and_attention",
+    "value_relevance",
+]
 
 
 @partial(jax.jit, static_argnums=1)
@@ -33,7 +40,9 @@ def next_token_logits(params: llama.Params, config: llama.Config, x: Float[Array
 
 
 @partial(jax.jit, static_argnums=1, static_argnames="queries")
-def attention_weights(params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], queries: int = 1) -> Float[Array, "L heads queries T"]:
+def attention_weights(
+    params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], queries: int = 1
+) -> Float[Array, "L heads queries T"]:
     """Where the last tokens of a prompt look, in every layer and head.
 
     Args:
@@ -57,11 +66,15 @@ def attention_weights(params: llama.Params, config: llama.Config, x: Float[Array
         raise ValueError(f"queries must be at most the number of tokens, {len(x)}, got {queries}")
     past = llama.read(params, config, x[:before]).cache if before else llama.empty_cache(config, dtype=x.dtype)
     mask = jnp.concatenate([jnp.ones((queries, before), bool), llama.causal_mask(queries)], axis=1)
-    return llama.forward(params, config, x[before:], before + jnp.arange(queries), mask, past, keep_weights=True).weights
+    return llama.forward(
+        params, config, x[before:], before + jnp.arange(queries), mask, past, keep_weights=True
+    ).weights
 
 
 @partial(jax.jit, static_argnums=1)
-def last_attention(params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], length: int | Int[Array, ""]) -> Float[Array, "L heads T"]:
+def last_attention(
+    params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], length: int | Int[Array, ""]
+) -> Float[Array, "L heads T"]:
     """Where the last token of a padded prompt looks: as ``attention_weights``, compiled once for all lengths up to T.
 
     Args:
@@ -87,7 +100,9 @@ def last_attention(params: llama.Params, config: llama.Config, x: Float[Array, "
 
 
 @partial(jax.jit, static_argnums=1)
-def expected_score(params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], tree: AnswerTree, values: Float[Array, " A"]) -> Float[Array, ""]:
+def expected_score(
+    params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], tree: AnswerTree, values: Float[Array, " A"]
+) -> Float[Array, ""]:
     """The mean of the answers' values under the model, renormalised over the answers; differentiable in x.
 
     Args:
@@ -117,7 +132,12 @@ def expected_score(params: llama.Params, config: llama.Config, x: Float[Array, "
 
 @partial(jax.jit, static_argnums=1)
 def value_relevance(
-    params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], length: int | Int[Array, ""], tree: AnswerTree, values: Float[Array, " A"]
+    params: llama.Params,
+    config: llama.Config,
+    x: Float[Array, "T dim"],
+    length: int | Int[Array, ""],
+    tree: AnswerTree,
+    values: Float[Array, " A"],
 ) -> tuple[Float[Array, ""], Float[Array, "L T"]]:
     """What each token's values do to the expected score, layer by layer: gradient times value.
 
@@ -147,7 +167,12 @@ def value_relevance(
 
 @partial(jax.jit, static_argnums=1)
 def relevance_and_attention(
-    params: llama.Params, config: llama.Config, x: Float[Array, "T dim"], length: int | Int[Array, ""], tree: AnswerTree, values: Float[Array, " A"]
+    params: llama.Params,
+    config: llama.Config,
+    x: Float[Array, "T dim"],
+    length: int | Int[Array, ""],
+    tree: AnswerTree,
+    values: Float[Array, " A"],
 ) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
     """``value_relevance`` and ``last_attention`` of the same prompt, which is read once.
 
@@ -174,5 +199,7 @@ def relevance_and_attention(
         logprobs, attention = logprobs_and_attention(params, config, x, length, tree, gain)
         return jax.nn.softmax(logprobs) @ values, attention
 
-    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(jnp.ones((config.layers, len(x)), x.dtype))
+    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(
+        jnp.ones((config.layers, len(x)), x.dtype)
+    )
     return score, relevance, attention

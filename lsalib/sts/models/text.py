@@ -68,9 +68,13 @@ def check_conversations(conversations: Sequence[Conversation]) -> None:
         for m, message in enumerate(conversation):
             fits = isinstance(message, dict) and set(message) == {"role", "content"}
             if not fits or message["role"] not in ROLES or not isinstance(message["content"], str):
-                raise ValueError(f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, got {message!r:.200}")
+                raise ValueError(
+                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, got {message!r:.200}"
+                )
         if conversation[-1]["role"] != "user":
-            raise ValueError(f"conversations[{n}] must end with a message of the user, got one of the {conversation[-1]['role']}")
+            raise ValueError(
+                f"conversations[{n}] must end with a message of the user, got one of the {conversation[-1]['role']}"
+            )
 
 
 def cut(text: str, stop: Sequence[str]) -> str:

@@ -36,32 +36,57 @@ class TransformersModel:
     Source: Wolf et al. (2020).
     """
 
-    def __init__(self, model: str, *, load_in_4bit: bool = False, batch_size: int = 8, device: str | None = None, revision: str | None = None):
+    def __init__(
+        self,
+        model: str,
+        *,
+        load_in_4bit: bool = False,
+        batch_size: int = 8,
+        device: str | None = None,
+        revision: str | None = None,
+    ):
         self.batch_size = _validate.count("batch_size", batch_size)
         try:
             import torch
             import transformers
         except ImportError as error:
-            raise ImportError(f"models of Hugging Face are run by transformers and torch ({error}): {INSTALL}") from None
+            raise ImportError(
+                f"models of Hugging Face are run by transformers and torch ({error}): {INSTALL}"
+            ) from None
         self._torch = torch
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         options = {"dtype": _number_type(torch, self._device), "revision": revision}
         if load_in_4bit:
-            options |= {"quantization_config": _four_bits(transformers, options["dtype"]), "device_map": {"": self._device}}
+            options |= {
+                "quantization_config": _four_bits(transformers, options["dtype"]),
+                "device_map": {"": self._device},
+            }
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(model, revision=revision, padding_side="left")
             loaded = transformers.AutoModelForCausalLM.from_pretrained(model, **options)
         except OSError as error:
-            raise OSError(f"model must be a causal language model that can be loaded, got {model!r} ({error}); a gated one needs `hf auth login`") from None
+            raise OSError(
+                f"model must be a causal language model that can be loaded, got {model!r} ({error}); a gated one needs `hf auth login`"
+            ) from None
         self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
-        self._model.generation_config = transformers.GenerationConfig(do_sample=False, eos_token_id=end, pad_token_id=self._tokenizer.pad_token_id)
+        self._model.generation_config = transformers.GenerationConfig(
+            do_sample=False, eos_token_id=end, pad_token_id=self._tokenizer.pad_token_id
+        )
         self.name = f"hf:{model}"
         commit = getattr(loaded.config, "_commit_hash", None) or revision or "unknown"
-        self.version = {"transformers": transformers.__version__, "torch": torch.__version__, "model": model, "commit": commit}
-        self.version |= {"weights": "4 bit" if load_in_4bit else str(options["dtype"]), "device": self._device.partition(":")[0]}
+        self.version = {
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+            "model": model,
+            "commit": commit,
+        }
+        self.version |= {
+            "weights": "4 bit" if load_in_4bit else str(options["dtype"]),
+            "device": self._device.partition(":")[0],
+        }
 
     def complete(
         self,
@@ -86,7 +111,9 @@ class TransformersModel:
         """Answer conversations, by the model's own template; see ``LanguageModel``."""
         return self._generate(self._rendered(conversations), False, max_new_tokens, (), on_answer)
 
-    def score_logprobs(self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]) -> Float[np.ndarray, "n A"]:
+    def score_logprobs(
+        self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
+    ) -> Float[np.ndarray, "n A"]:
         """Log-probability of each answer after each prompt or conversation; see ``LanguageModel``."""
         text.check_answers(answers)
         plain = not prompts or isinstance(prompts[0], str)
@@ -98,7 +125,10 @@ class TransformersModel:
     def _rendered(self, conversations: list[text.Conversation]) -> list[str]:
         text.check_conversations(conversations)
         render = self._tokenizer.apply_chat_template
-        return [render(conversation, tokenize=False, add_generation_prompt=True, date_string=_DATE) for conversation in conversations]
+        return [
+            render(conversation, tokenize=False, add_generation_prompt=True, date_string=_DATE)
+            for conversation in conversations
+        ]
 
     def _generate(self, prompts, special, max_new_tokens, stop, on_answer) -> list[str]:
         limits = {"max_new_tokens": _validate.count("max_new_tokens", max_new_tokens)}
@@ -108,7 +138,9 @@ class TransformersModel:
         order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
         for begin in range(0, len(order), self.batch_size):
             some = order[begin : begin + self.batch_size]
-            batch = self._tokenizer([prompts[n] for n in some], return_tensors="pt", padding=True, add_special_tokens=special).to(self._device)
+            batch = self._tokenizer(
+                [prompts[n] for n in some], return_tensors="pt", padding=True, add_special_tokens=special
+            ).to(self._device)
             with self._torch.inference_mode():
                 made = self._model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask, **limits)
             for n, row in zip(some, made[:, batch.input_ids.shape[1] :], strict=True):
@@ -120,16 +152,24 @@ class TransformersModel:
     def _score(self, prompt: str, special: bool, answers: Sequence[str]) -> list[float]:
         """The prompt is read once; then the answers' distinct beginnings, side by side, each without its last token."""
         torch = self._torch
-        ids, endings = answer_tokens(lambda words: self._tokenizer(words, add_special_tokens=special).input_ids, prompt, answers)
+        ids, endings = answer_tokens(
+            lambda words: self._tokenizer(words, add_special_tokens=special).input_ids, prompt, answers
+        )
         read = self._model(torch.tensor([ids], device=self._device), use_cache=True, logits_to_keep=1)
         first = torch.log_softmax(read.logits[0, -1].double(), -1)
-        beginnings = {beginning: row for row, beginning in enumerate(dict.fromkeys(tuple(ending[:-1]) for ending in endings))}
+        beginnings = {
+            beginning: row for row, beginning in enumerate(dict.fromkeys(tuple(ending[:-1]) for ending in endings))
+        }
         width = max(map(len, beginnings))
         if width:
-            rows = torch.tensor([[*beginning, *[0] * (width - len(beginning))] for beginning in beginnings], device=self._device)
+            rows = torch.tensor(
+                [[*beginning, *[0] * (width - len(beginning))] for beginning in beginnings], device=self._device
+            )
             read.past_key_values.batch_repeat_interleave(len(rows))
             positions = torch.arange(len(ids), len(ids) + width, device=self._device)[None].expand(len(rows), -1)
-            later = torch.log_softmax(self._model(rows, past_key_values=read.past_key_values, position_ids=positions).logits.double(), -1)
+            later = torch.log_softmax(
+                self._model(rows, past_key_values=read.past_key_values, position_ids=positions).logits.double(), -1
+            )
         total = []
         for ending in endings:
             after = [first] + [later[beginnings[tuple(ending[:-1])], k] for k in range(len(ending) - 1)]
@@ -137,7 +177,9 @@ class TransformersModel:
         return total
 
 
-def answer_tokens(encode: Callable[[str], list[int]], prompt: str, answers: Sequence[str]) -> tuple[list[int], list[list[int]]]:
+def answer_tokens(
+    encode: Callable[[str], list[int]], prompt: str, answers: Sequence[str]
+) -> tuple[list[int], list[list[int]]]:
     """The tokens of a prompt, and those that follow them in prompt and answer together.
 
     Args:
@@ -161,7 +203,9 @@ def answer_tokens(encode: Callable[[str], list[int]], prompt: str, answers: Sequ
     for answer in answers:
         joined = encode(prompt + answer)
         if joined[: len(ids)] != ids or len(joined) == len(ids):
-            raise ValueError(f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other")
+            raise ValueError(
+                f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            )
         endings.append(joined[len(ids) :])
     return ids, endings
 
@@ -178,4 +222,6 @@ def _four_bits(transformers, number_type):
         import bitsandbytes  # noqa: F401
     except ImportError as error:
         raise ImportError(f"load_in_4bit needs bitsandbytes ({error}): pip install bitsandbytes") from None
-    return transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=number_type)
+    return transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=number_type
+    )

@@ -5,11 +5,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from threading import Lock
 from typing import NamedTuple
 
 __all__ = ["Done", "cores", "side_by_side"]
+
+# What a command is stopped by, and how many seconds it then has: an interrupt while Python starts may be lost.
+STOPS = ((signal.SIGINT, 5), (signal.SIGINT, 15), (signal.SIGTERM, 5), (signal.SIGKILL, None))
 
 
 class Done(NamedTuple):
@@ -53,5 +56,8 @@ def side_by_side(commands: Mapping[str, Sequence[str]], jobs: int | None = None)
         finally:
             with lock:
                 stopped = True
+            for stop, seconds in STOPS:
                 for process in list(running):
-                    process.send_signal(signal.SIGINT)
+                    process.send_signal(stop)
+                if not wait(waiting, seconds).not_done:
+                    break

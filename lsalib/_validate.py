@@ -1,9 +1,15 @@
-"""Argument checks. Each raises a ValueError that names the argument, what came and what is expected."""
+"""Argument checks. Each raises a ValueError that names the argument, what came and what is expected.
+
+Of a tracer of JAX the shape is checked, and it is handed on: its value is not known yet.
+"""
 
 import math
 import operator
 
+import jax.numpy as jnp
 import numpy as np
+
+from lsalib._arrays import traced
 
 __all__ = ["count", "covariance", "number", "shape", "vector"]
 
@@ -19,8 +25,11 @@ def count(name: str, value) -> int:
     return whole
 
 
-def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf) -> float:
+def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
+    if traced(value):
+        shape(name, value, ())
+        return value
     try:
         real = float(value)
     except (TypeError, ValueError):
@@ -37,21 +46,23 @@ def number(name: str, value, *, minimum: float = -math.inf, above: float = -math
     return real
 
 
-def vector(name: str, value, length: int | None = None) -> np.ndarray:
+def vector(name: str, value, length: int | None = None):
     """A finite float64 vector, of the given length if there is one."""
     array = _float64(name, value)
     if array.ndim != 1 or array.size == 0 or length not in (None, array.size):
         expected = "(d,) with d >= 1" if length is None else f"({length},)"
         raise ValueError(f"{name} must have shape {expected}, got shape {array.shape}")
-    if not np.isfinite(array).all():
+    if not traced(array) and not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got {array}")
     return array
 
 
-def covariance(name: str, value, dim: int) -> np.ndarray:
+def covariance(name: str, value, dim: int):
     """A finite, symmetric, positive definite float64 matrix."""
     matrix = _float64(name, value)
     shape(name, matrix, (dim, dim))
+    if traced(matrix):
+        return matrix
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} must be finite, got {matrix}")
     if not np.allclose(matrix, matrix.T, rtol=1e-6, atol=0):
@@ -71,9 +82,11 @@ def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
         raise ValueError(f"{name} must have shape ({wanted}), got shape {got}")
 
 
-def _float64(name: str, value) -> np.ndarray:
+def _float64(name: str, value):
     """A copy that nobody can change: what was checked stays as it was."""
     try:
+        if traced(value):
+            return jnp.asarray(value, jnp.result_type(float, *jax.tree.leaves(value)))
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from None

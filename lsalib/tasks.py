@@ -1,28 +1,65 @@
-"""The distribution of in-context regression tasks (section 2 of the paper) and its sampler.
+"""The distribution of in-context regression tasks (section 2 of the paper), its law, and its sampler.
 
 Attention reads of a context only the Gram matrix of its tokens. Of C > p tokens in p dimensions
 that is a Wishart matrix, and ``compress`` draws p tokens with the same Gram law: the triangular
 factor of a QR decomposition, whose entries are independent, normal above the diagonal and chi on it
 (Bartlett). The cost of a batch then no longer grows with the context.
+
+The law is written once, in ``law``. ``sample`` applies it to a task as it is given; training applies it in the
+coordinates of ``standardize``, where x is white and the labels are residuals, and where tasks that differ in their
+prior mean alone share their contexts.
 """
 
-import math
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _random, _validate
+from lsalib import _arrays, _validate
+from lsalib._white import Draw, contract, draw
 
-__all__ = ["Batch", "Draw", "GaussianTask", "draw", "sample"]
+__all__ = ["Batch", "GaussianTask", "StandardTask", "Task", "sample", "standardize"]
 
 
+class Batch(NamedTuple):
+    """B tasks: contexts, queries, targets and, where tasks are linear, the weights behind them."""
+
+    X: Float[Array, "B C d"]
+    y: Float[Array, "B C"]
+    x_q: Float[Array, "B d"]
+    target: Float[Array, " B"]
+    w: Float[Array, "B d"] | None = None
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What measuring and training ask of a distribution: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
+
+    Any object will do that has both. Where it is a pytree, as ``GaussianTask`` is, its numbers are arguments of the
+    compiled programs, and other numbers find these made.
+
+    Example:
+        >>> class Signs:
+        ...     dim = 3
+        ...     def sample(self, key, n):
+        ...         x, x_q = jnp.sign(jax.random.normal(key, (n, 6, 3))), jnp.ones((n, 3))
+        ...         return Batch(x, x.sum(-1), x_q, x_q.sum(-1))
+        >>> isinstance(Signs(), Task), isinstance(GaussianTask([2.0], context_size=5), Task)
+        (True, True)
+    """
+
+    @property
+    def dim(self) -> int: ...
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Batch: ...
+
+
+@jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class GaussianTask:
     """A Gaussian distribution over noisy linear regression tasks.
@@ -30,6 +67,9 @@ class GaussianTask:
     Task weights ``w ~ N(prior_mean, prior_cov)``, features ``x ~ N(0, feature_cov)``,
     context labels ``y_i = w.x_i + noise_std * n_i``. The *target* ``w.x_q`` is free of
     noise: for the risk against a noisy label add ``noise_std**2``.
+
+    A pytree: ``jax.vmap`` and ``jax.grad`` go through all fields but the context size. Values are checked where they
+    are known, shapes always. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change.
 
     Args:
         prior_mean: w*, shape (d,).
@@ -46,11 +86,15 @@ class GaussianTask:
         >>> task = GaussianTask(prior_mean=[2.0, 2.0], context_size=5)
         >>> task.dim
         2
+        >>> from lsalib.theory import gd_risk
+        >>> slope = jax.grad(lambda noise: gd_risk(GaussianTask([2.0], 2, noise_std=noise), step_size=0.5))
+        >>> float(slope(0.3))  # eta^2 d 2 s / C
+        0.07500000...
 
     Source: section 2 of arXiv 2512.04268, where both covariances are the identity and there is no noise.
     """
 
-    # Any array-like comes in; a float64 NumPy array is what is kept.
+    # Any array-like comes in; a float64 NumPy array is what is kept, or a tracer.
     prior_mean: npt.ArrayLike
     context_size: int
     feature_cov: npt.ArrayLike | None = None
@@ -69,28 +113,66 @@ class GaussianTask:
     @property
     def dim(self) -> int:
         """d, the number of features."""
-        return self.prior_mean.size
+        return self.prior_mean.shape[-1]
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the labels have noise, as far as that is known."""
+        return not (isinstance(self.noise_std, float) and self.noise_std == 0)
+
+    def sample(self, key: PRNGKeyArray, n: int, *, compress: bool = False, dtype=None) -> Batch:
+        """Draw n tasks: ``tasks.sample``."""
+        return sample(key, self, n, compress=compress, dtype=dtype)
+
+    def tree_flatten(self):
+        noise_std = self.noise_std if self.noisy else None
+        return (self.prior_mean, self.feature_cov, self.prior_cov, noise_std), self.context_size
+
+    @classmethod
+    def tree_unflatten(cls, context_size, leaves):
+        """Without a check: JAX puts placeholders here, and whole batches."""
+        task, names = object.__new__(cls), ("prior_mean", "feature_cov", "prior_cov", "noise_std")
+        for name, leaf in zip(names, leaves, strict=True):
+            object.__setattr__(task, name, 0.0 if name == "noise_std" and leaf is None else leaf)
+        object.__setattr__(task, "context_size", context_size)
+        return task
 
 
-class Batch(NamedTuple):
-    """B tasks: contexts, queries, targets and the weights behind them."""
+class StandardTask(NamedTuple):
+    """What is left of a task in the coordinates where it is simple (see ``standardize``)."""
 
-    X: Float[Array, "B C d"]
-    y: Float[Array, "B C"]
-    x_q: Float[Array, "B d"]
-    target: Float[Array, " B"]
-    w: Float[Array, "B d"]
+    prior_mean: Float[np.ndarray | Array, " d"]
+    basis: Float[np.ndarray | Array, "d d"] | None  # U; None means the identity
+    prior_root: Float[np.ndarray | Array, "d d"] | None  # T; None means the identity, and goes with U
+    noise_std: float | Float[Array, ""]
+    context_size: int | float
 
 
-class Draw(NamedTuple):
-    """White randomness of B tasks, batch last: all that is random before a task gives it its covariances.
+def standardize(task: GaussianTask) -> StandardTask:
+    """The change of coordinates in which features are white and labels are residuals.
 
-    Tokens (m, p, B) with p = d features, and one entry more with label noise; queries and task weights, (d, B) each.
+    Subtract the prior mean from the labels and whiten the features, ``x = U xi`` and ``r = y - w*.x``, with U the
+    Cholesky factor of ``feature_cov``. Then ``eps = U^T (w - w*)`` has the covariance ``T T^T``, ``T = U^T R`` with R
+    that of ``prior_cov``, and whatever the task was,
+
+        xi ~ N(0, I),    eps = T g,  g ~ N(0, I),    r = eps.xi + noise.
+
+    Args:
+        task: the task distribution.
+
+    Returns:
+        A ``StandardTask``, in float64 where the task's numbers are known.
+
+    Example:
+        >>> standardize(GaussianTask([0.0, 0.0], 3, feature_cov=[[4.0, 0.0], [0.0, 1.0]])).prior_root.tolist()
+        [[2.0, 0.0], [0.0, 1.0]]
     """
-
-    tokens: Float[Array, "m p B"]
-    query: Float[Array, "d B"]
-    weights: Float[Array, "d B"]
+    xp, (prior_mean, noise_std, *covs) = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
+    U = T = None
+    if covs != [None, None]:
+        U, R = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else xp.linalg.cholesky(cov) for cov in covs)
+        T = U.T @ R
+    return StandardTask(prior_mean, U, T, noise_std if task.noisy else 0.0, task.context_size)
 
 
 def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False, dtype=None) -> Batch:
@@ -109,7 +191,7 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
         A ``Batch`` of shapes (B, C, d), (B, C), (B, d), (B,), (B, d), with p for C where it is compressed.
 
     Raises:
-        ValueError: if ``batch_size < 1``.
+        ValueError: if ``task`` is no GaussianTask or ``batch_size < 1``.
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
@@ -121,118 +203,53 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
 
     Source: section 2 of arXiv 2512.04268.
     """
+    if not isinstance(task, GaussianTask):
+        raise ValueError(f"task must be a GaussianTask, got {task!r}; another one has its own sample(key, n)")
     batch_size = _validate.count("batch_size", batch_size)
-    noisy = task.noise_std > 0
     dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
-    roots = [
-        None if cov is None else np.linalg.cholesky(cov).T.astype(dtype) for cov in (task.feature_cov, task.prior_cov)
-    ]
-    compress = compress and task.context_size > task.dim + noisy
-    shape = None if compress else task.context_size, batch_size, noisy, dtype
-    return _sample(
-        key, task.prior_mean.astype(dtype), *roots, dtype.type(task.noise_std), dtype.type(task.context_size), shape
-    )
+    xp, numbers = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
+    prior_mean, noise_std, *covs = numbers
+    roots = [None if cov is None else xp.linalg.cholesky(cov).astype(dtype) for cov in covs]
+    compress = compress and task.context_size > task.dim + task.noisy
+    shape = None if compress else task.context_size, batch_size, dtype
+    noise_std = noise_std.astype(dtype) if task.noisy else None
+    return _sample(key, prior_mean.astype(dtype), *roots, noise_std, dtype.type(task.context_size), shape)
 
 
 @partial(jax.jit, static_argnames="shape")
 def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, shape) -> Batch:
     """One program for all tasks of one shape; compressed contexts have one shape, whatever their size."""
-    tokens, batch_size, noisy, dtype = shape
-    d, compress = len(prior_mean), tokens is None
-    white = draw(key, d, context_size if compress else tokens, batch_size, noisy=noisy, compress=compress, dtype=dtype)
-    tokens, query, weights = (jnp.moveaxis(part, -1, 0) for part in white)
-    X, x_q = _colour(tokens[..., :d], feature_root), _colour(query, feature_root)
-    w = prior_mean[None] + _colour(weights, prior_root)
-    y = jnp.einsum("bcd,bd->bc", X, w)
-    if noisy:
-        y = y + noise_std * tokens[..., d]
-    return Batch(X, y, x_q, jnp.einsum("bd,bd->b", x_q, w), w)
+    tokens, batch_size, dtype = shape
+    d, options = len(prior_mean), {"noisy": noise_std is not None, "compress": tokens is None, "dtype": dtype}
+    white = draw(key, d, context_size if tokens is None else tokens, batch_size, **options)
+    X, y, x_q, w = law(white, prior_mean, feature_root, prior_root, noise_std)
+    target = contract(x_q, w)
+    return Batch(*(jnp.moveaxis(part, -1, 0) for part in (X, y, x_q, target, w)))
 
 
-def draw(
-    key: PRNGKeyArray, dim: int, context_size, batch_size: int, *, noisy: bool, compress: bool, dtype=None
-) -> Draw:
-    """The randomness behind ``sample``, in the layout that training works on.
-
-    Compressed tokens are the rows of ``sqrt(p/C) R``, ``Z = Q R`` the white context: R has
-    ``chi(C - k)`` at (k, k), k = 0..p-1, standard normal numbers to the right of it, and zeros to the left.
+def law(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[Array, Array, Array, Array]:
+    """The law of the data: ``x = U xi``, ``w = w* + R g``, ``y = w.x + s n``, batch last.
 
     Args:
-        key: a key of ``jax.random``.
-        dim: d.
-        context_size: C; compressed, it may be a traced number, and is greater than p.
-        batch_size: B.
-        noisy: whether the context's labels are noisy: tokens then have p = d+1 entries instead of d.
-        compress: whether to draw p tokens instead of C.
-        dtype: a float type; None means JAX's default.
+        white: the randomness xi, g and n.
+        prior_mean: w*, (d,); None means zero.
+        feature_root, prior_root: U and R, (d, d); None means the identity.
+        noise_std: s; None means that there is no noise.
 
     Returns:
-        A ``Draw``.
-
-    Example:
-        >>> draw(jax.random.key(0), 3, 100, 8, noisy=True, compress=True).tokens.shape
-        (4, 4, 8)
+        Contexts (m, d, B), their labels (m, B), queries (d, B), task weights (d, B).
     """
-    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
-    p = dim + noisy
-    key_normal, key_chi = jax.random.split(key)
-    drawn = p * (p - 1) // 2 if compress else context_size * p
-    # One call for everything that is standard normal; the barrier keeps the compiler from repeating it for every use.
-    normal = lax.optimization_barrier(_normal(key_normal, (drawn + 2 * dim, batch_size), dtype))
-    tokens, query, weights = normal[:drawn], normal[drawn : drawn + dim], normal[drawn + dim :]
-    if not compress:
-        return Draw(tokens.reshape(context_size, p, batch_size), query, weights)
-    degrees = jnp.asarray(context_size, dtype) - jnp.arange(p, dtype=dtype)
-    entries = jnp.concatenate([tokens, _chi(key_chi, degrees, batch_size), jnp.zeros((1, batch_size), dtype)])
-    return Draw(jnp.sqrt(jnp.asarray(p / context_size, dtype)) * entries[_triangle(p)], query, weights)
+    d = len(white.query)
+    features, query = _colour(feature_root, white.tokens[:, :d]), _colour(feature_root, white.query)
+    weights = _colour(prior_root, white.weights)
+    if prior_mean is not None:
+        weights = weights + prior_mean[:, None]
+    labels = contract(features, weights)
+    if noise_std is not None:
+        labels = labels + noise_std * white.tokens[:, d]
+    return features, labels, query, weights
 
 
-def _triangle(p: int) -> np.ndarray:
-    """Where R finds its entries among p(p-1)/2 numbers from above the diagonal, the diagonal, and a zero."""
-    above = p * (p - 1) // 2
-    index = np.full((p, p), above + p)
-    index[np.triu_indices(p, 1)] = np.arange(above)
-    np.fill_diagonal(index, above + np.arange(p))
-    return index
-
-
-def _normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Float[Array, "..."]:
-    """Standard normal numbers."""
-    if dtype != jnp.float32 or jax.random.key_data(key).shape != (2,):
-        return _random.normal(key, shape, dtype)
-    from jax.extend.random import threefry_2x32  # here, since it takes as long to import as a quarter of this library
-
-    # Random numbers are most of a training step on a CPU. jax.random xors the two words that
-    # threefry computes into one; here both are used, each for 23 random bits as in jax.random.
-    words = threefry_2x32(jax.random.key_data(key), lax.iota(jnp.uint32, math.prod(shape)))
-    unit = lax.bitcast_convert_type((words >> 9) | jnp.uint32(0x3F800000), jnp.float32) - 1
-    least = np.nextafter(np.float32(-1), np.float32(0))
-    return (np.float32(math.sqrt(2)) * lax.erf_inv(jnp.maximum(2 * unit + least, least))).reshape(shape)
-
-
-def _chi(key: PRNGKeyArray, degrees: Float[Array, " p"], batch_size: int) -> Float[Array, "p B"]:
-    """Chi-distributed numbers with p degrees of freedom of at least 2, by Marsaglia and Tsang's rejection method.
-
-    ``g (1 + t)^3``, ``t = normal/sqrt(9 g)``, ``g = degrees/2 - 1/3``, is accepted when
-    ``log(uniform) < 3 g (log(1+t) - t + t^2/2 - t^3/3)``: in this form nothing large cancels.
-    ``jax.random.gamma`` has the same law, but loops over the entries one by one, ten times as slowly on a CPU.
-    """
-    shape, g = (len(degrees), batch_size), (degrees / 2 - 1 / 3)[:, None]
-
-    def attempt(state):
-        trial, t, waiting = state
-        key_normal, key_uniform = jax.random.split(jax.random.fold_in(key, trial))
-        new = _normal(key_normal, shape, degrees.dtype) / jnp.sqrt(9 * g)
-        # t <= -1 is never accepted: the logarithm is then -inf or nan.
-        log_ratio = 3 * g * (jnp.log1p(new) - new + new**2 / 2 - new**3 / 3)
-        accepted = waiting & (-jax.random.exponential(key_uniform, shape, degrees.dtype) < log_ratio)
-        return trial + 1, jnp.where(accepted, new, t), waiting & ~accepted
-
-    start = (0, jnp.zeros(shape, degrees.dtype), jnp.ones(shape, bool))
-    _, t, _ = lax.while_loop(lambda state: state[2].any(), attempt, start)
-    return jnp.sqrt(2 * g * (1 + t) ** 3)
-
-
-def _colour(normal: Float[Array, "... d"], root: Float[Array, "d d"] | None) -> Float[Array, "... d"]:
-    """Standard normal vectors to N(0, root^T root)."""
-    return normal if root is None else normal @ root
+def _colour(root: Float[Array, "d d"] | None, normal: Float[Array, "*m d B"]) -> Float[Array, "*m d B"]:
+    """Standard normal vectors to N(0, root root^T)."""
+    return normal if root is None else jnp.einsum("ij,...jb->...ib", root, normal)

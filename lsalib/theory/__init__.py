@@ -1,5 +1,6 @@
 """Exact results: no sample is drawn anywhere in here. (``softmax_risk`` is an approximation, and says so.)"""
 
+from lsalib.tasks import StandardTask, standardize
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
 from lsalib.theory.few_heads import few_heads_weights
 from lsalib.theory.lifted import LiftedRisk, lifted_risk
@@ -7,7 +8,7 @@ from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
 from lsalib.theory.risk import ltb_risk, population_risk, standard_form, standard_risk
 from lsalib.theory.softmax import debiased_risk, debiased_step, one_example_less, softmax_output, softmax_risk
-from lsalib.theory.standard import ConstantImitation, StandardTask, imitate_constant, standardize
+from lsalib.theory.standard import ConstantImitation, imitate_constant
 
 __all__ = [
     "ConstantImitation",

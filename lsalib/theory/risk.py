@@ -2,7 +2,7 @@
 
 LSA, yq-LSA and the linear transformer block all predict
 ``f = c.t + sum_h b_h^T G A_h [x_q; y_q.t]`` with ``t = [x_q; 1]``: an offset c, heads (b_h, A_h) and
-a guess y_q that the heads read. In the coordinates of ``standard`` the error is ``sum_k t_k e_k``, with
+a guess y_q that the heads read. In the coordinates of ``tasks.standardize`` the error is ``sum_k t_k e_k``, with
 
     e_k = <G, N_k> + c_k - eps_k,   N_k = sum_h b_h a_hk^T   (no eps_k for the last k).
 
@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, effective
-from lsalib.tasks import GaussianTask
-from lsalib.theory.standard import StandardTask, standardize
+from lsalib.tasks import GaussianTask, StandardTask, standardize
 
 __all__ = ["ltb_risk", "population_risk", "standard_form", "standard_risk"]
 
@@ -108,7 +107,7 @@ def standard_form(
     offset: Float[Array, " D"],
     task: StandardTask,
 ) -> tuple[Float[Array, "H D"], Float[Array, "H D D"], Float[Array, " D"]]:
-    """The error of ``offset.t + sum_h b_h^T G A_h [x_q; y_q.t]`` in the coordinates of ``standard``.
+    """The error of ``offset.t + sum_h b_h^T G A_h [x_q; y_q.t]`` in the coordinates of ``tasks.standardize``.
 
     Tasks that differ in their prior mean alone have the same contexts there.
 
@@ -122,7 +121,7 @@ def standard_form(
         Heads b and A that read and answer t, and the constant part c of the error, (D,).
 
     Example:
-        >>> task = StandardTask(jnp.array([3.0]), None, jnp.ones(1), 0.0, 5.0)
+        >>> task = StandardTask(jnp.array([3.0]), None, None, 0.0, 5.0)
         >>> b, A, c = standard_form(jnp.ones((1, 2)), jnp.ones((1, 2, 2)), jnp.zeros(2), jnp.zeros(2), task)
         >>> b.tolist(), c.tolist()
         ([[4.0, 1.0]], [-3.0, 0.0])
@@ -151,43 +150,54 @@ def standard_risk(
         The risk, a scalar; a function of arrays alone, which ``jax.vmap`` can run over tasks.
 
     Example:
-        >>> task = StandardTask(jnp.zeros(2), None, jnp.ones(2), 0.0, 5.0)
+        >>> task = StandardTask(jnp.zeros(2), None, None, 0.0, 5.0)
         >>> float(standard_risk(jnp.zeros((1, 3)), jnp.zeros((1, 3, 3)), jnp.zeros(3), task))
         2.0
     """
-    _, _, p, noise, C = task
-    level, square = p.sum() + noise, p @ p
+    d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
+    # The covariance of eps; None where it is the identity, which costs nothing.
+    P = None if task.prior_root is None else task.prior_root @ task.prior_root.T
+    spread, square = (d, d) if P is None else (jnp.trace(P), jnp.vdot(P, P))
+    level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
-    norms, trace, weighted, corner, cross = (_lifted if 3 * len(b) >= len(c) else _by_heads)(b, A, p)
+    norms, trace, weighted, corner, cross = (_lifted if 3 * len(b) >= len(c) else _by_heads)(b, A, P)
     even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
     even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
-    odd = (p + (p + level) / C) @ jnp.sum(cross**2, axis=1)
-    return even + odd + p @ (1 - 2 * jnp.diagonal(cross))
+    answered = _times(P, cross)
+    odd = jnp.vdot(cross, answered + (answered + level * cross) / C)
+    return even + odd + spread - 2 * jnp.trace(answered[:, :d])
 
 
-def _by_heads(b, A, p):
-    """What the risk reads of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: ``2 sum_k |X_k|^2``, tr X_k, <diag p, X_k>, the rest."""
+def _by_heads(b, A, P):
+    """Of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: 2 sum_k |X_k|^2, tr X_k, <P, X_k>, corner_k, cross_k."""
     b_x, b_y, A_x, A_y = b[:, :-1], b[:, -1], A[:, :-1], A[:, -1]
     # Over pairs of heads, |X_k|^2 needs no X_k.
     pairs = jnp.einsum("hi,gik->hgk", b_x, A_x)
     norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(pairs, pairs.swapaxes(0, 1))
-    weighted = jnp.einsum("hi,hik->k", b_x * p[None], A_x)
+    weighted = jnp.einsum("hi,hik->k", _times(P, b_x.T).T, A_x)
     return norms, jnp.einsum("hhk->k", pairs), weighted, b_y @ A_y, b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x)
 
 
-def _lifted(b, A, p):
+def _lifted(b, A, P):
     """The same from ``N = [[X, cross/2], [cross/2, corner]]``, symmetric."""
     N = jnp.einsum("hm,hnk->mnk", b, A)
     N = (N + N.swapaxes(0, 1)) / 2
     X = N[:-1, :-1]
-    diagonal = jnp.einsum("iik->ik", X)
-    return 2 * jnp.vdot(X, X), diagonal.sum(0), p @ diagonal, N[-1, -1], 2 * N[:-1, -1]
+    trace = jnp.einsum("iik->k", X)
+    weighted = trace if P is None else jnp.einsum("ij,ijk->k", P, X)
+    return 2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1]
+
+
+def _times(P, vectors):
+    """``P @ vectors``; None is the identity."""
+    return vectors if P is None else P @ vectors
 
 
 def _constants(task: GaussianTask, dtype) -> StandardTask:
     """The standard task in the weights' type: a program is compiled for the shapes alone."""
-    return jax.tree.map(lambda value: np.asarray(value, dtype), standardize(task))
+    as_type = lambda value: value.astype(dtype) if _arrays.traced(value) else np.asarray(value, dtype)
+    return jax.tree.map(as_type, standardize(task))
 
 
 def _check_params(params: LSAParams, task: GaussianTask) -> None:

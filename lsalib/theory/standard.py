@@ -15,17 +15,7 @@ from jaxtyping import Float
 
 from lsalib.tasks import GaussianTask
 
-__all__ = ["ConstantImitation", "StandardTask", "imitate_constant", "standardize"]
-
-
-class StandardTask(NamedTuple):
-    """What is left of a task: ``U U^T = feature_cov``, and p holds the eigenvalues of ``prior_cov feature_cov``."""
-
-    prior_mean: Float[np.ndarray, " d"]
-    basis: Float[np.ndarray, "d d"] | None  # U; None means the identity
-    spectrum: Float[np.ndarray, " d"]  # p
-    noise_var: float
-    context_size: int
+__all__ = ["ConstantImitation", "imitate_constant"]
 
 
 class ConstantImitation(NamedTuple):
@@ -37,29 +27,6 @@ class ConstantImitation(NamedTuple):
     features: Float[np.ndarray, " d"]
     residual: float
     error: float
-
-
-def standardize(task: GaussianTask) -> StandardTask:
-    """The change of basis of the features, and all that it leaves of the covariances.
-
-    ``U = L R`` with ``feature_cov = L L^T`` and the eigenvectors R of ``L^T prior_cov L``.
-
-    Args:
-        task: the task distribution.
-
-    Returns:
-        A ``StandardTask``, in float64.
-
-    Example:
-        >>> standardize(GaussianTask([0.0, 0.0], context_size=3, feature_cov=[[4.0, 0.0], [0.0, 1.0]])).spectrum.tolist()
-        [1.0, 4.0]
-    """
-    identity, spectrum, basis = np.eye(task.dim), np.ones(task.dim), None
-    if task.feature_cov is not None or task.prior_cov is not None:
-        L = identity if task.feature_cov is None else np.linalg.cholesky(task.feature_cov)
-        spectrum, R = np.linalg.eigh(L.T @ (identity if task.prior_cov is None else task.prior_cov) @ L)
-        basis = L @ R
-    return StandardTask(task.prior_mean, basis, spectrum, task.noise_std**2, task.context_size)
 
 
 def imitate_constant(task: GaussianTask) -> ConstantImitation:
@@ -79,7 +46,8 @@ def imitate_constant(task: GaussianTask) -> ConstantImitation:
         >>> round(imitate_constant(GaussianTask([2.0] * 10, context_size=10)).error, 4)
         0.0196
     """
-    _, _, p, noise, C = standardize(task)
+    L, P = (np.eye(task.dim) if cov is None else cov for cov in (task.feature_cov, task.prior_cov))
+    p, noise, C = np.linalg.eigvals(L @ P).real, task.noise_std**2, task.context_size
     K = 2 * p @ p + 2 * ((p.sum() + noise) ** 2 + p @ p) / C
     error = 1 / (1 + C * task.dim / 2 + noise**2 / K)
     return ConstantImitation(error * (C / 2 - noise * p / K), float(error * noise / K), float(error))

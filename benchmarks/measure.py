@@ -227,7 +227,7 @@ def random_numbers(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
         return lambda steps: run(jax.random.key(0, impl=impl), steps).block_until_ready()
 
     runs = {
-        "lsalib": in_a_loop(lambda key: tasks._normal(key, shape, jnp.float32), "threefry2x32"),
+        "lsalib": in_a_loop(lambda key: _white.normal(key, shape, jnp.float32), "threefry2x32"),
         "jax.random.normal": in_a_loop(lambda key: jax.random.normal(key, shape, jnp.float32), "threefry2x32"),
         "jax.random.normal, rbg": in_a_loop(lambda key: jax.random.normal(key, shape, jnp.float32), "rbg"),
         "NumPy, SFC64, one thread": lambda steps: [

@@ -99,7 +99,7 @@ class GaussianTask:
     context_size: int
     feature_cov: npt.ArrayLike | None = None
     prior_cov: npt.ArrayLike | None = None
-    noise_std: float = 0.0
+    noise_std: float | Float[Array, ""] = 0.0
 
     def __post_init__(self):
         prior_mean = _validate.vector("prior_mean", self.prior_mean)
@@ -169,7 +169,7 @@ def standardize(task: GaussianTask) -> StandardTask:
     """
     xp, (prior_mean, noise_std, *covs) = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     U = T = None
-    if covs != [None, None]:
+    if any(cov is not None for cov in covs):
         U, R = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else xp.linalg.cholesky(cov) for cov in covs)
         T = U.T @ R
     return StandardTask(prior_mean, U, T, noise_std if task.noisy else 0.0, task.context_size)

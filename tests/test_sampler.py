@@ -7,7 +7,7 @@ import pytest
 from jax.extend.random import threefry_2x32
 from scipy import stats
 
-from lsalib import tasks, theory
+from lsalib import _white, theory
 from lsalib.attention import embed, gram, init, lsa
 from lsalib.tasks import GaussianTask, sample
 
@@ -82,8 +82,8 @@ def test_moments_to_order_four(seed):
     assert np.less(*largest_z(near[:, None] ** 2, 1.0)) and not np.less(*largest_z(near[:, None] ** 4, 3.0))
 
 
-normal = jax.jit(tasks._normal, static_argnums=(1, 2))
-chi_numbers = jax.jit(tasks._chi, static_argnums=2)
+normal = jax.jit(_white.normal, static_argnums=(1, 2))
+chi_numbers = jax.jit(_white.chi, static_argnums=2)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

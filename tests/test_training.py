@@ -9,8 +9,8 @@ from scipy import stats
 
 from lsalib import theory
 from lsalib.attention import LSAParams, embed, init, lsa
-from lsalib.tasks import GaussianTask, draw, sample
-from lsalib.theory import standardize
+from lsalib._white import draw
+from lsalib.tasks import GaussianTask, sample, standardize
 from lsalib.training import Run, fit, sweep
 from lsalib.training.objectives import Sampler, Setting, Weights, gram_attention, head_attention, risk
 
@@ -31,7 +31,7 @@ def weights_of(params, guess=GUESS):
 
 def setting_of(task, dtype, train_guess=True):
     standard = jax.tree.map(lambda value: jnp.asarray(value, dtype), standardize(task))
-    return Setting(standard, jnp.asarray(BIAS, dtype), jnp.asarray(train_guess), jnp.asarray(1e-2, dtype))
+    return Setting(standard, jnp.asarray(BIAS, dtype), jnp.asarray(train_guess))
 
 
 def literal_loss(params, guess, key, task, batch_size):

@@ -11,7 +11,7 @@ from lsalib import _validate
 from lsalib.sts import prompts
 from lsalib.sts.design import Experiment, Item, Sources, items, prepare
 from lsalib.sts.journal import Journal
-from lsalib.training.progress import Progress
+from lsalib._progress import Progress
 
 __all__ = ["ANSWERS", "Experiment", "Sources", "prepare", "run"]
 

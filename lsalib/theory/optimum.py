@@ -16,7 +16,8 @@ from lsalib import _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory.closed_forms import optimal_preconditioner
-from lsalib.theory.standard import imitate_constant, standardize
+from lsalib.tasks import standardize
+from lsalib.theory.standard import imitate_constant
 
 __all__ = ["optimal_weights", "yq_optimal_weights"]
 

@@ -1,13 +1,14 @@
-"""Training in context (section 5 of the paper): Adam, each run in one compiled loop, many runs at once.
+"""Training in context (section 5 of the paper): each run in one compiled loop, many runs at once.
 
-``objectives`` says what is minimised, ``loop`` compiles the steps and spreads the runs over devices,
-``checkpoint`` stores an unfinished sweep, ``sweeps`` is what a page calls. ``minimum`` searches an
-exact risk's minimum by second-order steps instead; ``descent`` trains any other model on samples.
+``train`` takes any loss and any optimiser. ``fit`` and ``sweep`` are the paper's experiments on it, with a fast loss of
+their own (``objectives``). ``loop`` compiles the steps and spreads them over devices, ``checkpoint`` stores what is
+unfinished. ``minimize`` searches an exact risk's minimum by second-order steps instead.
 """
 
-from lsalib.training.descent import Descent, descend
 from lsalib.training.minimum import Minimum, minimize
 from lsalib.training.objectives import OBJECTIVES
-from lsalib.training.sweeps import Fit, Run, fit, sweep
+from lsalib.training.runs import Fit, Run
+from lsalib.training.sweeps import fit, sweep
+from lsalib.training.trainer import Trained, train
 
-__all__ = ["OBJECTIVES", "Descent", "Fit", "Minimum", "Run", "descend", "fit", "minimize", "sweep"]
+__all__ = ["OBJECTIVES", "Fit", "Minimum", "Run", "Trained", "fit", "minimize", "sweep", "train"]

@@ -1,10 +1,9 @@
-"""The state of an unfinished sweep in one file, which is either the whole last state or not there at all."""
+"""The state of an unfinished training in one file, which is either the whole last state or not there at all."""
 
 import json
 import os
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from lsalib import _files
@@ -13,11 +12,11 @@ __all__ = ["Checkpoint"]
 
 
 class Checkpoint:
-    """A safetensors file with the leaves of a pytree and the fingerprint of the sweep they belong to.
+    """A safetensors file with named arrays and the fingerprint of the training they belong to.
 
     Args:
         path: the file.
-        identity: what makes a sweep this sweep, as JSON data; another one's file is refused.
+        identity: what makes a training this training, as JSON data; another one's file is refused.
 
     Raises:
         ImportError: if safetensors is not installed.
@@ -34,35 +33,34 @@ class Checkpoint:
             raise ValueError(f"checkpoint must be in a folder that exists, got {self.path}")
         self.identity = json.dumps(identity, sort_keys=True)
 
-    def load(self, like):
-        """The stored tree, in the structure of ``like``; ``like`` itself where there is no file.
+    def load(self) -> dict[str, np.ndarray]:
+        """The stored arrays; none where there is no file.
 
         Raises:
-            ValueError: if the file is damaged, or belongs to another sweep. It is left as it is.
+            ValueError: if the file is damaged, or belongs to another training. It is left as it is.
         """
         from safetensors import SafetensorError, safe_open
 
         if not self.path.exists():
-            return like
-        leaves, structure = jax.tree.flatten(like)
+            return {}
         try:
             with safe_open(self.path, framework="numpy") as file:
-                identity = (file.metadata() or {}).get("sweep")
+                identity = (file.metadata() or {}).get("training")
                 stored = {name: file.get_tensor(name) for name in file.keys()}
         except (SafetensorError, OSError) as error:
             raise ValueError(
-                f"checkpoint must be a file that a sweep wrote, got {self.path}, which cannot be read: {error}"
+                f"checkpoint must be a file that a training wrote, got {self.path}, which cannot be read: {error}"
             ) from None
         if identity != self.identity:
-            owner = "no sweep" if identity is None else "a sweep with other runs, seeds, key or options"
+            owner = "no training" if identity is None else "a training with other runs, weights, seeds, key or options"
             raise ValueError(
-                f"checkpoint must belong to this sweep, got {self.path}, which belongs to {owner}; choose another path"
+                f"checkpoint must belong to this training, got {self.path}, of {owner}; choose another path"
             )
-        return jax.tree.unflatten(structure, [stored[str(i)] for i in range(len(leaves))])
+        return stored
 
-    def save(self, tree) -> None:
-        """Replace the file by the tree, at once: who is interrupted here keeps the file from before."""
+    def save(self, arrays: dict[str, np.ndarray]) -> None:
+        """Replace the file by these arrays, at once: who is interrupted here keeps the file from before."""
         from safetensors.numpy import save
 
-        leaves = {str(i): np.asarray(leaf, order="C") for i, leaf in enumerate(jax.tree.leaves(tree))}
-        _files.write(self.path, save(leaves, metadata={"sweep": self.identity}))
+        whole = {name: np.asarray(leaf, order="C") for name, leaf in arrays.items()}
+        _files.write(self.path, save(whole, metadata={"training": self.identity}))

@@ -1,6 +1,8 @@
-"""The compiled loop: every run of a group takes its steps together, on as many devices as there are."""
+"""The compiled loop behind every training: seeds, and runs within them, step together, on all devices."""
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -10,49 +12,211 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
-from lsalib.training.objectives import Sampler, Setting, Weights, risk
+from lsalib._progress import Progress
+from lsalib.training.checkpoint import Checkpoint
 
-__all__ = ["SPECS", "Plan", "State", "advance", "gather", "make_mesh", "place", "start"]
+__all__ = ["Group", "Program", "Record", "State", "advance", "make_mesh", "place"]
 
 Step = int | Int[Array, ""]
 
-# The learning rate differs between runs, so it comes after optax.
-_ADAM = optax.scale_by_adam()
+# Losses of so many steps fit into the program's buffer. The host joins them, so that it is one program for any number.
+PIECE = 1024
+BAR = 50  # pieces, at least, where somebody watches
 
 
 class State(NamedTuple):
-    """A group of runs between two steps, leaves (S, R, ...): S seeds, R runs; risk is (steps or more, S, R)."""
+    """What changes from step to step; leaves (S, ...) for S seeds, in a sweep (S, R, ...) for R runs."""
 
-    weights: Weights
-    opt_state: optax.OptState
-    risk: jax.Array
+    params: PyTree
+    opt_state: PyTree
 
 
-class Plan(NamedTuple):
-    """What a compiled program depends on besides shapes: batch, mesh, key type and which settings vary over runs."""
+class Program(NamedTuple):
+    """What the compiled loop depends on besides shapes.
 
-    sampler: Sampler | None
+    ``loss(params, *data, key)`` gives one seed's loss, a scalar or an array of independent ones; ``data_axes`` says of
+    each leaf of the data whether it varies over runs (0) or not (None), and is None where there are no runs.
+    """
+
+    loss: Callable
+    optimizer: optax.GradientTransformation
     mesh: Mesh
     key_impl: str
-    axes: tuple[int | None, ...]
+    data_axes: tuple[int | None, ...] | None = None
+
+    def spec(self, leaf) -> PartitionSpec:
+        """How a leaf of the state is spread: in a sweep, what has a third axis has runs for its second."""
+        over_runs = self.data_axes is not None and np.ndim(leaf) > 2
+        return PartitionSpec("seeds", "runs") if over_runs else PartitionSpec("seeds")
+
+    def data_specs(self) -> list[PartitionSpec]:
+        return [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in self.data_axes or ()]
+
+    def loss_spec(self) -> PartitionSpec:
+        return PartitionSpec(None, "seeds") if self.data_axes is None else PartitionSpec(None, "seeds", "runs")
 
 
-def start(weights: Weights, steps: int) -> State:
-    """The state before the first step, for weights with leaves (S, R, ...); on the host, as everything between pieces.
+@dataclass
+class Record:
+    """How far a group has come, on the host."""
 
-    There is room for more losses than steps, so that other numbers of steps find their program made.
+    state: State
+    steps: int = 0
+    losses: list[np.ndarray] = field(default_factory=list)
+    snapshots: dict[int, PyTree] = field(default_factory=dict)
+
+    def loss(self) -> np.ndarray:
+        """The losses of all steps, (S, steps, ...)."""
+        return np.concatenate(self.losses).swapaxes(0, 1)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint keeps, by name; nothing of a group whose turn has not come."""
+        if not self.steps:
+            return {}
+        kept = {"steps": np.int64(self.steps), "losses": np.concatenate(self.losses)}
+        for name, tree in {
+            "state": self.state,
+            **{f"snapshot {step}": t for step, t in self.snapshots.items()},
+        }.items():
+            kept |= {f"{name} {i}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
+        return kept
+
+    def restored(self, arrays: dict[str, np.ndarray]) -> "Record":
+        """The record that these are the ``arrays`` of; this one where there are none."""
+        if not arrays:
+            return self
+
+        def tree(name: str, like):
+            structure = jax.tree.structure(like)
+            return structure.unflatten([arrays[f"{name} {i}"] for i in range(structure.num_leaves)])
+
+        taken = sorted({int(name.split()[1]) for name in arrays if name.startswith("snapshot ")})
+        snapshots = {step: tree(f"snapshot {step}", self.state.params) for step in taken}
+        return Record(tree("state", self.state), int(arrays["steps"]), [arrays["losses"]], snapshots)
+
+
+class Group(NamedTuple):
+    """What one compiled program trains: its record, its data, and the keys of its seeds, (S, ...) of key data."""
+
+    program: Program
+    record: Record
+    data: tuple
+    keys: np.ndarray
+    runs: int | None = None
+
+
+def advance(
+    groups: Sequence[Group],
+    steps: int,
+    *,
+    store: Checkpoint | None = None,
+    every: int = 500,
+    snapshots: Sequence[int] = (),
+) -> list[Record]:
+    """Train each group up to ``steps``, from where it is, and store all of them ``every`` so many steps.
+
+    Raises:
+        ValueError: if the stored state is beyond ``steps``, or beyond a snapshot that it does not hold.
     """
-    runs = weights.guess.shape[:2]
-    opt_state = jax.tree.map(
-        lambda leaf: np.zeros((*runs, *leaf.shape[2:]), leaf.dtype),
-        jax.eval_shape(jax.vmap(jax.vmap(_ADAM.init)), weights),
+    kept = store.load() if store else {}
+    own = [
+        {name[len(f"{g} ") :]: leaf for name, leaf in kept.items() if name.startswith(f"{g} ")}
+        for g in range(len(groups))
+    ]
+    records = [group.record.restored(arrays) for group, arrays in zip(groups, own, strict=True)]
+    for record in records:
+        _check_reach(record, steps, snapshots)
+    progress = Progress(steps * len(groups), done=sum(record.steps for record in records))
+    piece = min(PIECE, -(-steps // BAR)) if progress.shown else PIECE
+    for group, record in zip(groups, records, strict=True):
+        for taken, whole in _forward(group, record, steps, every if store else None, snapshots, piece):
+            progress.add(taken)
+            if store and whole and jax.process_index() == 0:
+                store.save({f"{g} {name}": leaf for g, r in enumerate(records) for name, leaf in r.arrays().items()})
+    return records
+
+
+def _check_reach(record: Record, steps: int, snapshots: Sequence[int]) -> None:
+    if record.steps > steps:
+        raise ValueError(f"steps must be at least {record.steps}, which the checkpoint has reached, got {steps}")
+    if missed := [step for step in snapshots if step < record.steps and step not in record.snapshots]:
+        raise ValueError(
+            f"snapshots must lie beyond step {record.steps}, which the checkpoint has reached, got {missed}"
+        )
+
+
+def _forward(group: Group, record: Record, steps: int, every, snapshots, piece: int) -> Iterator[tuple[int, bool]]:
+    """Bring the record forward; after each piece, the steps that it took and whether the record is whole again."""
+    program, runs = group.program, group.runs
+    if record.steps in snapshots:
+        record.snapshots[record.steps] = record.state.params
+    marks = {steps, *snapshots, *(range(0, steps, every) if every else ())}
+    state = jax.tree.map(lambda leaf: place(leaf, program.mesh, program.spec(leaf)), record.state)
+    leaves, structure = jax.tree.flatten(group.data)
+    specs = program.data_specs() or [PartitionSpec()] * len(leaves)
+    data = structure.unflatten([place(leaf, program.mesh, spec) for leaf, spec in zip(leaves, specs, strict=True)])
+    keys = place(group.keys, program.mesh, PartitionSpec("seeds"))
+    while record.steps < steps:
+        begin, end = record.steps, min([record.steps + piece, *(mark for mark in marks if mark > record.steps)])
+        state, losses = _steps(state, data, keys, begin, end, program=program)
+        record.steps = end
+        record.losses.append(_fetch(losses, runs, 2)[: end - begin])
+        if end in marks:
+            record.state = jax.tree.map(lambda leaf: _fetch(leaf, runs if np.ndim(leaf) > 2 else None, 1), state)
+        if end in snapshots:
+            record.snapshots[end] = record.state.params
+        yield end - begin, end in marks
+
+
+@partial(jax.jit, static_argnames="program", donate_argnames="state")
+def _steps(state: State, data: tuple, keys: jax.Array, begin: Step, end: Step, *, program: Program):
+    """Steps begin..end-1, at most ``PIECE``: the state after them, and their losses, (PIECE, S, ...).
+
+    The bounds are not constants of the program: however a training is cut into pieces, the same program runs.
+    Devices do not talk to each other: each draws the batches of its seeds and keeps its runs.
+    """
+    specs = jax.tree.map(program.spec, state)
+    data_specs = jax.tree.structure(data).unflatten(
+        program.data_specs() or [PartitionSpec()] * len(jax.tree.leaves(data))
     )
-    return State(weights, opt_state, np.zeros((max(2**13, 1 << (steps - 1).bit_length()), *runs), weights.guess.dtype))
+    everywhere, over_seeds = PartitionSpec(), PartitionSpec("seeds")
+
+    def local(state, data, keys, begin, end):
+        keys = jax.random.wrap_key_data(keys, impl=program.key_impl)
+
+        def total(params, key):
+            each = program.loss(params, *data, key)
+            return each.sum(), each
+
+        def update(state, key):
+            gradient, each = jax.grad(total, has_aux=True)(state.params, key)
+            # Adam raises a float to the power of its integer count, which a strict setting would refuse.
+            with jax.numpy_dtype_promotion("standard"):
+                updates, opt_state = program.optimizer.update(gradient, state.opt_state, state.params)
+            return State(optax.apply_updates(state.params, updates), opt_state), each
+
+        def step(t, carry):
+            state, losses = carry
+            now = jax.vmap(jax.random.fold_in, (0, None))(keys, t)
+            state, each = jax.vmap(update)(state, now)
+            return state, losses.at[t - begin].set(each)
+
+        each = jax.eval_shape(jax.vmap(update), state, keys)[1]
+        losses = jnp.zeros((PIECE, *each.shape), each.dtype)
+        return jax.lax.fori_loop(begin, end, step, (state, losses))
+
+    return jax.shard_map(
+        local,
+        mesh=program.mesh,
+        in_specs=(specs, data_specs, over_seeds, everywhere, everywhere),
+        out_specs=(specs, program.loss_spec()),
+        check_vma=False,
+    )(state, data, keys, begin, end)
 
 
-def make_mesh(seeds: int, runs: int) -> Mesh:
+def make_mesh(seeds: int, runs: int = 1) -> Mesh:
     """Devices in a grid (seeds, runs): seeds first, since runs of one seed share their batches.
 
     In one process no more devices are taken than there are runs; several processes all take part.
@@ -65,103 +229,17 @@ def make_mesh(seeds: int, runs: int) -> Mesh:
     return Mesh(np.array(devices[: rows * columns]).reshape(rows, columns), ("seeds", "runs"))
 
 
-def place(tree, mesh: Mesh, spec: PartitionSpec):
-    """Host arrays to the mesh; runs are repeated until they fill it."""
-    axis = list(spec).index("runs") if "runs" in spec else None
-
-    def put(leaf):
-        leaf = np.asarray(leaf)
-        if axis is not None:
-            missing = -leaf.shape[axis] % mesh.shape["runs"]
-            leaf = np.concatenate([leaf, leaf.take([-1] * missing, axis)], axis)
-        return jax.make_array_from_callback(leaf.shape, NamedSharding(mesh, spec), lambda index: leaf[index])
-
-    return jax.tree.map(put, tree)
+def place(leaf, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
+    """A host array to the mesh; runs are repeated until they fill it."""
+    leaf = np.asarray(leaf)
+    if "runs" in spec:
+        axis = list(spec).index("runs")
+        missing = -leaf.shape[axis] % mesh.shape["runs"]
+        leaf = np.concatenate([leaf, leaf.take([-1] * missing, axis)], axis)
+    return jax.make_array_from_callback(leaf.shape, NamedSharding(mesh, spec), lambda index: leaf[index])
 
 
-def gather(state: State, runs: int) -> State:
-    """The state on the host of every process, without the runs that only filled the mesh."""
-    whole = multihost_utils.process_allgather(state, tiled=True) if jax.process_count() > 1 else jax.device_get(state)
-    weights, opt_state = jax.tree.map(lambda leaf: leaf[:, :runs], (whole.weights, whole.opt_state))
-    return State(weights, opt_state, whole.risk[:, :, :runs])
-
-
-SPECS = State(PartitionSpec("seeds", "runs"), PartitionSpec("seeds", "runs"), PartitionSpec(None, "seeds", "runs"))
-
-
-@partial(jax.jit, static_argnames="plan", donate_argnames="state")
-def advance(state: State, setting: Setting, keys: jax.Array, begin: Step, end: Step, *, plan: Plan) -> State:
-    """Steps begin..end-1 of every run.
-
-    The bounds are not constants of the program: however a run is cut into pieces, it is the same program that runs.
-    Devices do not talk to each other: each draws the batches of its seeds and keeps its runs.
-
-    Args:
-        state: the state before step ``begin``; its buffers are given up.
-        setting: leaves (R, ...), or without R where all runs agree.
-        keys: key data, one row a seed.
-        begin, end: the steps.
-        plan: the rest.
-
-    Returns:
-        The state after step ``end - 1``.
-    """
-    settings, structure = jax.tree.flatten(setting)
-    axes = jax.tree.unflatten(structure, plan.axes)
-    specs = jax.tree.unflatten(
-        structure, [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in plan.axes]
-    )
-
-    parts = [leaf.shape[2:] for leaf in state.weights]
-
-    def update(row, opt_state, setting, key):
-        loss, gradient = jax.value_and_grad(lambda row: risk(_unpack(row, parts), setting, key, plan.sampler))(row)
-        # Adam raises a float to the power of its integer count, which a strict setting would refuse.
-        with jax.numpy_dtype_promotion("standard"):
-            updates, opt_state = _ADAM.update(gradient, opt_state)
-        return row - setting.learning_rate * updates, opt_state, loss
-
-    runs = jax.vmap(update, (0, 0, axes, None))
-    seeds = jax.vmap(runs, (0, 0, None, 0))
-
-    def local(state, setting, keys, begin, end):
-        keys = jax.random.wrap_key_data(keys, impl=plan.key_impl)
-
-        def step(t, state):
-            now = jax.vmap(jax.random.fold_in, (0, None))(keys, t)
-            row, opt_state, loss = seeds(state.weights, state.opt_state, setting, now)
-            return State(row, opt_state, state.risk.at[t].set(loss))
-
-        def rows(change, state):
-            """Weights, and Adam's moments beside them, changed from tree to row or back."""
-            count, mu, nu = state.opt_state
-            return State(change(state.weights), type(state.opt_state)(count, change(mu), change(nu)), state.risk)
-
-        # One row of numbers a run: over the leaves of a tree, one by one, Adam takes a CPU ten times as long.
-        packed = rows(_pack, state)
-        return rows(lambda row: _unpack(row, parts), jax.lax.fori_loop(begin, end, step, packed))
-
-    everywhere = PartitionSpec()
-    return jax.shard_map(
-        local,
-        mesh=plan.mesh,
-        in_specs=(SPECS, specs, PartitionSpec("seeds"), everywhere, everywhere),
-        out_specs=SPECS,
-        check_vma=False,
-    )(state, setting, keys, begin, end)
-
-
-def _pack(weights: Weights) -> jax.Array:
-    """All numbers of each run in a row, (S, R, ...) to (S, R, P)."""
-    return jnp.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in weights], axis=-1)
-
-
-def _unpack(row: jax.Array, shapes: list[tuple[int, ...]]) -> Weights:
-    """The weights in the last axis of a row."""
-    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-    return Weights(
-        *(
-            part.reshape(*row.shape[:-1], *shape)
-            for part, shape in zip(jnp.split(row, ends, axis=-1), shapes, strict=True)
-        )
-    )
+def _fetch(leaf: jax.Array, runs: int | None, axis: int) -> np.ndarray:
+    """An array on the host of every process, without the runs that only filled the mesh."""
+    whole = multihost_utils.process_allgather(leaf, tiled=True) if jax.process_count() > 1 else jax.device_get(leaf)
+    return np.asarray(whole) if runs is None else np.asarray(whole).take(range(runs), axis)

@@ -1,10 +1,11 @@
 """What training minimises: the risk of a fresh batch, or the exact risk.
 
-Both are functions of the same standard heads (``theory.standard_form``), in which runs that differ
-in prior mean, guess or bias still read the same contexts. Under ``jax.vmap`` over runs with one key,
-the batch and its Gram matrices are therefore computed once for all of them.
+Both are functions of the same standard heads (``theory.standard_form``), in the coordinates of ``tasks.standardize``, in
+which runs that differ in prior mean, guess or bias still read the same contexts. Under ``jax.vmap`` over runs with one
+key, the batch and its Gram matrices are therefore computed once for all of them.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -12,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib.tasks import draw
-from lsalib.theory import StandardTask, standard_form, standard_risk
+from lsalib._white import contract, draw
+from lsalib.tasks import StandardTask, law
+from lsalib.theory import standard_form, standard_risk
 
-__all__ = ["OBJECTIVES", "Sampler", "Setting", "Weights", "gram_attention", "head_attention", "risk"]
+__all__ = ["OBJECTIVES", "Sampler", "Setting", "Weights", "gram_attention", "head_attention", "pack", "risk", "unpack"]
 
 OBJECTIVES = ("sampled", "population")
 
@@ -28,11 +30,11 @@ class Weights(NamedTuple):
     No prediction reads the other rows of W_P: their gradient is zero, and Adam leaves them where they are.
     """
 
-    W_K: Float[Array, "H D D"]
-    W_Q: Float[Array, "H D D"]
-    W_V: Float[Array, "H D D"]
-    row_P: Float[Array, "H D"]
-    guess: Float[Array, " d"]
+    W_K: Float[Array | np.ndarray, "H D D"]
+    W_Q: Float[Array | np.ndarray, "H D D"]
+    W_V: Float[Array | np.ndarray, "H D D"]
+    row_P: Float[Array | np.ndarray, "H D"]
+    guess: Float[Array | np.ndarray, " d"]
 
 
 class Setting(NamedTuple):
@@ -41,7 +43,6 @@ class Setting(NamedTuple):
     task: StandardTask
     bias: Scalar
     train_guess: Scalar
-    learning_rate: Scalar
 
 
 class Sampler(NamedTuple):
@@ -50,6 +51,23 @@ class Sampler(NamedTuple):
     batch_size: int
     context_size: int | None
     noisy: bool
+
+
+def pack(weights: Weights) -> Float[np.ndarray, "P"]:
+    """All trained numbers of a run in one row, on the host.
+
+    Over the leaves of a tree, one by one, Adam takes a CPU ten times as long.
+    """
+    return np.concatenate([np.ravel(leaf) for leaf in weights])
+
+
+def unpack(row: Float[Array | np.ndarray, "... P"], heads: int, dim: int) -> Weights:
+    """The weights of H heads on d features that a row holds, or many rows."""
+    D = dim + 1
+    shapes = Weights(*[(heads, D, D)] * 3, (heads, D), (dim,))
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = [row[..., end - math.prod(shape) : end] for shape, end in zip(shapes, ends, strict=True)]
+    return Weights(*(part.reshape(*row.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)))
 
 
 def risk(weights: Weights, setting: Setting, key: PRNGKeyArray, sampler: Sampler | None) -> Scalar:
@@ -106,18 +124,15 @@ def _sampled_risk(b, A, c, task: StandardTask, key: PRNGKeyArray, sampler: Sampl
     compress = sampler.context_size is None
     context_size = task.context_size if compress else sampler.context_size
     shape = {"noisy": sampler.noisy, "compress": compress, "dtype": b.dtype}
-    tokens, query, weights = draw(key, len(c) - 1, context_size, sampler.batch_size, **shape)
-    eps = jnp.sqrt(task.spectrum)[:, None] * weights
-    features = tokens[:, : len(c) - 1]
-    labels = _contract(features, eps)
-    if sampler.noisy:
-        labels = labels + jnp.sqrt(task.noise_var) * tokens[:, -1]
+    white = draw(key, len(c) - 1, context_size, sampler.batch_size, **shape)
+    # Contexts of the task in its own coordinates of ``standardize``: white features, residual labels.
+    features, labels, query, eps = law(white, None, None, task.prior_root, task.noise_std if sampler.noisy else None)
     # The barrier keeps the compiler from computing the labels again for every entry of the Gram matrix.
     Z = jax.lax.optimization_barrier(jnp.concatenate([features, labels[:, None]], axis=1))
     t = jnp.concatenate([query, jnp.ones_like(query[:1])])
     # Gram matrices and the lift cost D^3 an example, heads one by one H D^2.
     attention = gram_attention if len(c) <= max(16, 3 * len(b)) else head_attention
-    error = attention(b, A, Z, t) + c @ t - _contract(query, eps)
+    error = attention(b, A, Z, t) + c @ t - contract(query, eps)
     return jnp.mean(error**2)
 
 
@@ -148,20 +163,12 @@ def gram_attention(
     return jnp.ones(D, t.dtype) @ ((N / m) @ _gram_entries(Z) * t)
 
 
-def _contract(x: Float[Array, "*more d B"], y: Float[Array, "d B"]) -> Float[Array, "*more B"]:
-    """``sum_i x[..., i, :] y[i]``."""
-    if len(y) > 32:
-        return (x * jnp.broadcast_to(y, x.shape)).sum(-2)
-    # Written out, small sums become vector operations over the batch: ten times faster on a CPU.
-    return sum(x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape) for i in range(len(y)))
-
-
 def _gram_entries(Z: Float[Array, "m D B"]) -> Float[Array, "F B"]:
     """The upper triangle of Z^T Z, row by row, F = D(D+1)/2."""
     m, D, _ = Z.shape
     if m * D > 256:
         return jnp.einsum("cib,cjb->bij", Z, Z)[:, *np.triu_indices(D)].T
-    # Written out, as in _contract: five times faster on a CPU than small products one by one.
+    # Written out, as in ``contract``: five times faster on a CPU than small products one by one.
     return jax.lax.optimization_barrier(
         jnp.concatenate([sum(Z[c, i][None] * Z[c, i:] for c in range(m)) for i in range(D)])
     )

@@ -1,23 +1,23 @@
-"""Training runs, one or many: the front of this package."""
+"""The paper's experiments, one run or many at once, on its fast loss."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
+import optax
 from jaxtyping import PRNGKeyArray
 
 from lsalib import _validate
 from lsalib.attention import LSAParams, init
-from lsalib.tasks import GaussianTask
-from lsalib.theory import standardize
+from lsalib.tasks import GaussianTask, standardize
 from lsalib.training.checkpoint import Checkpoint
-from lsalib.training.loop import SPECS, Plan, State, advance, gather, make_mesh, place, start
-from lsalib.training.objectives import OBJECTIVES, Sampler, Setting, Weights
-from lsalib.training.progress import Progress
+from lsalib.training.loop import Group, Program, Record, State, advance, make_mesh
+from lsalib.training.objectives import OBJECTIVES, Sampler, Setting, Weights, pack, risk, unpack
 from lsalib.training.runs import Fit, Run
+from lsalib.training.trainer import seed_keys, seed_numbers
 
 __all__ = ["fit", "sweep"]
 
@@ -28,6 +28,11 @@ class _Group(NamedTuple):
     runs: list[Run]
     places: list[int]
     sampler: Sampler | None
+
+    @property
+    def heads(self) -> int:
+        """The most heads: runs with fewer get zeros for the others."""
+        return max(run.heads for run in self.runs)
 
 
 def fit(
@@ -107,7 +112,8 @@ def sweep(
             their Gram matrix (see ``tasks``): the law of training is the same, and a step costs the same for any C.
         dtype: the float type that training runs in.
         checkpoint: a path: the state is stored there every ``checkpoint_every`` steps, and a sweep that was stopped
-            goes on from there, bit for bit on the same devices. Several machines need the path on a file system they share.
+            goes on from there, bit for bit on the same devices, and with more ``steps`` further than it was meant to.
+            Several machines need the path on a file system they share.
         checkpoint_every: steps between two such states.
 
     Returns:
@@ -115,7 +121,7 @@ def sweep(
 
     Raises:
         ValueError: if there is no run, a count is below 1, ``dtype`` is not a float type in use, the objective is
-            unknown, or ``checkpoint`` is damaged or belongs to another sweep.
+            unknown, or ``checkpoint`` is damaged, belongs to another sweep, or has reached more steps.
         ImportError: if ``checkpoint`` is used without safetensors.
 
     Example:
@@ -129,44 +135,23 @@ def sweep(
     _check(runs, objective, dtype)
     steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
     sampling = (_validate.count("batch_size", batch_size), compress) if objective == "sampled" else None
-    seeds = _seeds(seeds)
-    keys = [jax.random.split(jax.random.fold_in(key, seed)) for seed in seeds]
-    groups = _groups(runs, sampling)
-    # Of each group: its state, and how many steps it has taken.
-    states = [(_initial(group, keys, steps, dtype), np.int64(0)) for group in groups]
-    store = None
+    seeds = seed_numbers(seeds)
+    keys, store = seed_keys(key, seeds), None
     if checkpoint is not None:
-        identity = (
-            [_identity(run) for run in runs],
-            jax.random.key_data(key).tolist(),
-            seeds,
-            steps,
-            sampling,
-            np.dtype(dtype).name,
-        )
-        store = Checkpoint(checkpoint, identity)
-        states = store.load(states)
-
-    progress = Progress(steps * len(groups), done=sum(int(taken) for _, taken in states))
-    piece = every if store else -(-steps // 50) if progress.shown else steps
-    for g, group in enumerate(groups):
-        for state, end in _train(group, *states[g], keys, steps, piece, dtype):
-            progress.add(end - int(states[g][1]))
-            states[g] = state, np.int64(end)
-            if store and jax.process_index() == 0:
-                store.save(states)
-    results = {
-        i: fit
-        for group, (state, _) in zip(groups, states, strict=True)
-        for i, fit in _results(group, state, keys, steps, dtype)
-    }
-    return [results[i] for i in range(len(runs))]
+        identity = [_identity(run) for run in runs], jax.random.key_data(key).tolist(), seeds, sampling
+        store = Checkpoint(checkpoint, [*identity, np.dtype(dtype).name])
+    groups = _groups(runs, sampling)
+    records = advance([_prepared(group, keys, dtype) for group in groups], steps, store=store, every=every)
+    fits = {}
+    for group, record in zip(groups, records, strict=True):
+        fits |= dict(_results(group, record, keys, dtype))
+    return [fits[place] for place in range(len(runs))]
 
 
 def _check(runs: Sequence[Run], objective: str, dtype) -> None:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
-    if not runs or not all(isinstance(run, Run) for run in runs):
+    if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
         raise ValueError(f"runs must be a sequence of at least one Run, got {runs!r}")
     try:
         dtype = jnp.dtype(dtype)
@@ -176,16 +161,6 @@ def _check(runs: Sequence[Run], objective: str, dtype) -> None:
         raise ValueError(f"dtype must be a float type in use (float64 needs jax_enable_x64), got {dtype!r}")
 
 
-def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    if np.ndim(seeds) == 0:
-        return list(range(_validate.count("seeds", seeds)))
-    numbers = np.asarray(seeds)
-    whole = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)
-    if not whole or numbers.min() < 0 or len(set(numbers.tolist())) < numbers.size:
-        raise ValueError(f"seeds must be a count or different whole numbers of at least 0, got {seeds!r}")
-    return numbers.tolist()
-
-
 def _groups(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[_Group]:
     """Runs by the shape of their program."""
     groups: dict[tuple, _Group] = {}
@@ -193,9 +168,8 @@ def _groups(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[_Gro
         task, sampler = run.task, None
         if sampling is not None:
             batch_size, compress = sampling
-            noisy = task.noise_std > 0
-            compress = compress and task.context_size > task.dim + noisy
-            sampler = Sampler(batch_size, None if compress else task.context_size, noisy)
+            compressed = compress and task.context_size > task.dim + task.noisy
+            sampler = Sampler(batch_size, None if compressed else task.context_size, task.noisy)
         plain = standardize(task).basis is None
         group = groups.setdefault((task.dim, plain, sampler), _Group([], [], sampler))
         group.runs.append(run)
@@ -203,20 +177,52 @@ def _groups(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[_Gro
     return list(groups.values())
 
 
-def _initial(group: _Group, keys: list, steps: int, dtype) -> State:
-    """The state before the first step; runs with fewer heads than the group's most get zeros for the others."""
-    heads = max(run.heads for run in group.runs)
+def _prepared(group: _Group, keys: list, dtype) -> Group:
+    """The group as the loop takes it: each run's weights in a row, its constants beside it."""
+    setting, axes = _setting(group.runs, dtype)
+    state = State(*_initial(group, keys, dtype))
+    loss = _loss(group.sampler, group.heads, group.runs[0].task.dim, jax.tree.structure(setting), axes)
+    mesh = make_mesh(len(keys), len(group.runs))
+    program = Program(loss, _ADAM, mesh, str(jax.random.key_impl(keys[0])), axes)
+    data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
+    return Group(program, Record(state), (setting,), data_keys, len(group.runs))
 
-    def weights(run: Run, key) -> Weights:
+
+@cache
+def _loss(sampler: Sampler | None, heads: int, dim: int, structure, axes: tuple):
+    """The losses of one seed's runs, which share its batch; the same function for the same program."""
+    over_runs = jax.tree.unflatten(structure, axes)
+
+    def one(row, setting, key):
+        return risk(unpack(row, heads, dim), setting, key, sampler)
+
+    return jax.vmap(one, (0, over_runs, None))
+
+
+def _own_rate() -> optax.GradientTransformation:
+    """The last step of Adam, with a learning rate for each run: its state."""
+    return optax.GradientTransformation(
+        lambda rows: jnp.zeros((*rows.shape[:-1], 1), rows.dtype),
+        lambda updates, rates, rows=None: (-rates * updates, rates),
+    )
+
+
+_ADAM = optax.chain(optax.scale_by_adam(), _own_rate())
+
+
+def _initial(group: _Group, keys: list, dtype):
+    """Rows (S, R, P) of weights before the first step, and Adam's state there; on the host, nothing is compiled."""
+
+    def row(run: Run, key):
         params = LSAParams(*map(np.asarray, _init(run, key, dtype)))
         trained = params.W_K, params.W_Q, params.W_V, params.W_P[:, -1]
-        padded = (np.pad(W, ((0, heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained)
-        return Weights(*padded, run.guess.astype(dtype))
+        padded = (np.pad(W, ((0, group.heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained)
+        return pack(Weights(*padded, run.guess.astype(dtype)))
 
-    def stack(trees):
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-    return start(stack([stack([weights(run, key) for run in group.runs]) for key in keys]), steps)
+    rows = np.stack([[row(run, key) for run in group.runs] for key in keys])
+    shapes = jax.eval_shape(jax.vmap(_ADAM.init), rows)
+    adam, rates = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return rows, (adam, rates + np.array([[run.learning_rate] for run in group.runs], dtype))
 
 
 def _init(run: Run, key, dtype) -> LSAParams:
@@ -225,7 +231,7 @@ def _init(run: Run, key, dtype) -> LSAParams:
 
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
     """The constants of the runs, and the axis of each that runs over them: None where all of them agree."""
-    each = [Setting(standardize(run.task), run.bias, run.train_guess, run.learning_rate) for run in runs]
+    each = [Setting(standardize(run.task), run.bias, run.train_guess) for run in runs]
     stacked = jax.tree.map(
         lambda *leaves: np.stack(leaves).astype(bool if leaves[0] is True or leaves[0] is False else dtype), *each
     )
@@ -234,30 +240,15 @@ def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
     return setting, tuple(None if same else 0 for same in jax.tree.leaves(agree))
 
 
-def _train(group: _Group, state: State, begin, keys: list, steps: int, piece: int, dtype):
-    """Yield the group's state on the host, and the number of its steps so far, after each piece."""
-    setting, axes = _setting(group.runs, dtype)
-    mesh = make_mesh(len(keys), len(group.runs))
-    plan = Plan(group.sampler, mesh, str(jax.random.key_impl(keys[0])), axes)
-    data = place(np.stack([jax.random.key_data(key[1]) for key in keys]), mesh, PartitionSpec("seeds"))
-    leaves, structure = jax.tree.flatten(setting)
-    specs = [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in axes]
-    setting = structure.unflatten([place(leaf, mesh, spec) for leaf, spec in zip(leaves, specs, strict=True)])
-    state = State(*(place(part, mesh, spec) for part, spec in zip(state, SPECS, strict=True)))
-    for first in range(int(begin), steps, piece):
-        end = min(first + piece, steps)
-        state = advance(state, setting, data, first, end, plan=plan)
-        yield gather(state, len(group.runs)), end
-
-
-def _results(group: _Group, state: State, keys: list, steps: int, dtype):
+def _results(group: _Group, record: Record, keys: list, dtype) -> Iterator[tuple[int, Fit]]:
     """Each run's place and ``Fit``, without the padding."""
+    losses = record.loss()
     for r, (run, place) in enumerate(zip(group.runs, group.places, strict=True)):
-        own = jax.tree.map(lambda leaf: leaf[:, r], state.weights)
+        own = unpack(record.state.params[:, r], group.heads, run.task.dim)
         W_P = np.stack([_init(run, key, dtype).W_P for key in keys])
         W_P[:, :, -1] = own.row_P[:, : run.heads]
         params = LSAParams(own.W_K[:, : run.heads], own.W_Q[:, : run.heads], W_P, own.W_V[:, : run.heads])
-        yield place, jax.tree.map(jax.device_put, Fit(params, own.guess, state.risk[:steps, :, r].T))
+        yield place, jax.tree.map(jax.device_put, Fit(params, own.guess, losses[:, :, r], run))
 
 
 def _identity(run: Run) -> dict:

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.references import literal, query_column, torch_query_column
 from benchmarks.text import installed, machine, table
-from lsalib import tasks
+from lsalib import _white
 from lsalib.tasks import GaussianTask
 from lsalib.training import Run, fit, sweep
 

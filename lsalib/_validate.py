@@ -6,6 +6,7 @@ Of a tracer of JAX the shape is checked, and it is handed on: its value is not k
 import math
 import operator
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 

@@ -99,7 +99,7 @@ class GaussianTask:
     context_size: int
     feature_cov: npt.ArrayLike | None = None
     prior_cov: npt.ArrayLike | None = None
-    noise_std: float | Float[Array, ""] = 0.0
+    noise_std: float | npt.ArrayLike = 0.0
 
     def __post_init__(self):
         prior_mean = _validate.vector("prior_mean", self.prior_mean)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from lsalib import _progress
 from lsalib.tasks import GaussianTask
-from lsalib.training import Fit, Run, checkpoint, fit, loop, progress, sweep, sweeps
+from lsalib.training import Fit, Run, checkpoint, fit, loop, sweep, sweeps
+from lsalib.training.objectives import unpack
 
 COV = [[1.0, 0.4], [0.4, 2.0]]
 PLAIN = GaussianTask([2.0, -1.0], context_size=4)
@@ -79,15 +81,17 @@ def test_padding_stays_exactly_zero(objective, padding):
     """All four factors of a padded head are zero, so each one's gradient is; any other padding would grow."""
     sampling = (64, True) if objective == "sampled" else None
     (group,) = sweeps._groups([Run(PLAIN, 1), Run(PLAIN, 5)], sampling)
-    keys, steps = [jax.random.split(jax.random.key(0))], OPTIONS["steps"]
-    state = sweeps._initial(group, keys, steps, jnp.float32)
-    layers = [leaf for name, leaf in state.weights._asdict().items() if name != "guess"]
-    assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers)
-    for leaf in layers:
+    prepared = sweeps._prepared(group, [jax.random.split(jax.random.key(0))], jnp.float32)
+
+    def layers():
+        weights = unpack(prepared.record.state.params, 5, 2)
+        return [leaf for name, leaf in weights._asdict().items() if name != "guess"]
+
+    assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers())
+    for leaf in layers():  # views of the rows
         leaf[0, 0, 1:] = padding
-    ((state, _),) = sweeps._train(group, state, 0, keys, steps, steps, jnp.float32)
-    trained = [leaf for name, leaf in state.weights._asdict().items() if name != "guess"]
-    assert all((leaf[0, 0, 1:] == padding).all() for leaf in trained) == (padding == 0.0)
+    loop.advance([prepared], OPTIONS["steps"])
+    assert all((leaf[0, 0, 1:] == padding).all() for leaf in layers()) == (padding == 0.0)
 
 
 def test_places_are_filled_up_and_taken_apart():
@@ -106,8 +110,8 @@ def stopping(monkeypatch):
     """Sweeps that stop after their second stored state."""
     save, count = checkpoint.Checkpoint.save, iter(range(100))
 
-    def save_then_stop(self, tree):
-        save(self, tree)
+    def save_then_stop(self, arrays):
+        save(self, arrays)
         if next(count) == 1:
             raise Stop
 
@@ -119,7 +123,7 @@ TWO_GROUPS = [RUNS["plain"], RUNS["heads"], RUNS["dimension"]]
 
 
 @pytest.mark.parametrize("objective", ["sampled", "population"])
-def test_a_stopped_sweep_goes_on_bit_for_bit(objective, tmp_path, stopping):
+def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, tmp_path, stopping):
     options = OPTIONS | {"objective": objective, "seeds": 4}
     whole = sweep(jax.random.key(2), TWO_GROUPS, **options)
     stored = options | {"checkpoint": tmp_path / "sweep.safetensors", "checkpoint_every": 10}
@@ -128,31 +132,32 @@ def test_a_stopped_sweep_goes_on_bit_for_bit(objective, tmp_path, stopping):
     stopping.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.safetensors"]
     assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
-    # The finished sweep is read, not trained again.
-    stopping.setattr(sweeps, "advance", None)
-    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
+    # Extended, it is what a longer sweep had been; the beginning is not trained again.
+    longer = sweep(jax.random.key(2), TWO_GROUPS, **options | {"steps": 40})
+    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
+    stopping.setattr(loop, "_steps", None)
+    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
+    with pytest.raises(ValueError, match="steps must be at least 40, which the checkpoint has reached, got 25"):
+        sweep(jax.random.key(2), TWO_GROUPS, **stored)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"steps": 30},
+def test_the_checkpoint_of_another_sweep_is_refused_and_kept(tmp_path):
+    stored = OPTIONS | {"checkpoint": tmp_path / "a"}
+    sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    before = (tmp_path / "a").read_bytes()
+    others = [
         {"batch_size": 32},
         {"seeds": 2},
         {"objective": "population"},
         {"compress": False},
         {"dtype": jnp.float16},
-    ],
-)
-def test_the_checkpoint_of_another_sweep_is_refused_and_kept(change, tmp_path):
-    stored = OPTIONS | {"checkpoint": tmp_path / "a"}
-    sweep(jax.random.key(0), [RUNS["plain"]], **stored)
-    before = (tmp_path / "a").read_bytes()
-    with pytest.raises(ValueError, match="checkpoint must belong to this sweep, got .*a sweep with other runs"):
-        sweep(jax.random.key(0), [RUNS["plain"]], **stored | change)
-    for key, runs in ((1, [RUNS["plain"]]), (0, [RUNS["bias"]]), (0, [RUNS["prior mean"]])):
-        with pytest.raises(ValueError, match="checkpoint must belong to this sweep"):
-            sweep(jax.random.key(key), runs, **stored)
+    ]
+    cases = [(0, "plain", change) for change in others] + [(1, "plain", {}), (0, "bias", {}), (0, "prior mean", {})]
+    for key, name, change in cases:
+        with pytest.raises(
+            ValueError, match=r"checkpoint must belong to this training, got .* of a training with other runs"
+        ):
+            sweep(jax.random.key(key), [RUNS[name]], **stored | change)
     assert (tmp_path / "a").read_bytes() == before
 
 
@@ -166,26 +171,26 @@ def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
     for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
         path.write_bytes(damaged)
         with pytest.raises(
-            ValueError, match="checkpoint must be a file that a sweep wrote, got .*a, which cannot be read"
+            ValueError, match=r"checkpoint must be a file that a training wrote, .*a, which cannot be read"
         ):
             sweep(jax.random.key(0), [RUNS["plain"]], **stored)
         assert path.read_bytes() == damaged
     path.write_bytes(save({"x": np.zeros(3)}))
-    with pytest.raises(ValueError, match="which belongs to no sweep"):
+    with pytest.raises(ValueError, match=r"of no training; choose another path"):
         sweep(jax.random.key(0), [RUNS["plain"]], **stored)
 
 
 def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
     store = checkpoint.Checkpoint(tmp_path / "a", "me")
-    store.save([np.arange(3)])
+    store.save({"x": np.arange(3)})
 
     def full_disk(descriptor):
         raise OSError("no space left")
 
     monkeypatch.setattr(checkpoint.os, "fsync", full_disk)
     with pytest.raises(OSError, match="no space left"):
-        store.save([np.arange(4)])
-    np.testing.assert_array_equal(store.load([np.zeros(3)])[0], [0, 1, 2])
+        store.save({"x": np.arange(4)})
+    np.testing.assert_array_equal(store.load()["x"], [0, 1, 2])
 
 
 def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
@@ -203,11 +208,11 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
 
     shown, silent = Terminal(), io.StringIO()
     for stream in (shown, silent):
-        monkeypatch.setattr(progress.sys, "stderr", stream)
+        monkeypatch.setattr(_progress.sys, "stderr", stream)
         result = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
     assert silent.getvalue() == "" and "25/25 steps" in shown.getvalue() and shown.getvalue().endswith("\n")
     # Cut into pieces for the bar, the run is still the same, bit for bit.
-    monkeypatch.setattr(progress.sys, "stderr", Terminal())
+    monkeypatch.setattr(_progress.sys, "stderr", Terminal())
     assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)
 
 
@@ -216,6 +221,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     [
         ([], {}, "runs must be a sequence of at least one Run, got"),
         ([PLAIN], {}, "runs must be a sequence of at least one Run, got"),
+        (RUNS["plain"], {}, r"runs must be a sequence of at least one Run, got Run\("),
         ([RUNS["plain"]], {"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
         (
             [RUNS["plain"]],

@@ -35,23 +35,36 @@ def setting_of(task, dtype, train_guess=True):
 
 
 def literal_loss(params, guess, key, task, batch_size):
-    """Eq. 4 by eqs. 2-6 on the very tasks that training draws, for a task with identity covariances and no noise."""
-    white = draw(key, task.dim, task.context_size, batch_size, noisy=False, compress=False, dtype=params.W_K.dtype)
-    X, x_q, weights = (jnp.moveaxis(part, -1, 0) for part in white)
-    w = jnp.asarray(task.prior_mean, X.dtype)[None] + weights
+    """Eq. 4 by eqs. 2-6 on the very tasks that training draws."""
+    options = {"noisy": task.noise_std > 0, "compress": False, "dtype": params.W_K.dtype}
+    tokens, query, weights = draw(key, task.dim, task.context_size, batch_size, **options)
+    identity = np.eye(task.dim)
+    L, R = (np.linalg.cholesky(identity if cov is None else cov) for cov in (task.feature_cov, task.prior_cov))
+    X, x_q = jnp.einsum("ij,cjb->bci", L, tokens[:, : task.dim]), (L @ query).T
+    w = (task.prior_mean[:, None] + R @ weights).T
     y, target = jnp.einsum("bcd,bd->bc", X, w), jnp.einsum("bd,bd->b", x_q, w)
+    if task.noise_std:
+        y = y + task.noise_std * tokens[:, -1].T
     answer = jax.vmap(lambda X, y, x_q: lsa(params, embed(X, y, x_q, guess @ x_q + BIAS)))(X, y, x_q)
     return jnp.mean((answer - target) ** 2)
 
 
-@pytest.mark.parametrize("heads", [1, 3])
-def test_a_batch_has_the_loss_and_the_gradient_of_the_letter(heads, x64):
-    params, key = init(jax.random.key(0), 3, heads, 0.5), jax.random.key(1)
-    arguments = setting_of(TASK, jnp.float64), key, Sampler(64, TASK.context_size, False)
-    ours = jax.jit(lambda params: jax.value_and_grad(risk)(weights_of(params), *arguments))
-    letter = jax.jit(lambda params, guess: jax.value_and_grad(literal_loss, (0, 1))(params, guess, key, TASK, 64))
+def wide(dim):
+    """Many features with noise: past 16 and past 32, sums are taken another way."""
+    return GaussianTask(np.linspace(-1, 1, dim), context_size=4, noise_std=0.6)
+
+
+@pytest.mark.parametrize(
+    ("task", "heads"), [(TASK, 1), (TASK, 3), (GENERAL, 2), (wide(20), 2), (wide(20), 8), (wide(40), 1)]
+)
+def test_a_batch_has_the_loss_and_the_gradient_of_the_letter(task, heads, x64):
+    params, key = init(jax.random.key(0), task.dim, heads, 1.5 / task.dim), jax.random.key(1)
+    guess = np.resize(GUESS, task.dim)
+    arguments = setting_of(task, jnp.float64), key, Sampler(64, task.context_size, task.noisy)
+    ours = jax.jit(lambda params: jax.value_and_grad(risk)(weights_of(params, guess), *arguments))
+    letter = jax.jit(lambda params, guess: jax.value_and_grad(literal_loss, (0, 1))(params, guess, key, task, 64))
     loss, gradient = ours(params)
-    expected, (by_params, by_guess) = jax.tree.map(np.asarray, letter(params, jnp.asarray(GUESS)))
+    expected, (by_params, by_guess) = jax.tree.map(np.asarray, letter(params, jnp.asarray(guess)))
     np.testing.assert_allclose(loss, expected, rtol=1e-12)
     for mine, literal in zip(gradient, weights_of(by_params, by_guess), strict=True):
         np.testing.assert_allclose(mine, literal, rtol=1e-9, atol=1e-12)

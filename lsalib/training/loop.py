@@ -75,7 +75,7 @@ class Record:
         """What a checkpoint keeps, by name; nothing of a group whose turn has not come."""
         if not self.steps:
             return {}
-        kept = {"steps": np.int64(self.steps), "losses": np.concatenate(self.losses)}
+        kept = {"steps": np.array(self.steps), "losses": np.concatenate(self.losses)}
         for name, tree in {
             "state": self.state,
             **{f"snapshot {step}": t for step, t in self.snapshots.items()},

@@ -43,7 +43,7 @@ class Trained(NamedTuple):
 
 def train(
     loss: Callable,
-    params: PyTree[Float[Array, "..."]] | Callable,
+    params: PyTree | Callable,
     key: PRNGKeyArray,
     *,
     steps: int,
@@ -82,8 +82,8 @@ def train(
 
     Raises:
         ValueError: if a count is below 1, ``params`` holds anything but float arrays, ``loss`` does not return floats,
-            ``snapshots`` are not increasing or lie outside, or ``checkpoint`` is damaged, belongs to another training,
-            or has reached more steps.
+            ``optimizer`` is none, ``snapshots`` are not increasing or lie outside, or ``checkpoint`` is damaged,
+            belongs to another training, or has reached more steps.
         ImportError: if ``checkpoint`` is used without safetensors.
 
     Example:
@@ -94,6 +94,8 @@ def train(
     """
     steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
     snapshots = _increasing(snapshots, steps)
+    if not isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(f"optimizer must be an optax.GradientTransformation, got {optimizer!r}")
     numbers = [0] if seeds is None else seed_numbers(seeds)
     keys = seed_keys(key, numbers)
     start = _start(params, keys)

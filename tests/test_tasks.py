@@ -1,0 +1,191 @@
+"""Tasks as values of JAX, tasks of one's own, and predictors that are measured on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+
+from lsalib import estimators, metrics, theory
+from lsalib.attention import embed, init, lsa
+from lsalib.tasks import Batch, GaussianTask, sample
+from lsalib.training import Run, fit, sweep, train
+
+KEY = jax.random.key(0)
+FIELDS = {
+    "prior_mean": np.array([1.0, -2.0]),
+    "feature_cov": np.array([[1.0, 0.3], [0.3, 2.0]]),
+    "prior_cov": np.array([[0.5, 0.1], [0.1, 1.0]]),
+    "noise_std": np.array(0.7),
+}
+
+
+def loss(fields, key=KEY):
+    """A smooth number that every field moves."""
+    batch = sample(key, GaussianTask(context_size=4, **fields), 5)
+    return (batch.y**2).mean() + (batch.X**3).mean() + (batch.target * batch.w[:, 0]).mean() + (batch.x_q**2).mean()
+
+
+def test_gradients_go_through_the_sampler(x64):
+    gradient = jax.jit(jax.grad(loss))(FIELDS)
+    value = jax.jit(loss)
+    for name, field in FIELDS.items():
+        for place in np.ndindex(field.shape):
+            step = np.zeros(field.shape)
+            step[place] = 1e-6
+            step = (step + step.T) / 2
+            up, down = (float(value(FIELDS | {name: field + sign * step})) for sign in (1, -1))
+            mine = np.sum(np.asarray(gradient[name]) * step) / 1e-6
+            assert mine == pytest.approx((up - down) / 2e-6, rel=1e-5, abs=1e-7), (name, place)
+            # Negative control.
+            assert abs(mine) < 1e-6 or -mine != pytest.approx((up - down) / 2e-6, rel=1e-5)
+
+
+def test_a_batch_of_tasks_is_each_task(x64):
+    tasks = [GaussianTask(**FIELDS | {"prior_mean": [m, 1.0]}, context_size=4) for m in (0.0, 3.0)]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *tasks)
+    together = jax.jit(jax.vmap(lambda task: sample(KEY, task, 6)))(stacked)
+    for k, task in enumerate(tasks):
+        for mine, alone in zip(together, sample(KEY, task, 6), strict=True):
+            np.testing.assert_allclose(mine[k], alone, rtol=1e-12, atol=1e-12)
+    assert np.abs(np.asarray(together.y)[0] - np.asarray(together.y)[1]).max() > 0.1
+
+
+def test_flattened_and_back_a_task_is_itself():
+    noisy, plain = GaussianTask(context_size=4, **FIELDS), GaussianTask([1.0], context_size=2)
+    for task, leaves in ((noisy, 4), (plain, 1)):
+        flat, structure = jax.tree.flatten(task)
+        again = structure.unflatten(flat)
+        assert len(flat) == leaves and (again.dim, again.context_size, again.noisy) == (
+            task.dim,
+            task.context_size,
+            task.noisy,
+        )
+        np.testing.assert_array_equal(again.prior_mean, task.prior_mean)
+    assert plain.noise_std == 0.0 and jax.tree.structure(noisy) != jax.tree.structure(plain)
+
+
+def test_tracers_are_checked_by_their_shape():
+    for field, value, message in (
+        ("prior_mean", jnp.ones((2, 2)), r"prior_mean must have shape \(d,\) with d >= 1, got shape \(2, 2\)"),
+        ("feature_cov", jnp.ones(2), r"feature_cov must have shape \(2, 2\), got shape \(2,\)"),
+        ("noise_std", jnp.ones(2), r"noise_std must have shape \(\), got shape \(2,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jax.jit(lambda value, field=field: loss(FIELDS | {field: value}))(value)
+
+
+class Signs:
+    """Features of random sign: not Gaussian, and no pytree."""
+
+    dim, context_size = 3, 6
+
+    def sample(self, key, n):
+        keys = jax.random.split(key, 3)
+        X, x_q = (jnp.sign(jax.random.normal(k, (n, m, 3))) for k, m in zip(keys, (self.context_size, 1), strict=False))
+        w = 1.0 + jax.random.normal(keys[2], (n, 3))
+        return Batch(X, jnp.einsum("bcd,bd->bc", X, w), x_q[:, 0], jnp.einsum("bd,bd->b", x_q[:, 0], w))
+
+
+def one_step(X, y, x_q):
+    return estimators.one_step_gd(X, y, x_q, jnp.ones(3), 0.5)
+
+
+def test_a_foreign_task_is_measured():
+    """One-step GD on signs: E|x|^4 differs, so 1 - 2 eta + eta^2 (1 + (d - 1)/C) a feature."""
+    risk = metrics.sampled_risk(KEY, Signs(), one_step, batches=8, batch_size=4000)
+    exact = 3 * (1 - 1 + 0.25 * (1 + 2 / 6))
+    assert abs(risk.mean - exact) < 4 * risk.standard_error
+    # Negative control: the Gaussian value, for which (d + 1)/C stands there.
+    assert abs(risk.mean - theory.gd_risk(GaussianTask(np.ones(3), 6), 0.5)) > 6 * risk.standard_error
+
+
+def test_a_foreign_task_is_trained_on():
+    task = Signs()
+
+    def squared_error(params, key):
+        X, y, x_q, target, _ = task.sample(key, 64)
+        answer = jax.vmap(lambda X, y, x_q: lsa(params, embed(X, y, x_q, x_q.sum())))(X, y, x_q)
+        return jnp.mean((answer - target) ** 2)
+
+    end = train(squared_error, lambda key: init(key, 3, 1, 0.3), KEY, steps=400, optimizer=optax.adam(1e-2))
+    after = metrics.sampled_risk(
+        KEY, task, lambda *example: lsa(end.params, embed(*example, example[2].sum())), batches=2, batch_size=4000
+    )
+    best = 3 * (1 - 1 / (1 + 2 / 6))
+    assert best - 4 * after.standard_error < after.mean < 1.3 * best < np.asarray(end.risk)[:10].mean()
+
+
+class Short(Signs):
+    dim = 4
+
+
+class Flat(Signs):
+    def sample(self, key, n):
+        return super().sample(key, n)._replace(target=jnp.ones((n, 1)))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (object(), "task must have dim and sample"),
+        ({"dim": 3}, "task must have dim and sample"),
+        (Short(), r"the X of the task's sample must have shape \(4, C, 4\), got shape \(4, 6, 3\)"),
+        (Flat(), r"the target of the task's sample must have shape \(4,\), got shape \(4, 1\)"),
+    ],
+)
+def test_a_task_that_lacks_something_is_refused(task, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        metrics.sampled_risk(KEY, task, one_step, batches=1, batch_size=4)
+
+
+@pytest.fixture
+def lenient():
+    """JAX as it comes: shapes broadcast, types promote."""
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def test_nothing_broadcasts_without_strict_mode(lenient, unchecked):
+    task = GaussianTask(np.ones(3), context_size=6)
+    row = lambda X, y, x_q: x_q[:1]
+    plain = lambda X, y, x_q: x_q[0]
+    for shape, f in {"(1,)": row, "(3, 3)": lambda X, y, x_q: jnp.outer(x_q, x_q)}.items():
+        with pytest.raises(
+            ValueError, match=rf"f must return a scalar, or at least two in a vector, got shape \{shape[:-1]}\)"
+        ):
+            metrics.sampled_risk(KEY, task, f, batches=1, batch_size=4)
+    context = jnp.ones((6, 3)), jnp.ones(6), jnp.ones(3)
+    for measure in (metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine):
+        with pytest.raises(ValueError, match=r"g must return a scalar, got shape \(1,\)"):
+            measure(plain, row, *context)
+    assert np.isfinite(metrics.sampled_risk(KEY, task, plain, batches=1, batch_size=4).mean)
+
+
+def test_a_fit_keeps_what_it_was_trained_with_and_predicts():
+    task = GaussianTask([2.0, -1.0, 0.5], context_size=5)
+    run = fit(KEY, task, 2, guess=[0.3, 0.1, -0.2], bias=0.4, steps=50, batch_size=32)
+    assert (run.task, run.heads, run.bias) == (task, 2, 0.4)
+    batch = sample(KEY, task, 6)
+    mine = jax.vmap(run.predict)(*batch[:3])
+    letter = jax.vmap(lambda X, y, x_q: lsa(run.params, embed(X, y, x_q, run.guess @ x_q + 0.4)))(*batch[:3])
+    np.testing.assert_allclose(mine, letter, rtol=1e-4, atol=1e-5)
+    # Negative control: without its bias it predicts something else.
+    other = jax.vmap(run._replace(run=Run(task, 2)).predict)(*batch[:3])
+    assert np.abs(np.asarray(other) - np.asarray(mine)).max() > 0.05
+    (seeds,) = sweep(KEY, [Run(task, 2)], seeds=3, steps=5, batch_size=8)
+    each = [seeds.seed(k).predict(*(part[0] for part in batch[:3])) for k in range(3)]
+    np.testing.assert_allclose(seeds.predict(*(part[0] for part in batch[:3])), each, rtol=1e-5)
+
+
+def test_the_risk_of_a_fit_is_that_of_its_weights():
+    task = GaussianTask([2.0, -1.0, 0.5], context_size=5, noise_std=0.5)
+    run = fit(KEY, task, 2, steps=100, learning_rate=1e-2, objective="population", train_guess=True)
+    risk = metrics.sampled_risk(jax.random.key(1), task, run.predict, batches=4)
+    exact = float(theory.population_risk(run.params, task, run.guess, run.bias))
+    assert abs(risk.mean - exact) < stats.norm.isf(1e-4) * risk.standard_error
+    assert abs(risk.mean - 1.1 * exact) > stats.norm.isf(1e-4) * risk.standard_error

@@ -1,0 +1,55 @@
+"""yq-LSA on features with heavy tails, trained with a loss and an optimiser of one's own.
+
+python examples/own_task.py
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from lsalib import attention, metrics, tasks, theory, training
+
+
+@dataclass(frozen=True)
+class StudentTask:
+    """Features with a multivariate t law of covariance I; task weights around ``mean`` in every entry."""
+
+    dim: int = 5
+    context_size: int = 10
+    freedom: int = 5
+    mean: float = 1.0
+
+    def sample(self, key, n):
+        key_x, key_w = jax.random.split(key)
+        normal = jax.random.normal(key_x, (n, self.context_size + 1, self.dim + self.freedom))
+        chi_square = (normal[..., self.dim :] ** 2).sum(-1, keepdims=True)
+        x = normal[..., : self.dim] * jnp.sqrt((self.freedom - 2) / chi_square)
+        w = self.mean + jax.random.normal(key_w, (n, self.dim))
+        y = jnp.einsum("nci,ni->nc", x, w)
+        return tasks.Batch(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1], w)
+
+
+def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> metrics.Estimate:
+    def start(key):
+        return attention.init(key, task.dim, heads, 0.1), jnp.zeros(task.dim)
+
+    def loss(params, key):
+        batch = task.sample(key, 256)
+        predictions = jax.vmap(attention.yq_lsa, (None, None, 0, 0, 0))(*params, batch.X, batch.y, batch.x_q)
+        return optax.huber_loss(predictions, batch.target, delta=3.0).mean()
+
+    optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
+    end = training.train(loss, start, jax.random.key(0), steps=steps, optimizer=optimizer)
+    predict = lambda X, y, x_q: attention.yq_lsa(*end.params, X, y, x_q)
+    risk = metrics.sampled_risk(jax.random.key(1), task, predict, batches=8)
+    print(f"squared error on fresh tasks: {risk.mean:.3f} ± {risk.standard_error:.3f}")
+    print(f"the guess that was learned: {end.params[1].round(2)}")
+    gaussian = tasks.GaussianTask([task.mean] * task.dim, task.context_size)
+    print(f"with Gaussian features the best would be {theory.yq_risk(gaussian):.3f}")
+    return risk
+
+
+if __name__ == "__main__":
+    main()

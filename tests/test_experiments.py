@@ -1,6 +1,7 @@
-"""Trainings on samples, and what is stored of them: a piece is run again and compared."""
+"""Long experiments, and what is stored of them: a piece is run again and compared."""
 
 import json
+from dataclasses import asdict
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from lsalib import attention, stored, training
-from tools import softmax_runs
-
-NAMES = [f"softmax_{name}" for name in softmax_runs.EXPERIMENTS]
+from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
+from lsalib import attention, training
+from lsalib.book import stored
 
 
 def bowl(params, key):
@@ -69,41 +69,49 @@ def test_bad_snapshots_are_refused(unchecked, snapshots):
         training.descend(bowl, jnp.zeros((2, 2)), jax.random.key(0), snapshots)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_every_stored_array_has_its_experiment():
+    found = {path.relative_to(stored.FOLDER).with_suffix("").as_posix() for path in stored.FOLDER.rglob("*.npz")}
+    assert found == EXPERIMENTS.keys() - {"sts/answers"}
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
 def test_what_is_stored_says_how_it_was_made(name):
     arrays, about = stored.load(name)
-    experiment = softmax_runs.EXPERIMENTS[name.removeprefix("softmax_")]
-    made = softmax_runs.about(name.removeprefix("softmax_"), experiment)
-    assert {k: v for k, v in about.items() if k != "versions"} == json.loads(
-        json.dumps({k: v for k, v in made.items() if k != "versions"})
-    )
-    T, D = sum(about["heads"]), about["dim"] + experiment.outputs
-    assert arrays["b"].shape == (len(about["snapshots"]), about["seeds"], T, experiment.outputs, D)
-    assert arrays["A"].shape == (len(about["snapshots"]), about["seeds"], T, D, D)
+    assert about.pop("versions")["jax"]
+    assert about == json.loads(json.dumps(experiment.about(name, EXPERIMENTS[name])))
+    assert about["command"] == f"python -m experiments {name}"
     assert all(np.isfinite(array).all() for array in arrays.values())
     assert (stored.FOLDER / f"{name}.npz").stat().st_size < 400_000
 
 
-@pytest.mark.parametrize("name", ["heads", "two_tasks", "prior_mean"])
+@pytest.mark.parametrize("name", softmax.EXPERIMENTS)
+def test_the_stored_circuits_are_of_all_heads_snapshots_and_seeds(name):
+    arrays, about = stored.load(name)
+    outputs = len(about.get("support", [1]))
+    ahead, D = (len(about["snapshots"]), about["seeds"], sum(about["heads"])), about["dim"] + outputs
+    assert arrays["b"].shape == (*ahead, outputs, D)
+    assert arrays["A"].shape == (*ahead, D, D)
+
+
+@pytest.mark.parametrize("name", ["softmax_heads", "softmax_two_tasks", "softmax_prior_mean"])
 def test_the_first_steps_again(name):
     """The stored weights after 200 steps; a start from another seed ends elsewhere."""
-    arrays, about = stored.load(f"softmax_{name}")
-    assert about["snapshots"][:2] == [0, 200]
-    again = softmax_runs.run(softmax_runs.EXPERIMENTS[name]._replace(snapshots=(0, 200), seeds=1))
-    for part in ("b", "A", "guess"):
-        np.testing.assert_allclose(again[part][1, 0], arrays[part][1, 0], rtol=2e-3, atol=2e-4)
+    arrays, about = stored.load(name)
+    again = EXPERIMENTS[name].again()
+    assert about["snapshots"][:2] == [0, 200] and again["A"].shape[:2] == (2, 1)
+    assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda: again)) == []
     assert np.abs(again["A"][1, 0] - arrays["A"][1, 1]).max() > 0.1
     assert np.abs(again["A"][1] - again["A"][0]).max() > 0.1
 
 
 def test_a_stored_start_is_a_start():
     """Two roads to the circuits: the stored ones and those of the layer that they belong to."""
-    experiment = softmax_runs.EXPERIMENTS["heads"]
+    layers = softmax.one_task((1, 2, 4, 8))
 
     @jax.jit
     def circuits(key):
         key_start, _ = jax.random.split(jax.random.fold_in(key, 0))
-        return attention.effective_softmax(softmax_runs.start(experiment, key_start)[0])
+        return attention.effective_softmax(softmax.start(layers, key_start)[0])
 
     b, A = circuits(jax.random.key(0))
     arrays, _ = stored.load("softmax_heads")
@@ -125,7 +133,56 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
 
 
+@pytest.fixture
+def toy(monkeypatch):
+    """An experiment of three numbers; again, the first two."""
+    run = lambda: {"a": np.array([1.0, 2.0, 3.0])}
+    entry = experiment.Experiment("three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1}, dict)
+    monkeypatch.setitem(EXPERIMENTS, "toy", entry)
+    return entry
+
+
+def test_an_experiment_is_listed_run_and_repeated(toy, tmp_path, capsys):
+    __main__.main([])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXPERIMENTS)
+    __main__.main(["toy", "--out", str(tmp_path)])
+    arrays, about = stored.load("toy", tmp_path)
+    assert arrays["a"].tolist() == [1.0, 2.0, 3.0]
+    assert about == {"command": "python -m experiments toy", "seeds": 1, "versions": {}}
+    __main__.main(["toy", "--out", str(tmp_path), "--again"])
+
+
+@pytest.mark.parametrize(
+    ("again", "message"),
+    [
+        (lambda: {"a": np.array([1.0, 2.0 + 1e-15])}, "toy: a is off by up to"),
+        (lambda: {"a": np.ones(4)}, r"toy: a has shape \(3,\), which does not begin with \(4,\)"),
+        (None, "toy: nothing of it can be repeated in reasonable time"),
+    ],
+)
+def test_what_comes_out_otherwise_is_a_failure(toy, monkeypatch, tmp_path, again, message):
+    __main__.main(["toy", "--out", str(tmp_path)])
+    monkeypatch.setitem(EXPERIMENTS, "toy", toy._replace(again=again))
+    with pytest.raises(SystemExit, match=message):
+        __main__.main(["toy", "--out", str(tmp_path), "--again"])
+
+
 def test_an_unknown_experiment_is_refused(capsys):
     with pytest.raises(SystemExit):
-        softmax_runs.main(["nothing"])
+        __main__.main(["nothing"])
     assert "no such experiment: nothing" in capsys.readouterr().err
+
+
+def test_every_stored_answer_has_its_question():
+    found = {path.stem: json.loads(path.read_bytes()) for path in (stored.FOLDER / "sts").glob("*.json")}
+    assert {name: result["experiment"] for name, result in found.items()} == {
+        language_models.file_name(asked): asdict(asked) for asked in language_models.ASKED
+    }
+
+
+def test_answers_are_kept_without_sentences(tmp_path):
+    (name, *_) = map(language_models.file_name, language_models.ASKED)
+    kept = stored.FOLDER / f"sts/{name}.json"
+    result = json.loads(kept.read_bytes())
+    language_models.compact(tmp_path / "sts/answers.npz", {name: result | {"first_prompt": "a sentence"}}, {})
+    assert (tmp_path / f"sts/{name}.json").read_bytes() == kept.read_bytes()

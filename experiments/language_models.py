@@ -23,17 +23,10 @@ ASKED = [
     for guesser in (("concat", "strong") if condition != "none" else (None,))
 ]
 DOSES = np.arange(0.5, 5.0, 0.5)
-
-
-def _mse(prediction, truth):
-    return ((np.asarray(prediction, np.float64) - truth) ** 2).mean(-1)
-
-
-def _correlation(prediction, truth):
-    return np.apply_along_axis(lambda row: np.corrcoef(row, truth)[0, 1], -1, np.asarray(prediction, np.float64))
-
-
-MEASURES = {"mse": _mse, "r": _correlation}
+MEASURES = {
+    "mse": lambda made, truth: ((np.asarray(made, np.float64) - truth) ** 2).mean(-1),
+    "r": lambda made, truth: [np.corrcoef(one, truth)[0, 1] for one in np.asarray(made, np.float64)],
+}
 NETWORKS = {name: features for name, features in guess.GUESS_MODELS.items() if features}
 
 

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from experiments.experiment import Experiment, versions
-from lsalib import attention, tasks, training
+from lsalib import _white, attention, tasks, training
 
 BATCH, LEARNING_RATE, WINDOW = 256, 1e-3, 500
 DIM, LENGTH, NOISE_VAR = 5, 40, 0.1
@@ -65,7 +66,7 @@ def two_tasks(heads) -> Training:
         # White numbers for 8 = 6 + 2 = 4 + 4: features and two noises, weights of the first and of the second task.
         tokens, query, weights = (
             jnp.moveaxis(part, -1, 0)
-            for part in tasks.draw(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
+            for part in _white.draw(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
         )
         w = jnp.zeros((BATCH, 2, d), jnp.float32).at[:, support > 0].set(weights / 2)
         X, noise, x_q = tokens[..., :d], tokens[..., d:], query[:, :d]
@@ -114,22 +115,21 @@ def start(experiment: Training, key):
 def run(experiment: Training) -> dict[str, np.ndarray]:
     """Train, and keep what pages need: ``b``, ``A``, ``guess`` (snapshot, seed, …), ``loss`` (seed, window, layer)."""
 
-    def one(seed):
-        key_start, key_batches = jax.random.split(jax.random.fold_in(jax.random.key(0), seed))
-        end = training.descend(
-            loss(experiment),
-            start(experiment, key_start),
-            key_batches,
-            experiment.snapshots,
-            learning_rate=LEARNING_RATE,
-        )
-        b, A = jax.vmap(attention.effective_softmax)(end.params[0])
-        windows = end.loss[: len(end.loss) // WINDOW * WINDOW].reshape(-1, WINDOW, len(experiment.heads))
-        return b, A, end.params[1], windows.mean(1)
-
-    b, A, guess, means = jax.jit(jax.vmap(one))(jnp.arange(experiment.seeds))
+    end = training.train(
+        loss(experiment),
+        partial(start, experiment),
+        jax.random.key(0),
+        steps=experiment.snapshots[-1],
+        optimizer=optax.adam(LEARNING_RATE),
+        seeds=experiment.seeds,
+        snapshots=experiment.snapshots,
+    )
+    layers, guess = end.snapshots
+    b, A = jax.jit(jax.vmap(jax.vmap(attention.effective_softmax)))(layers)
     ahead = (np.asarray(part).swapaxes(0, 1) for part in (b, A, guess))
-    return dict(zip(("b", "A", "guess"), ahead, strict=True)) | {"loss": np.asarray(means)}
+    risk = np.asarray(end.risk)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
+    means = risk.reshape(experiment.seeds, -1, WINDOW, len(experiment.heads)).mean(2)
+    return dict(zip(("b", "A", "guess"), ahead, strict=True)) | {"loss": means}
 
 
 def entry(line: str, training: Training) -> Experiment:

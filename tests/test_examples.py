@@ -20,7 +20,9 @@ def test_least_risk_against_heads(capsys):
     risks = [found.risk for found in least]
     best = theory.optimal_risk(least_risk.TASK, least_risk.GUESS)
     assert sorted(risks, reverse=True) == risks and len(set(np.round(risks, 6))) == 4
-    assert [found.exact for found in least] == [False, False, False, True] and risks[-1] == pytest.approx(best, rel=1e-9)
+    assert [found.exact for found in least] == [False, False, False, True] and risks[-1] == pytest.approx(
+        best, rel=1e-9
+    )
     assert max(found.gradient for found in least) < 1e-6
     # What is printed is what was found; another guess has another curve.
     assert all(f"{risk:.6f}" in capsys.readouterr().out or True for risk in risks)

@@ -4,71 +4,14 @@ import json
 from dataclasses import asdict, replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from sts_support import Fake, data_folder, last_guess
 
 from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
-from lsalib import attention, training
+from lsalib import attention
 from lsalib.book import stored
 from lsalib.sts import files
-
-
-def bowl(params, key):
-    """Two runs in one pytree, each with its own entry of the loss, on one noisy batch."""
-    noise = 0.1 * jax.random.normal(key, (1, 2))
-    return jnp.sum((params - jnp.array([[1.0, 2.0], [3.0, 4.0]]) + noise) ** 2, axis=1)
-
-
-def descend(snapshots, *, loss=bowl, shape=(2, 2), learning_rate=0.05):
-    """In one program, and off the device."""
-    run = jax.jit(lambda key: training.descend(loss, jnp.zeros(shape), key, snapshots, learning_rate=learning_rate))
-    return jax.tree.map(np.asarray, run(jax.random.key(0)))
-
-
-@pytest.fixture(scope="module")
-def long():
-    return descend([0, 5, 30])
-
-
-def test_descent_is_adam_step_by_step(long):
-    """Against optax by hand; with another learning rate it is another path."""
-    optimizer = optax.adam(0.05)
-
-    @jax.jit
-    def step(t, params, state):
-        gradient = jax.grad(lambda p: bowl(p, jax.random.fold_in(jax.random.key(0), t)).sum())(params)
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = optimizer.update(gradient, state)
-        return optax.apply_updates(params, updates), state
-
-    params = jnp.zeros((2, 2))
-    state = optimizer.init(params)
-    for t in range(30):
-        params, state = step(t, params, state)
-    np.testing.assert_allclose(long.params[-1], params, rtol=1e-5)
-    np.testing.assert_array_equal(long.params[0], np.zeros((2, 2)))
-    assert np.abs(descend([30], learning_rate=0.04).params[-1] - params).max() > 1e-2
-
-
-def test_a_shorter_descent_is_the_beginning_of_a_longer_one(long):
-    short = descend([5])
-    np.testing.assert_array_equal(long.params[1], short.params[0])
-    np.testing.assert_array_equal(long.loss[:5], short.loss)
-    assert np.abs(long.params[2] - short.params[0]).max() > 1e-3
-
-
-def test_runs_side_by_side_do_not_disturb_each_other(long):
-    alone = descend([30], loss=lambda p, key: bowl(jnp.stack([p, p]), key)[0], shape=(2,))
-    np.testing.assert_allclose(long.params[-1, 0], alone.params[0], rtol=1e-5)
-
-
-@pytest.mark.parametrize("snapshots", [[], [3, 3], [-1, 2], [1.5], 4])
-def test_bad_snapshots_are_refused(unchecked, snapshots):
-    with pytest.raises(ValueError, match="snapshots must be increasing whole numbers"):
-        training.descend(bowl, jnp.zeros((2, 2)), jax.random.key(0), snapshots)
 
 
 def test_every_stored_array_has_its_experiment():

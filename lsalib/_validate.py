@@ -12,7 +12,7 @@ import numpy as np
 
 from lsalib._arrays import traced
 
-__all__ = ["count", "covariance", "number", "shape", "vector"]
+__all__ = ["context", "count", "covariance", "number", "shape", "vector"]
 
 
 def count(name: str, value) -> int:
@@ -81,6 +81,19 @@ def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
     if not fits:
         wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
         raise ValueError(f"{name} must have shape ({wanted}), got shape {got}")
+
+
+def context(X, y, x_q=None) -> None:
+    """The shapes of a context and, if there is one, of its query; lists are no arrays."""
+    for name, value in {"X": X, "y": y, "x_q": x_q}.items():
+        if isinstance(value, list | tuple):
+            raise ValueError(f"{name} must be an array, got a {type(value).__name__}")
+    shape("X", X, ("C", "d"))
+    C, d = X.shape
+    count("the context size C of X", C)
+    shape("y", y, (C,))
+    if x_q is not None:
+        shape("x_q", x_q, (d,))
 
 
 def _float64(name: str, value):

@@ -162,9 +162,5 @@ def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std) -> Scalar:
 
 
 def _check_context(X, y, x_q, w0) -> None:
-    _validate.shape("X", X, ("C", "d"))
-    C, d = X.shape
-    _validate.count("the context size C of X", C)
-    _validate.shape("y", y, (C,))
-    _validate.shape("x_q", x_q, (d,))
-    _validate.shape("w0 (the prior mean)", w0, (d,))
+    _validate.context(X, y, x_q)
+    _validate.shape("w0 (the prior mean)", w0, x_q.shape)

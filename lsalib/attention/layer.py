@@ -10,13 +10,10 @@ from lsalib import _random, _validate
 
 __all__ = [
     "LSAParams",
-    "check_context",
-    "check_params",
     "embed",
     "init",
     "linear_transformer_block",
     "lsa",
-    "query_token",
     "yq_lsa",
 ]
 
@@ -83,7 +80,7 @@ def embed(
         >>> embed(jnp.array([[1.0, 2.0]]), jnp.array([3.0]), jnp.array([4.0, 5.0]), 6.0).tolist()
         [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     """
-    check_context(X, y, x_q)
+    _validate.context(X, y, x_q)
     context = jnp.concatenate([X, y[:, None]], axis=1)
     return jnp.concatenate([context, query_token(x_q, y_q)[None]]).T
 
@@ -193,16 +190,6 @@ def _layer(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
 def query_token(x_q: Float[Array, " d"], y_q) -> Float[Array, " D"]:
     """``z_q = [x_q; y_q]``."""
     return jnp.append(x_q, jnp.asarray(y_q, x_q.dtype))
-
-
-def check_context(X, y, x_q=None) -> None:
-    """The shapes of a context and, if there is one, of its query."""
-    _validate.shape("X", X, ("C", "d"))
-    C, d = X.shape
-    _validate.count("the context size C of X", C)
-    _validate.shape("y", y, (C,))
-    if x_q is not None:
-        _validate.shape("x_q", x_q, (d,))
 
 
 def check_params(params: LSAParams) -> int:

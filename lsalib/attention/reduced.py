@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lsalib import _validate
-from lsalib.attention.layer import LSAParams, check_context, check_params, query_token
+from lsalib.attention.layer import LSAParams, check_params, query_token
 
 __all__ = ["effective", "from_effective", "from_lift", "gd_weights", "gram", "lift", "predict"]
 
@@ -30,7 +30,7 @@ def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
         >>> gram(jnp.array([[1.0], [3.0]]), jnp.array([1.0, 1.0])).tolist()
         [[5.0, 2.0], [2.0, 1.0]]
     """
-    check_context(X, y)
+    _validate.context(X, y)
     Z = jnp.concatenate([X, y[:, None]], axis=1)
     return Z.T @ Z / len(y)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _validate
-from lsalib.attention.layer import check_context, query_token
+from lsalib.attention.layer import query_token
 
 __all__ = [
     "SoftmaxParams",
@@ -135,7 +135,7 @@ def softmax_attention(
 
     Source: He et al., arXiv 2503.12734.
     """
-    check_context(X, y, x_q)
+    _validate.context(X, y, x_q)
     H, D, _ = params.W_K.shape
     _validate.shape("W_O", params.W_O, (H, 1, D))
     Z = jnp.concatenate([X, y[:, None]], axis=1)
@@ -221,7 +221,7 @@ def reduced_softmax(
 
     Source: He et al., arXiv 2503.12734.
     """
-    check_context(X, y, x_q)
+    _validate.context(X, y, x_q)
     _validate.shape("omega", omega, ("H",))
     _validate.shape("mu", mu, omega.shape)
     return mu @ (jax.nn.softmax(jnp.outer(omega, X @ x_q), axis=1) @ y)

@@ -51,7 +51,7 @@ def test_within_sampling_error(name, x64):
 def test_samples_see_a_wrong_moment(x64):
     """The negative control: tokens treated as independent, a pairing dropped, w taken to be its mean."""
     task = TASKS["general, noisy"]
-    mean, second, cross = gram_moments(task)
+    mean, second, _ = gram_moments(task)
     G, w = sampled_gram(0, task, 20_000)
     draws = np.einsum("smn,spq->smnpq", G, G)
     assert largest_z(draws, np.multiply.outer(mean, mean)) > 2 * BOUND

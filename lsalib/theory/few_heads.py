@@ -1,8 +1,11 @@
-"""The best that fewer than d heads are known to do.
+"""The best that fewer than d heads can do, where covariances are isotropic.
 
-In the coordinates features and residual label ``r = y - w*.x``, with v_1 along ``u = w* - guess``, H heads
-have the value vectors v_2..v_H, which read features, and ``v_1 + tau r``, which reads a mixture and
-takes the gradient steps of all the directions that are left. What it pays is crosstalk between v_1 and these.
+In the coordinates white features xi and residual label ``r = y - w*.x``, with v_1 along ``u = w* - guess``, H heads
+have the value vectors v_2..v_H, which read features, and ``cos(a) v_1 + sin(a) r``, which reads a mixture and takes
+the gradient steps of all the directions that are left. What it pays is crosstalk between v_1 and these.
+
+By rotations that fix u, the least risk for given value vectors depends on the space that they leave out through its
+angle to r and to u alone; that it is best turned towards u leaves a single number, the angle of the mixture.
 """
 
 import jax
@@ -11,88 +14,138 @@ import numpy as np
 from lsalib import _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory.closed_forms import optimal_step
+from lsalib.theory._numbers import Number, isotropic, numbers, precise
 
 __all__ = ["few_heads_weights"]
 
 
-def few_heads_weights(task: GaussianTask, heads: int, guess=None) -> LSAParams:
-    """Weights of ``heads <= d`` heads with the least risk that is known (ledger: sharp-head-count).
+def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number = 0.0) -> LSAParams:
+    r"""Weights of `H \le d` heads with the least risk that so many can have.
 
-    Head h > 1 has ``b = v_h`` and ``A = a v_h v_1^T + eta rho v_h^T`` with ``rho = [-w*; 1]``; the first has ``b = v_1 + tau rho``
-    and ``A = (A_0 v_1 + c rho) v_1^T + (gamma/tau) sum_(k > heads) v_k v_k^T``. Given tau, the other
-    numbers solve a small least-squares problem; tau is scanned. With d heads the risk is ``optimal_risk``. That no
-    weights of fewer heads do better is what every search has found, and is not proved.
+    .. math:: b_1 = c\, v_1 + s\, \rho, \quad A_1 = v_1 k_1^\top + \rho\, k_2^\top + \gamma \sum_{k > H} v_k v_k^\top,
+       \qquad b_h = v_h, \quad A_h = v_h k_0^\top + \eta_\star \rho\, v_h^\top \quad (1 < h \le H)
+
+    `v_1, \dots, v_d` are orthonormal, the first along `w_\star - g`; `\rho = [-w_\star; 1]` and `c^2 + s^2 = 1`. Given
+    `s/c`, the rest is least squares; `s/c` is scanned over sixteen decades. The weights are a minimum: the risk
+    of them, ``population_risk(few_heads_weights(task, H), task)``, has the right gradient by the task, as if the
+    weights did not move. Their own derivatives leave out how the scanned number moves.
 
     Args:
-        task: the task distribution, with identity covariances and no label noise.
+        task: the task distribution, its covariances multiples of the identity. Where JAX traces them, their values
+            cannot be looked at, and it is the caller who sees to that.
         heads: H, at most d.
-        guess: weights of the initial guess ``y_q = guess.x_q``, (d,), other than the prior mean; None means zero.
+        guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,); None means zero.
+        bias: its constant part.
 
     Returns:
         ``LSAParams`` with H heads.
 
     Raises:
-        ValueError: if the task has covariances or noise, ``heads`` is not in 1..d, or ``guess`` does not have shape (d,) or is the prior mean.
+        ValueError: if a covariance is no multiple of the identity, ``heads`` is not in 1..d, ``guess`` does not have
+            shape (d,) or ``bias`` is not finite.
 
     Example:
         >>> from lsalib.theory import population_risk
         >>> task = GaussianTask([2.0] * 10, context_size=10)
         >>> [round(float(population_risk(few_heads_weights(task, h), task)), 3) for h in (1, 2, 9, 10)]
         [14.431, 9.774, 6.138, 6.022]
+
+    Source: new here; ``sharp-head-count`` in the ledger.
     """
-    d, rho = task.dim, np.append(-task.prior_mean, 1.0)
-    if task.feature_cov is not None or task.prior_cov is not None or task.noise_std:
-        raise ValueError("task must have identity covariances and noise_std 0")
+    d = task.dim
+    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
+        raise ValueError("task must have covariances that are multiples of the identity; least_risk takes any")
     if _validate.count("heads", heads) > d:
-        raise ValueError(f"heads must be at most d = {d}, got {heads}; optimal_weights has d of them")
-    u = task.prior_mean - (np.zeros(d) if guess is None else _validate.vector("guess", guess, d))
-    length = float(np.linalg.norm(u))
-    if not length:
-        raise ValueError("guess must not be the prior mean, for which one head is enough: see optimal_weights")
-    # With d heads tau -> 0 is as good, and a scan could end there.
-    tau = optimal_step(task) * (task.context_size * d + 2) / (task.context_size * length)
-    if heads < d:
-        tau = _scan(lambda tau: _least_squares(task, heads, length, tau)[0])
-    _, (a, lead, c), gamma = _least_squares(task, heads, length, tau)
-    v = np.pad(_basis(u / length), ((0, 0), (0, 1)))
-    b = v[:heads].copy()
-    b[0] += tau * rho
-    A = a * np.einsum("hm,n->hmn", v[:heads], v[0]) + optimal_step(task) * np.einsum("m,hn->hmn", rho, v[:heads])
-    A[0] = np.outer(lead * v[0] + c * rho, v[0]) + gamma / tau * v[heads:].T @ v[heads:]
-    return from_effective(*map(jax.device_put, (b, A)))
+        raise ValueError(f"heads must be at most d = {d}, got {heads}; optimal_weights has as many as are needed")
+    guess = np.zeros(d) if guess is None else _validate.vector("guess", guess, d)
+    return from_effective(*map(jax.device_put, _heads(task, heads, guess, _validate.number("bias", bias))))
 
 
-def _least_squares(task: GaussianTask, heads: int, length: float, tau: float) -> tuple[float, np.ndarray, float]:
-    """The risk for this tau, and the coefficients (a, A_0, c) and gamma.
+@precise
+def _heads(task: GaussianTask, heads: int, guess, bias):
+    """The effective heads, in the task's own coordinates."""
+    xp, w, L, P, s, guess, bias = numbers(task, guess, bias)
+    # Whatever the task is, white features, and labels that one feature gives variance 1.
+    inverse = xp.eye(task.dim, dtype=w.dtype) / xp.sqrt(xp.trace(L) / task.dim)
+    unit = xp.sqrt(xp.trace(L) * xp.trace(P)) / task.dim
+    u = (w - guess) * xp.sqrt(task.dim / xp.trace(P))
+    b, A = _white_heads(xp, u, heads, task.context_size, (s / unit) ** 2, bias / unit)
+    return own_coordinates(xp, b, A, (w, guess), inverse, unit)
 
-    The target along v_1 is predicted from T, ``S_11 + tau s_1`` and ``s_1 + tau q``: T adds the squared lengths along
-    v_2..v_H, and S, s, q are the averages of ``x x^T``, ``r x`` and ``r^2``.
+
+def own_coordinates(xp, b, A, weights, inverse, unit):
+    """Heads that read [xi; r/unit] and answer [xi_q; (y_q - guess.x_q)/unit], for tokens and queries as they are.
+
+    ``weights`` are w*, of which r is the residual, and the guess; ``inverse`` is that of U in ``x = U xi``.
     """
-    d, C, m, eta = task.dim, task.context_size, heads - 1, optimal_step(task)
-    # Mean and covariance of T, S_11, q and s_1.
-    mean = np.array([m, 1.0, d, 0.0])
-    cov = 2 / C * np.array([[m, 0, m, 0], [0, 1, 1, 0], [m, 1, d * C + d * (d + 2), 0], [0, 0, 0, C / (2 * eta)]])
-    mix = np.array([[1, 0, 0, 0], [0, 1, 0, tau], [0, 0, tau, 1]])
-    second, cross = mix @ (cov + np.outer(mean, mean)) @ mix.T, mix @ (length * mean + [0, 0, 0, 1])
-    # In units of their own size: they grow with tau. With one head T is zero, and left alone.
-    size = np.sqrt(np.maximum(second.diagonal(), np.finfo(float).tiny))
-    coefficients = np.linalg.lstsq(second / np.outer(size, size), cross / size, rcond=1e-12)[0] / size
-    gamma = 1 / (1 / eta + 1 / (C * tau**2))
-    return length**2 + 1 - cross @ coefficients + m * (1 - eta) + (d - heads) * (1 - gamma), coefficients, gamma
+    rows = xp.concatenate([inverse, xp.zeros_like(inverse[:, :1])], 1)
+    last = (xp.append(-w, xp.ones_like(w[:1]))[None] / unit for w in weights)
+    token, query = (xp.concatenate([rows, row]) for row in last)
+    return unit * b @ token, xp.einsum("mi,hmn,nk->hik", token, A, query)
 
 
-def _scan(f) -> float:
-    """Where f of a positive number is least: a grid over nine decades, then finer ones around its best point."""
-    low, high = 1e-4, 1e5
-    for count in (200, 20, 20, 20, 20, 20):
-        grid = np.geomspace(low, high, count)
-        best = int(np.argmin([f(point) for point in grid]))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, count - 1)]
-    return float(np.sqrt(low * high))
+def _white_heads(xp, u, heads, context_size, noise_var, bias):
+    """The heads b and A for white features and prior covariance I."""
+    d, square = len(u), u @ u
+    safe = xp.sqrt(xp.where(square > 0, square, 1.0))  # whose slope is finite
+    length = xp.where(square > 0, safe, 0.0)
+    v = _basis(xp, xp.where(square > 0, u / safe, xp.eye(d, dtype=u.dtype)[0]))
+    given = d, heads, context_size, noise_var, length, bias
+    tau = _scan(xp, lambda tau: _least_squares(xp, tau, *given)[0], u.dtype)
+    _, (c, s), fit, constant, steps = _least_squares(xp, tau, *given)
+    v, label = xp.concatenate([v, xp.zeros_like(v[:, :1])], 1), xp.eye(d + 1, dtype=u.dtype)[-1]
+    b = xp.concatenate([(c * v[0] + s * label)[None], v[1:heads]])
+    k = xp.einsum("i,n->in", fit, v[0]) - xp.einsum("i,n->in", constant, label)
+    first = xp.outer(v[0], k[1]) + xp.outer(label, k[2]) + steps[1] * v[heads:].T @ v[heads:]
+    others = xp.einsum("hm,n->hmn", b[1:], k[0]) + steps[0] * xp.einsum("m,hn->hmn", label, b[1:])
+    return b, xp.concatenate([first[None], others])
 
 
-def _basis(first: np.ndarray) -> np.ndarray:
-    """Orthonormal rows, the given unit vector first."""
-    rows = np.linalg.qr(np.column_stack([first, np.eye(len(first))]))[0].T
-    return rows * np.sign(rows[0] @ first)
+def _least_squares(xp, tau, d, heads, C, noise_var, length, bias):
+    """The least risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the coefficients that attain it.
+
+    Along v_1, ``length + eps_1`` is predicted from T, the squared lengths along v_2..v_H, from ``c S_11 + s s_1`` and
+    from ``c s_1 + s q``, for S, s, q the averages of ``x x^T``, ``r x``, ``r^2``; so is the constant that stands
+    for the bias. Less ``s T`` the third is uncorrelated with T, and C, D, W are the covariances of the last two.
+    """
+    m, level, inverse_step = heads - 1, d + noise_var, 1 + (d + 1 + noise_var) / C
+    c, s = 1 / xp.sqrt(1 + tau**2), tau / xp.sqrt(1 + tau**2)
+    rest = 2 * d + 2 * (level**2 + 2 * d - m) / C  # the variance of q - T
+    first, mixed, second = (
+        2 * c**2 / C + s**2 * inverse_step,
+        c * s * (2 / C + inverse_step),
+        c**2 * inverse_step + s**2 * rest,
+    )
+    # first * second - mixed^2, without what cancels.
+    between = (4 / C) * (d - 1 + (level**2 + d - noise_var - m - 2) / C)
+    determinant = 2 * c**4 * inverse_step / C + c**2 * s**2 * between + s**4 * rest * inverse_step
+    solve = lambda x, y: ((second * x - mixed * y) / determinant, (first * y - mixed * x) / determinant)
+    mean, step = (c, s * (level - m)), (s, c)
+    p, q = solve(*mean), solve(*step)
+    error = 1 / (1 + m * C / 2 + mean[0] * p[0] + mean[1] * p[1])
+    missing = error * (length - mean[0] * q[0] - mean[1] * q[1])
+    gamma = s / (s**2 * inverse_step + c**2 / C)
+    risk = 1 - s * q[0] - c * q[1] + missing**2 / error + error * bias**2
+    risk = risk + m * (1 - 1 / inverse_step) + (d - heads) * (1 - s * gamma)
+    coefficients = lambda x, y, z: xp.stack([x - s * z, y, z])
+    fit = coefficients(missing * C / 2, q[0] + missing * p[0], q[1] + missing * p[1])
+    constant = error * coefficients(xp.asarray(C / 2, tau.dtype), *p)
+    return risk, (c, s), fit, constant, (1 / inverse_step, gamma)
+
+
+def _scan(xp, f, dtype):
+    """Where f of a positive number is least: a grid over sixteen decades, then finer ones around its best point."""
+    low, high = -8.0, 8.0
+    for count in (161, *[21] * 7):
+        grid = low + (high - low) * xp.linspace(0, 1, count, dtype=dtype)
+        best = xp.argmin(f(10**grid))
+        low, high = grid[xp.maximum(best - 1, 0)], grid[xp.minimum(best + 1, count - 1)]
+    return 10 ** ((low + high) / 2)
+
+
+def _basis(xp, first):
+    """Orthonormal rows, the given unit vector first: a reflection."""
+    sign = xp.where(first[0] < 0, -1.0, 1.0).astype(first.dtype)
+    identity = xp.eye(len(first), dtype=first.dtype)
+    normal = first + sign * identity[0]
+    return sign * (xp.outer(normal, normal) / (1 + sign * first[0]) - identity)

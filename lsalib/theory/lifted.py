@@ -13,7 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _validate
+from lsalib._arrays import scalar
 from lsalib.tasks import GaussianTask
+from lsalib.theory._numbers import Number, numbers, precise
 from lsalib.theory.moments import gram_moments
 
 __all__ = ["LiftedRisk", "lifted_risk"]
@@ -22,18 +24,21 @@ Lift = Float[Array, "D D D"]
 
 
 class LiftedRisk(NamedTuple):
-    """The quadratic ``constant + <slope, M> + <M, curvature(M)>/2`` in the lifted variables M, (D, D, D).
+    r"""The quadratic `c + \langle s, M \rangle + \langle M, H M \rangle / 2` in the lifted variables M, (D, D, D).
 
-    ``query`` is E[z_q z_q^T] (D, D), ``second`` E[G⊗G] (D, D, D, D), ``slope`` the gradient at M = 0.
+    ``query`` is `E[z_q z_q^\top]` (D, D), ``second`` `E[G \otimes G]` (D, D, D, D), ``slope`` the gradient `s` at
+    M = 0 and ``constant`` the value there; ``curvature`` applies H.
     """
 
-    query: Float[np.ndarray, "D D"]
-    second: Float[np.ndarray, "D D D D"]
-    slope: Float[np.ndarray, "D D D"]
-    constant: float
+    query: Float[np.ndarray | Array, "D D"]
+    second: Float[np.ndarray | Array, "D D D D"]
+    slope: Float[np.ndarray | Array, "D D D"]
+    constant: Number
 
     def curvature(self, V: Lift) -> Lift:
-        """The Hessian applied to V: ``sum_k 2 E[z_q z_q^T]_jk E[<G, V_k> G]``, the same at every point.
+        r"""The Hessian applied to V, the same at every point.
+
+        .. math:: (H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk}\, E[\langle G, V_k \rangle G]
 
         Example:
             >>> risk = lifted_risk(GaussianTask([0.0], context_size=1))
@@ -50,7 +55,7 @@ class LiftedRisk(NamedTuple):
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
         return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
 
-    def _moments(self, name: str, M: Lift) -> tuple[np.ndarray, np.ndarray]:
+    def _moments(self, name: str, M: Lift) -> tuple:
         """In the type of a point whose shape fits."""
         _validate.shape(name, M, self.slope.shape)
         return self.query.astype(M.dtype), self.second.astype(M.dtype)
@@ -71,20 +76,23 @@ def _value(constant, slope, query, second, M):
     return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
-def lifted_risk(task: GaussianTask, guess=None, bias: float = 0.0) -> LiftedRisk:
-    """The ICL risk of multi-head LSA with ``y_q = guess.x_q + bias`` as a quadratic in the lift (eqs. 17-20; ledger: a4-hessian).
+@precise
+def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> LiftedRisk:
+    r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
-    ``E[z_q z_q^T] = [[L, L g], [g^T L, g^T L g + bias^2]]`` with L = feature_cov, g = guess, and
-    ``slope_j = 2 E[z_q[j] (y_q - w.x_q) G]``. For identity features and g = 0 the first matrix is
-    ``diag(1, .., 1, bias^2)``, and the risk splits into one quadratic a component (eq. 18).
+    .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda & g^\top \Lambda g + \beta^2
+       \end{pmatrix}, \qquad s_j = 2 E\big[ z_{q,j}\, (y_q - w^\top x_q)\, G \big]
+
+    For identity features and `g = 0` the first matrix is `\mathrm{diag}(1, \dots, 1, \beta^2)`, and the risk splits
+    into one quadratic a component (eq. 18).
 
     Args:
         task: the task distribution.
-        guess: weights of the initial guess, (d,); None means zero.
-        bias: its constant part.
+        guess: `g`, the weights of the initial guess, (d,); None means zero.
+        bias: `\beta`, its constant part.
 
     Returns:
-        A ``LiftedRisk`` in float64. It holds D^4 numbers, so this is for a small D = d+1; ``population_risk`` is for any.
+        A ``LiftedRisk``. It holds D^4 numbers, so this is for a small D = d+1; ``population_risk`` is for any.
 
     Raises:
         ValueError: if ``guess`` does not have shape (d,) or ``bias`` is not finite.
@@ -96,18 +104,16 @@ def lifted_risk(task: GaussianTask, guess=None, bias: float = 0.0) -> LiftedRisk
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
 
-    Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one.
+    Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one (``a4-hessian`` in the
+    ledger).
     """
     guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
-    bias = _validate.number("bias", bias)
-    mean, second, cross = gram_moments(task)
-    identity = np.eye(task.dim)
-    L = identity if task.feature_cov is None else task.feature_cov
-    P = identity if task.prior_cov is None else task.prior_cov
+    given = gram_moments(task), guess, _validate.number("bias", bias)
+    xp, w, L, P, _, (mean, second, cross), guess, bias = numbers(task, *given)
     # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
-    reads, off = np.vstack([identity, guess]), guess - task.prior_mean
-    query = reads @ L @ reads.T
-    query[-1, -1] += bias**2
-    slope = 2 * np.einsum("jk,kmn->jmn", reads @ L, np.multiply.outer(guess, mean) - cross)
-    slope[-1] += 2 * bias**2 * mean
-    return LiftedRisk(query, second, slope, float(off @ L @ off + np.trace(L @ P) + bias**2))
+    reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w
+    last = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
+    query = reads @ L @ reads.T + bias**2 * xp.outer(last, last)
+    slope = 2 * xp.einsum("jk,kmn->jmn", reads @ L, xp.tensordot(guess, mean, 0) - cross)
+    slope = slope + 2 * bias**2 * xp.tensordot(last, mean, 0)
+    return LiftedRisk(query, second, slope, scalar(xp, off @ L @ off + xp.trace(L @ P) + bias**2))

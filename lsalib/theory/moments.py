@@ -8,9 +8,10 @@ the average over eps comes last, and products of ``Omega`` do not factor under i
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from lsalib.tasks import GaussianTask
+from lsalib.theory._numbers import numbers, precise
 
 __all__ = ["GramMoments", "gram_moments"]
 
@@ -18,23 +19,24 @@ __all__ = ["GramMoments", "gram_moments"]
 class GramMoments(NamedTuple):
     """``mean`` E[G] (D, D), ``second`` E[G⊗G] (D, D, D, D) and ``cross`` E[w_i G] (d, D, D)."""
 
-    mean: Float[np.ndarray, "D D"]
-    second: Float[np.ndarray, "D D D D"]
-    cross: Float[np.ndarray, "d D D"]
+    mean: Float[np.ndarray | Array, "D D"]
+    second: Float[np.ndarray | Array, "D D D D"]
+    cross: Float[np.ndarray | Array, "d D D"]
 
 
+@precise
 def gram_moments(task: GaussianTask) -> GramMoments:
-    """The first and second moments of ``G = (1/C) sum_i z_i z_i^T``, and its correlation with the task weights.
+    r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.
 
-    ``E[G] = E[Omega]``, ``E[w_i G] = E[w_i Omega]`` and
-    ``E[G_mn G_pq] = E[Omega_mn Omega_pq] + (E[Omega_mp Omega_nq] + E[Omega_mq Omega_np]) / C``
-    with ``Omega = [[L, L w], [w^T L, w^T L w + s^2]]``, L = feature_cov, s = noise_std.
+    .. math:: E[G] = E[\Omega], \quad E[w_i G] = E[w_i \Omega], \quad E[G_{mn} G_{pq}] = E[\Omega_{mn} \Omega_{pq}]
+       + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big), \quad
+       \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top \Lambda w + \sigma^2 \end{pmatrix}
 
     Args:
         task: the task distribution.
 
     Returns:
-        ``GramMoments`` in float64; ``second`` holds D^4 numbers, so this is for a small D = d+1.
+        ``GramMoments``; ``second`` holds D^4 numbers, so this is for a small D = d+1.
         ``population_risk`` never builds it.
 
     Example:
@@ -44,20 +46,17 @@ def gram_moments(task: GaussianTask) -> GramMoments:
 
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
-    identity, w, C = np.eye(task.dim), task.prior_mean, task.context_size
-    L = identity if task.feature_cov is None else task.feature_cov
-    P = identity if task.prior_cov is None else task.prior_cov
-
-    tokens = np.vstack([identity, w])
-    mean = tokens @ L @ tokens.T
-    mean[-1, -1] += np.trace(L @ P) + task.noise_std**2
+    xp, w, L, P, s = numbers(task)
+    label = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
+    tokens, corner = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]), xp.outer(label, label)
+    mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner
     # The part of Omega that is linear in eps; E[eps_i Omega] = linear[i].
-    slope = np.einsum("mj,ji,n->imn", tokens, L, np.eye(task.dim + 1)[-1])
+    slope = xp.einsum("mj,ji,n->imn", tokens, L, label)
     slope = slope + slope.transpose(0, 2, 1)
-    linear = np.tensordot(P, slope, 1)
+    linear = xp.tensordot(P, slope, 1)
 
-    product = np.multiply.outer(mean, mean) + np.einsum("imn,ipq->mnpq", slope, linear)
+    product = xp.tensordot(mean, mean, 0) + xp.einsum("imn,ipq->mnpq", slope, linear)
     # The two pairings across eps^T L eps times itself; the third one is in mean⊗mean.
-    product[-1, -1, -1, -1] += 2 * np.trace(L @ P @ L @ P)
+    product = product + 2 * xp.trace(L @ P @ L @ P) * xp.tensordot(corner, corner, 0)
     pairings = product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
-    return GramMoments(mean, product + pairings / C, np.multiply.outer(w, mean) + linear)
+    return GramMoments(mean, product + pairings / task.context_size, xp.tensordot(w, mean, 0) + linear)

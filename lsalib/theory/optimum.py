@@ -1,34 +1,34 @@
 """Weights that attain the least risks exactly.
 
-With ``rho = [-w*; 1]``, which reads the residual label ``y - w*.x`` off a token, and
-directions ``v_h`` that whiten the features, the optimum predicts
+With ``rho = [-w*; 1]``, which reads the residual label ``y - w*.x`` off a token, the optimum predicts
 
     y_q + (w*.x_q - y_q) t + x_q^T N X^T (y - X w*) / C,
 
 a preconditioned gradient step plus a correction of the initial guess, in which t, the best
-imitation of the constant 1 that the context allows, stands where 1 is meant.
+prediction of the constant 1 that the context allows, stands where 1 is meant.
 """
 
 import jax
 import numpy as np
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
+from lsalib.theory._numbers import Number, numbers, precise
 from lsalib.theory.closed_forms import optimal_preconditioner
-from lsalib.tasks import standardize
-from lsalib.theory.standard import imitate_constant
+from lsalib.theory.constant import constant_regression
 
 __all__ = ["optimal_weights", "yq_optimal_weights"]
 
 
-def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAParams:
-    """Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)`` (ledger: sharp-head-count).
+def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAParams:
+    r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)``.
 
-    Head h has ``b_h = v_h`` and ``A_h = -f_h v_h rho^T + N rho v_h^T`` with the f_h of
-    ``imitate_constant`` and N the optimal step along v_h; with label noise one more head has ``b = rho``
-    and ``A = -f rho rho^T``. Nothing in them depends on the guess, which decides only
-    whether a correction is needed at all: if not, one head is enough.
+    .. math:: b_h = e_h, \qquad A_h = \rho\, (N e_h)^\top - (F e_h)\, \rho^\top, \qquad \rho = [-w_\star; 1]
+
+    F and `\kappa` are those of ``constant_regression``, N is that of ``optimal_preconditioner``. With label noise one
+    more head has `b = \rho` and `A = -\kappa \rho \rho^\top`. Nothing in them depends on the guess, which decides only
+    whether a correction is needed at all: if it is known that none is, one head is enough.
 
     Args:
         task: the task distribution.
@@ -36,7 +36,8 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
         bias: its constant part.
 
     Returns:
-        ``LSAParams`` with d heads; d+1 with label noise; one if ``guess`` is the prior mean and ``bias`` is 0.
+        ``LSAParams`` with d heads; d+1 with label noise; one if ``guess`` is the prior mean and ``bias`` is 0, unless
+        JAX traces one of them, and their values cannot be compared.
 
     Raises:
         ValueError: if ``guess`` does not have shape (d,) or ``bias`` is not finite.
@@ -45,24 +46,34 @@ def optimal_weights(task: GaussianTask, guess=None, bias: float = 0.0) -> LSAPar
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
         >>> optimal_weights(task).W_K.shape, optimal_weights(task, guess=[2.0, 2.0, 2.0]).W_K.shape
         ((3, 4, 4), (1, 4, 4))
+
+    Source: new here; ``sharp-head-count`` in the ledger.
     """
     guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
-    rho = np.append(-task.prior_mean, 1.0)
-    if not _validate.number("bias", bias) and np.array_equal(guess, task.prior_mean):
-        step = np.pad(optimal_preconditioner(task), (0, 1))
-        return from_effective(*map(jax.device_put, (rho[None], step[None])))
-    _, basis, p, noise, C = standardize(task)
-    features, residual, _ = imitate_constant(task)
-    steps = p / (p * (1 + 1 / C) + (p.sum() + noise) / C)
-    v = np.eye(task.dim, task.dim + 1) if basis is None else np.pad(np.linalg.inv(basis), ((0, 0), (0, 1)))
-    A = steps[:, None, None] * np.einsum("m,hn->hmn", rho, v) - np.einsum("h,hm,n->hmn", features, v, rho)
-    if noise:
-        v, A = np.vstack([v, rho]), np.concatenate([A, -residual * np.outer(rho, rho)[None]])
-    return from_effective(*map(jax.device_put, (v, A)))
+    bias = _validate.number("bias", bias)
+    if not _arrays.traced((task.prior_mean, guess, bias)) and not bias and np.array_equal(guess, task.prior_mean):
+        return yq_optimal_weights(task)
+    return from_effective(*map(jax.device_put, _heads(task)))
+
+
+@precise
+def _heads(task: GaussianTask):
+    """The effective heads of ``optimal_weights``, d or d+1 of them."""
+    xp, w, _, _, _, N, constant = numbers(task, optimal_preconditioner(task), constant_regression(task))
+    rho = xp.append(-w, xp.ones_like(w[:1]))
+    rows = lambda matrix: xp.concatenate([matrix.T, xp.zeros_like(w)[:, None]], 1)
+    b, A = rows(xp.eye(task.dim, dtype=w.dtype)), xp.einsum("m,hn->hmn", rho, rows(N))
+    A = A - xp.einsum("hm,n->hmn", rows(constant.features), rho)
+    if task.noisy:
+        last = -constant.residual * xp.outer(rho, rho)
+        b, A = xp.concatenate([b, rho[None]]), xp.concatenate([A, last[None]])
+    return b, A
 
 
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
-    """The one head of optimal yq-LSA, whose initial guess is ``w*.x_q``: a preconditioned step from w* (ledger: preconditioned-optimum).
+    r"""The one head of optimal yq-LSA, whose initial guess is `w_\star^\top x_q`: a preconditioned step from there.
+
+    .. math:: b = \rho, \qquad A = \begin{pmatrix} N & 0 \\ 0 & 0 \end{pmatrix}, \qquad \rho = [-w_\star; 1]
 
     ``population_risk(weights, task, guess=task.prior_mean)`` is ``yq_risk(task)``. For identity
     covariances this head does what ``attention.gd_weights`` with the optimal step does.
@@ -76,5 +87,9 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     Example:
         >>> yq_optimal_weights(GaussianTask([2.0], context_size=2)).W_Q.tolist()
         [[[0.5, 0.0], [0.0, 0.0]]]
+
+    Source: new here; ``preconditioned-optimum`` in the ledger.
     """
-    return optimal_weights(task, guess=task.prior_mean)
+    xp, w, _, _, _, N = numbers(task, optimal_preconditioner(task))
+    rho = xp.append(-w, xp.ones_like(w[:1]))
+    return from_effective(*map(jax.device_put, (rho[None], xp.pad(N, (0, 1))[None])))

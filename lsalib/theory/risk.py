@@ -17,24 +17,27 @@ from jaxtyping import Array, Float
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import GaussianTask, StandardTask, standardize
+from lsalib.theory._numbers import Number, precise
 
 __all__ = ["ltb_risk", "population_risk", "standard_form", "standard_risk"]
 
 Scalar = Float[Array, ""]
 
 
-def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: float = 0.0) -> Scalar:
-    """The ICL risk ``E[(f(E) - w.x_q)^2]`` (eq. 4) of multi-head LSA with the initial guess ``guess.x_q + bias``.
+@precise
+def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0) -> Scalar:
+    r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q + \beta`, exactly.
 
-    Exact, differentiable in ``params`` and ``guess``, and made for ``jax.jit`` with the task closed
-    over. With ``guess`` among the trained weights it is the risk of yq-LSA (eq. 11). Memory grows
-    like the weights, H D^2: neither a D^4 moment tensor nor the D^3 lift is built.
+    .. math:: E \Big[ \Big( y_q + \sum_h b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
+
+    With the guess among the trained weights it is the risk of yq-LSA (eq. 11). Memory grows
+    like the weights, `H D^2`: neither a `D^4` moment tensor nor the `D^3` lift is built.
 
     Args:
         params: the weights, (H, D, D) each, D = d+1; their type is the type of the result.
         task: the task distribution.
-        guess: weights of the initial guess, (d,); None means zero.
-        bias: its constant part.
+        guess: `g`, the weights of the initial guess, (d,); None means zero.
+        bias: `\beta`, its constant part.
 
     Returns:
         The risk against the noise-free target, a scalar.
@@ -51,15 +54,17 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: flo
     _check_params(params, task)
     guess = np.zeros(task.dim) if guess is None else guess
     _validate.shape("guess", guess, (task.dim,))
-    # On a GPU the default may shorten the factors of a product, which would not do for an exact risk.
-    with jax.default_matmul_precision("highest"):
-        return _population_risk(params, guess, _validate.number("bias", bias), _constants(task, params.W_K.dtype))
+    return _population_risk(params, guess, _validate.number("bias", bias), _constants(task, params.W_K.dtype))
 
 
+@precise
 def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask) -> Scalar:
-    """The ICL risk of the linear transformer block, ``[W_2^T W_1 (E + heads)]_{-1,-1}`` with y_q = 0 (eq. 30).
+    r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exactly.
 
-    Only the last row v of ``W_2^T W_1`` is read: the first d entries of v are a guess, and every head has ``b_h = v^T W_P W_V``.
+    .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] - w^\top x_q \big)^2 \big],
+       \qquad b_h^\top = v^\top W_{P,h} W_{V,h}
+
+    Only the last row `v^\top` of `W_2^\top W_1` is read: its first d entries are a guess.
 
     Args:
         params: the weights of the attention, (H, D, D) each, D = d+1.
@@ -81,8 +86,7 @@ def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D
     _check_params(params, task)
     _validate.shape("W_1", W_1, ("m", task.dim + 1))
     _validate.shape("W_2", W_2, (W_1.shape[0], task.dim + 1))
-    with jax.default_matmul_precision("highest"):
-        return _ltb_risk(params, W_1, W_2, _constants(task, params.W_K.dtype))
+    return _ltb_risk(params, W_1, W_2, _constants(task, params.W_K.dtype))
 
 
 # One program for all weights and tasks of one shape.
@@ -107,14 +111,16 @@ def standard_form(
     offset: Float[Array, " D"],
     task: StandardTask,
 ) -> tuple[Float[Array, "H D"], Float[Array, "H D D"], Float[Array, " D"]]:
-    """The error of ``offset.t + sum_h b_h^T G A_h [x_q; y_q.t]`` in the coordinates of ``tasks.standardize``.
+    r"""The error of a layer in the coordinates of ``tasks.standardize``.
+
+    .. math:: c_0^\top t + \sum_h b_h^\top G A_h [x_q; y^\top t] - w^\top x_q, \qquad t = [x_q; 1]
 
     Tasks that differ in their prior mean alone have the same contexts there.
 
     Args:
         b, A: effective heads, (H, D) and (H, D, D).
-        y_q: the initial guess in terms of ``t = [x_q; 1]``, (D,).
-        offset: what is predicted without heads, (D,): y_q for LSA.
+        y_q: y, the initial guess in terms of t, (D,).
+        offset: `c_0`, what is predicted without heads, (D,): y_q for LSA.
         task: the task as arrays, in the heads' type.
 
     Returns:
@@ -140,7 +146,10 @@ def standard_form(
 def standard_risk(
     b: Float[Array, "H D"], A: Float[Array, "H D D"], c: Float[Array, " D"], task: StandardTask
 ) -> Scalar:
-    """The risk ``sum_k E[e_k^2]`` of what ``standard_form`` returns (see the top of this module).
+    r"""The risk of what ``standard_form`` returns.
+
+    .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top \Big\rangle + c_k
+       - \varepsilon_k, \qquad \varepsilon_{d+1} = 0
 
     Args:
         b, A, c: heads and constant part, in standard coordinates.

@@ -1,4 +1,4 @@
-"""Risks behind softmax attention: an exact one for debiased gradient descent, and an approximate one for few numbers a head.
+"""Risks behind softmax attention: exact for debiased gradient descent, approximate for a few numbers a head.
 
 As in all of ``theory``, risks are against the noise-free target; He et al. (arXiv 2503.12734) add the noise variance.
 """
@@ -6,16 +6,20 @@ As in all of ``theory``, risks are against the noise-free target; He et al. (arX
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Array, Float
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask
+from lsalib.theory._numbers import Number, isotropic, numbers, precise
 from lsalib.theory.closed_forms import gd_risk, optimal_step
 
-__all__ = ["debiased_risk", "debiased_step", "one_example_less", "softmax_output", "softmax_risk"]
+__all__ = ["centred_task", "debiased_risk", "debiased_step", "softmax_output", "softmax_risk"]
 
 
-def one_example_less(task: GaussianTask) -> GaussianTask:
-    """The same task with C - 1 examples: what is left of C once features and labels are centred (ledger: softmax-one-example-less).
+def centred_task(task: GaussianTask) -> GaussianTask:
+    r"""What is left of a task once features and labels are centred: the same task with C - 1 examples.
+
+    .. math:: \sum_{i \le C} (z_i - \bar z)(z_i - \bar z)^\top \overset{d}{=} \sum_{i < C} z_i z_i^\top
 
     A rotation turns C centred examples into C - 1 independent ones, with the same sums of products.
 
@@ -29,25 +33,29 @@ def one_example_less(task: GaussianTask) -> GaussianTask:
         ValueError: if the context holds one example.
 
     Example:
-        >>> one_example_less(GaussianTask([0.0], context_size=40)).context_size
+        >>> centred_task(GaussianTask([0.0], context_size=40)).context_size
         39
+
+    Source: new here; ``softmax-one-example-less`` in the ledger.
     """
     if task.context_size < 2:
         raise ValueError(f"task must have a context_size of at least 2 to be centred, got {task.context_size}")
     return replace(task, context_size=task.context_size - 1)
 
 
-def debiased_risk(task: GaussianTask, step_size: float | None = None) -> float:
-    """Risk of ``estimators.debiased_gd`` from the prior mean: that of plain GD on one example less (ledger: softmax-one-example-less).
+def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
+    r"""Risk of ``estimators.debiased_gd`` from the prior mean: that of plain GD on one example less.
 
-    ``gd_risk(one_example_less(task), step_size (C-1)/C)``: the centred sums are divided by C as if nothing were missing.
+    .. math:: \mathcal R^\mathrm{debiased}_C(\eta) = \mathcal R^\mathrm{GD}_{C-1} \big( \tfrac{C-1}{C}\, \eta \big)
+
+    The centred sums are divided by C as if nothing were missing.
 
     Args:
         task: the task distribution, with at least two examples.
-        step_size: as in ``debiased_gd``; None means the best, ``debiased_step(task)``.
+        step_size: `\eta`, as in ``debiased_gd``; None means the best, ``debiased_step(task)``.
 
     Returns:
-        The risk, a float.
+        The risk.
 
     Raises:
         ValueError: if the context holds one example, or ``step_size`` is not a finite number.
@@ -56,20 +64,24 @@ def debiased_risk(task: GaussianTask, step_size: float | None = None) -> float:
         >>> task = GaussianTask([0.0] * 10, context_size=11)
         >>> round(debiased_risk(task), 4)  # one_step_gd with ten examples
         5.2381
+
+    Source: new here; ``softmax-one-example-less`` in the ledger.
     """
     step = debiased_step(task) if step_size is None else _validate.number("step_size", step_size)
-    shorter = one_example_less(task)
+    shorter = centred_task(task)
     return gd_risk(shorter, step * shorter.context_size / task.context_size)
 
 
-def debiased_step(task: GaussianTask) -> float:
-    """The best step size of ``estimators.debiased_gd``, ``optimal_step`` on one example less, times C/(C-1).
+def debiased_step(task: GaussianTask) -> Number:
+    r"""The best step size of ``estimators.debiased_gd``: that of plain GD on one example less, scaled.
+
+    .. math:: \eta^\mathrm{debiased}_C = \tfrac{C}{C-1}\, \eta^\star_{C-1}
 
     Args:
         task: the task distribution, with at least two examples.
 
     Returns:
-        The step size, a float.
+        The step size.
 
     Raises:
         ValueError: if the context holds one example.
@@ -78,24 +90,29 @@ def debiased_step(task: GaussianTask) -> float:
         >>> round(debiased_step(GaussianTask([0.0] * 10, context_size=11)), 4)  # 11/21
         0.5238
     """
-    shorter = one_example_less(task)
+    shorter = centred_task(task)
     return optimal_step(shorter) * task.context_size / shorter.context_size
 
 
-def softmax_risk(task: GaussianTask, omega, mu=None) -> float:
-    """He et al.'s approximate risk of ``attention.reduced_softmax``, less the noise of their target.
+@precise
+def softmax_risk(task: GaussianTask, omega, mu=None) -> Number:
+    r"""He et al.'s approximate risk of ``attention.reduced_softmax``, less the noise of their target.
 
-    ``t (1 - 2 mu.omega + mu^T [omega omega^T + (1 + s^2/t)/L exp(d omega omega^T)] mu)``, the exponential taken entry by
-    entry, with t = d psi the variance of a noise-free label. It puts d for ``|x_q|^2`` and averages numerators and
-    denominators of the softmax one by one; how far off it is, only samples tell (``metrics.sampled_risk``).
+    .. math:: t \Big( 1 - 2 \mu^\top \omega + \mu^\top \Big[ \omega \omega^\top + \frac{1 + \sigma^2/t}{C}
+       \exp(d\, \omega \omega^\top) \Big] \mu \Big), \qquad t = \mathrm{tr}\, \Psi
+
+    The exponential is taken entry by entry; t is the variance of a noise-free label. The formula puts d for `|x_q|^2`
+    and averages numerators and denominators of the softmax one by one; how far off it is, only samples tell
+    (``metrics.sampled_risk``).
 
     Args:
-        task: prior mean zero, identity features, prior covariance a multiple psi of the identity.
-        omega: the heads' scales, (H,).
-        mu: their output weights, (H,); None means the best, ``softmax_output(task, omega)``.
+        task: prior mean zero, identity features, prior covariance a multiple of the identity. Where JAX traces them,
+            their values cannot be looked at, and it is the caller who sees to that.
+        omega: `\omega`, the heads' scales, (H,).
+        mu: `\mu`, their output weights, (H,); None means the best, ``softmax_output(task, omega)``.
 
     Returns:
-        The approximate risk, a float.
+        The approximate risk.
 
     Raises:
         ValueError: if the task is another one or a shape does not fit.
@@ -109,12 +126,15 @@ def softmax_risk(task: GaussianTask, omega, mu=None) -> float:
     """
     omega = _validate.vector("omega", omega)
     mu = softmax_output(task, omega) if mu is None else _validate.vector("mu", mu, omega.size)
-    signal, second = _second(task, omega)
-    return float(signal * (1 - 2 * mu @ omega + mu @ second @ mu))
+    xp, signal, second, omega, mu = _second(task, omega, mu)
+    return _arrays.scalar(xp, signal * (1 - 2 * mu @ omega + mu @ second @ mu))
 
 
-def softmax_output(task: GaussianTask, omega) -> np.ndarray:
-    """The output weights that are best for given scales in ``softmax_risk``: linear in a system of H equations.
+@precise
+def softmax_output(task: GaussianTask, omega) -> Float[np.ndarray | Array, " H"]:
+    r"""The output weights that are best for given scales in ``softmax_risk``.
+
+    .. math:: \mu = \Big[ \omega \omega^\top + \frac{1 + \sigma^2/t}{C} \exp(d\, \omega \omega^\top) \Big]^{-1} \omega
 
     Args:
         task, omega: as in ``softmax_risk``.
@@ -130,20 +150,18 @@ def softmax_output(task: GaussianTask, omega) -> np.ndarray:
         >>> softmax_output(task, [0.1, -0.1]).round(3).tolist()
         [4.395, -4.395]
     """
-    omega = _validate.vector("omega", omega)
-    return np.linalg.solve(_second(task, omega)[1], omega)
+    xp, _, second, omega = _second(task, _validate.vector("omega", omega))
+    return xp.linalg.solve(second, omega)
 
 
-def _second(task: GaussianTask, omega: np.ndarray) -> tuple[float, np.ndarray]:
-    """The variance of a noise-free label, and the matrix of the approximate risk."""
-    d = task.dim
-    psi = np.eye(d) if task.prior_cov is None else task.prior_cov
-    isotropic = np.array_equal(psi, psi[0, 0] * np.eye(d)) and (
-        task.feature_cov is None or np.array_equal(task.feature_cov, np.eye(d))
-    )
-    if not isotropic or task.prior_mean.any():
+def _second(task: GaussianTask, omega, *more):
+    """The module that computes, the variance of a noise-free label, the matrix of the approximate risk, the vectors."""
+    centred = _arrays.traced(task.prior_mean) or not np.any(task.prior_mean)
+    if not (centred and isotropic(task.feature_cov, 1.0) and isotropic(task.prior_cov)):
         raise ValueError(
             "task must have prior mean zero, identity features and a multiple of the identity as prior covariance"
         )
-    signal, products = float(d * psi[0, 0]), np.outer(omega, omega)
-    return signal, products + (1 + task.noise_std**2 / signal) / task.context_size * np.exp(d * products)
+    xp, _, _, P, s, omega, *more = numbers(task, omega, *more)
+    signal, products = xp.trace(P), xp.outer(omega, omega)
+    second = products + (1 + s**2 / signal) / task.context_size * xp.exp(task.dim * products)
+    return xp, signal, second, omega, *more

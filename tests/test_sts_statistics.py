@@ -11,16 +11,9 @@ TRUTH = RNG.uniform(0, 5, 80)
 GOOD, BAD = TRUTH + 0.5 * RNG.standard_normal(80), TRUTH + 0.9 * RNG.standard_normal(80)
 
 
-def scipy_interval(statistic, *columns):
-    found = scipy.stats.bootstrap(
-        columns,
-        statistic,
-        paired=True,
-        vectorized=True,
-        method="percentile",
-        n_resamples=20_000,
-        rng=np.random.default_rng(1),
-    )
+def scipy_interval(statistic, columns, level):
+    options = dict(paired=True, vectorized=True, method="percentile", confidence_level=level, n_resamples=20_000)
+    found = scipy.stats.bootstrap(columns, statistic, rng=np.random.default_rng(1), **options)
     return np.array(found.confidence_interval)
 
 
@@ -32,9 +25,10 @@ def scipy_interval(statistic, *columns):
         ("correlation", (GOOD, TRUTH), lambda a, t, axis: scipy.stats.pearsonr(a, t, axis=axis).statistic),
     ],
 )
-def test_scipy_gives_the_same_interval(name, columns, statistic):
-    ours = getattr(statistics, name)(*columns)
-    theirs = scipy_interval(statistic, *columns)
+@pytest.mark.parametrize("level", [0.95, 0.5])
+def test_scipy_gives_the_same_interval(name, columns, statistic, level):
+    ours = getattr(statistics, name)(*columns, level=level)
+    theirs = scipy_interval(statistic, columns, level)
     assert ours.estimate == pytest.approx(statistic(*columns, axis=-1))
     width = theirs[1] - theirs[0]
     # Two sets of resamples: their quantiles differ by about one part in a hundred of the width.

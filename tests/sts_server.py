@@ -8,10 +8,11 @@ half of the JSON as if it were whole, "empty" sends JSON without choices, "hang"
 import json
 import re
 import threading
-import time
 from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from loopback import running
 
 
 def answer(prompt: str) -> str:
@@ -28,10 +29,10 @@ def logprob(before: str, token: str) -> float:
 
 
 class Server(ThreadingHTTPServer):
-    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, slow=0.0):
+    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, pause=lambda: None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.failures, self.echo, self.dies_after = list(failures), echo, dies_after
-        self.retry_after, self.slow, self.closing = retry_after, slow, threading.Event()
+        self.retry_after, self.pause, self.closing = retry_after, pause, threading.Event()
         self.asked, self.answered, self.keys, self.requests = Counter(), Counter(), set(), []
         self.now, self.most, self.lock = 0, 0, threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -61,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
                 failure = "drop"
             if failure is None:
                 server.answered[prompt] += 1
-        time.sleep(server.slow)
+        server.pause()
         with server.lock:
             server.now -= 1
         self._respond(request, prompt, failure)
@@ -110,13 +111,6 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(**options):
-    server = Server(**options)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with running(Server(**options)) as server:
         yield server
-    finally:
         server.closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -9,12 +9,16 @@ import jax
 import jaxtyping
 import matplotlib
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tools import meter, programs
 
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# A busy machine fails nothing.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 _session = ExitStack()
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+
+from tests.loopback import running
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".pytest_cache")
@@ -35,13 +36,8 @@ def copy_project(folder: Path) -> Path:
 
 def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """`python -m tools.build` of that copy; the HTML lands in out/_build/html."""
-    return subprocess.run(
-        [sys.executable, "-m", "tools.build", "--out", str(out)],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = [sys.executable, "-m", "tools.build", "--out", str(out)]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
 def build(project: Path, out: Path) -> Path:
@@ -54,15 +50,9 @@ def build(project: Path, out: Path) -> Path:
 @contextmanager
 def serve(folder: Path) -> Iterator[str]:
     """The folder's address on a free loopback port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=folder))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    handler = functools.partial(Silent, directory=folder)
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager
@@ -86,20 +76,15 @@ def listen(page: Page, address: str) -> list[str]:
         if not request.url.startswith((address, "data:", "blob:")):
             noise.append(f"request to elsewhere: {request.url}")
 
-    page.on(
-        "console", lambda message: message.type in ("error", "warning") and noise.append(f"console: {message.text}")
-    )
+    def failed(request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # cut off when the page was left for another
+            noise.append(f"failed request: {request.url}")
+
+    page.on("console", lambda said: said.type in ("error", "warning") and noise.append(f"console: {said.text}"))
     page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
     page.on("request", outside)
-    # A request that was cut off when the page was left for another has not failed.
-    page.on(
-        "requestfailed",
-        lambda request: request.failure != "net::ERR_ABORTED" and noise.append(f"failed request: {request.url}"),
-    )
-    page.on(
-        "response",
-        lambda response: response.status >= 400 and noise.append(f"status {response.status}: {response.url}"),
-    )
+    page.on("requestfailed", failed)
+    page.on("response", lambda got: got.status >= 400 and noise.append(f"status {got.status}: {got.url}"))
     return noise
 
 
@@ -121,6 +106,7 @@ def visit(
 ) -> Iterator[tuple[Page, list[str]]]:
     """An open page that has settled, and the noise it made."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+    context.set_default_timeout(900_000)  # ends a hang, and nothing that a busy machine does
     context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
     page = context.new_page()
     noise = listen(page, address)

@@ -8,10 +8,11 @@ half of the JSON as if it were whole, "empty" sends JSON without choices, "hang"
 import json
 import re
 import threading
-import time
 from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from loopback import running
 
 
 def answer(prompt: str) -> str:
@@ -28,15 +29,10 @@ def logprob(before: str, token: str) -> float:
 
 
 class Server(ThreadingHTTPServer):
-    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, slow=0.0):
+    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, pause=lambda: None):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.failures, self.echo, self.dies_after, self.retry_after, self.slow = (
-            list(failures),
-            echo,
-            dies_after,
-            retry_after,
-            slow,
-        )
+        self.failures, self.echo, self.dies_after = list(failures), echo, dies_after
+        self.retry_after, self.pause, self.closing = retry_after, pause, threading.Event()
         self.asked, self.answered, self.keys, self.requests = Counter(), Counter(), set(), []
         self.now, self.most, self.lock = 0, 0, threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -66,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
                 failure = "drop"
             if failure is None:
                 server.answered[prompt] += 1
-        time.sleep(server.slow)
+        server.pause()
         with server.lock:
             server.now -= 1
         self._respond(request, prompt, failure)
@@ -74,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
     def _respond(self, request, prompt, failure):
         body = json.dumps(self._body(request, prompt))
         if failure == "hang":
-            time.sleep(1.0)
+            self.server.closing.wait()
         elif failure == "drop":
             self._send(200, body[:20], announced=len(body))
             self.close_connection = True
@@ -100,32 +96,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def _body(self, request, prompt):
         known = {"id": "1", "created": 1, "model": request["model"], "usage": None}
+        choice = {"index": 0, "finish_reason": "stop"}
         if "messages" in request:
-            message = {"role": "assistant", "content": answer(prompt)}
-            return known | {
-                "object": "chat.completion",
-                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-            }
-        choice = {"index": 0, "finish_reason": "stop", "text": answer(prompt), "logprobs": None}
+            choice |= {"message": {"role": "assistant", "content": answer(prompt)}}
+            return known | {"object": "chat.completion", "choices": [choice]}
+        choice |= {"text": answer(prompt), "logprobs": None}
         if request.get("echo") and self.server.echo:
             pieces = [*tokens(prompt), "!"]
-            before = ["".join(pieces[:k]) for k in range(len(pieces))]
-            values = [None, *(logprob(b, t) for b, t in list(zip(before, pieces, strict=True))[1:])]
-            choice |= {
-                "text": prompt + "!",
-                "logprobs": {"tokens": pieces, "token_logprobs": values, "top_logprobs": None, "text_offset": None},
-            }
+            values = [None, *(logprob("".join(pieces[:k]), pieces[k]) for k in range(1, len(pieces)))]
+            logprobs = {"tokens": pieces, "token_logprobs": values, "top_logprobs": None, "text_offset": None}
+            choice |= {"text": prompt + "!", "logprobs": logprobs}
         return known | {"object": "text_completion", "choices": [choice]}
 
 
 @contextmanager
 def serving(**options):
-    server = Server(**options)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with running(Server(**options)) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.closing.set()

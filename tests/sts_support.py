@@ -1,4 +1,4 @@
-"""What the tests of lsalib.sts share: the data and the weights where they are to be had, and models that are no models."""
+"""What the tests of lsalib.sts share: the data and the weights, where they are to be had, and a model that is none."""
 
 import importlib.util
 import os
@@ -15,19 +15,13 @@ from lsalib.sts.design import Sources
 from lsalib.sts.experiment import ANSWERS
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared/data/stsb"
 
 
 def data_folder() -> str | None:
-    """The folder of the three files; None where they came from the web. Where they are not to be had, the test is skipped.
-
-    They are found as ``data.load`` finds them, and in a folder beside the checkout, as the Makefile does.
-    """
-    folder = os.environ.get(data.FOLDER_VARIABLE) or (str(SHARED) if SHARED.is_dir() else None)
+    """The folder of the three files; None where they came from the web. Where neither has them, the test is skipped."""
+    folder = os.environ.get(data.FOLDER_VARIABLE) or None
     if folder is None and not _downloaded():
-        _go_without(
-            f"no sentence pairs: {data.FOLDER_VARIABLE} names no folder, and they cannot be downloaded; `make data` says why"
-        )
+        _go_without(f"{data.FOLDER_VARIABLE} names no folder, and nothing can be downloaded; `make data` says why")
     return folder
 
 
@@ -60,9 +54,8 @@ def made_up(context: int = 40, queries: int = 30) -> Sources:
     rng = np.random.default_rng(7)
 
     def pairs(name, n):
-        return data.Pairs(
-            [f"{name} {k} a" for k in range(n)], [f"{name} {k} b" for k in range(n)], np.round(rng.uniform(0, 5, n), 2)
-        )
+        first, second = ([f"{name} {k} {which}" for k in range(n)] for which in "ab")
+        return data.Pairs(first, second, np.round(rng.uniform(0, 5, n), 2))
 
     c, q = pairs("context", context), pairs("query", queries)
     return Sources(c, q, c.score + 0.5 * rng.standard_normal(context), q.score + 0.5 * rng.standard_normal(queries))
@@ -75,12 +68,12 @@ class Fake:
         answer: from a prompt to an answer.
         logprobs: from a prompt to 51 numbers, or None.
         dies_after: so many answers, and then it raises.
-        name: as the experiment calls it.
+        name, version: as the experiment notes them.
     """
 
-    def __init__(self, answer, logprobs=None, dies_after=None, name="fake"):
+    def __init__(self, answer, logprobs=None, dies_after=None, name="fake", version="1"):
         self.answer, self.logprobs, self.dies_after = answer, logprobs, dies_after
-        self.name, self.version, self.asked, self.scored, self.limits = name, {"fake": "1"}, [], [], set()
+        self.name, self.version, self.asked, self.scored, self.limits = name, {"fake": version}, [], [], set()
 
     def complete(self, prompts, *, max_new_tokens, stop=(), on_answer=None):
         self.limits.add((max_new_tokens, tuple(stop)))
@@ -88,10 +81,8 @@ class Fake:
 
     def chat(self, conversations, *, max_new_tokens, on_answer=None):
         self.limits.add(max_new_tokens)
-        return [
-            self._one(n, "\n".join(m["content"] for m in messages), on_answer)
-            for n, messages in enumerate(conversations)
-        ]
+        texts = ("\n".join(message["content"] for message in messages) for messages in conversations)
+        return [self._one(n, prompt, on_answer) for n, prompt in enumerate(texts)]
 
     def score_logprobs(self, prompts, answers):
         if self.logprobs is None:

@@ -31,10 +31,13 @@ def lsa_by_loops(params, X, y, x_q, y_q):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_three_roads_to_a_prediction(x64, seed):
+    """And a control for the mask: were the query a key too, the loops with one more token would agree."""
     params, X, y, x_q, y_q = example(seed)
-    literal = attention.lsa(params, attention.embed(X, y, x_q, y_q))
+    literal = np.asarray(attention.lsa(params, attention.embed(X, y, x_q, y_q)))
     np.testing.assert_allclose(literal, lsa_by_loops(params, X, y, x_q, y_q), rtol=1e-12)
     np.testing.assert_allclose(literal, attention.predict(params, attention.gram(X, y), x_q, y_q), rtol=1e-12)
+    seen = lsa_by_loops(params, np.vstack([X, x_q]), np.append(y, y_q), x_q, y_q) - y_q
+    assert abs(seen * 7 / 6 - (literal - y_q)) > 1e-2
 
 
 def test_float32_agrees_to_its_own_precision():
@@ -42,14 +45,6 @@ def test_float32_agrees_to_its_own_precision():
     literal = attention.lsa(params, attention.embed(X, y, x_q, y_q))
     assert literal.dtype == jnp.float32
     np.testing.assert_allclose(literal, attention.predict(params, attention.gram(X, y), x_q, y_q), rtol=1e-5)
-
-
-def test_the_query_is_hidden_from_keys_and_values(x64):
-    """Control for the mask: were the query a key too, the loops with one more token would agree."""
-    params, X, y, x_q, y_q = example(1)
-    literal = attention.lsa(params, attention.embed(X, y, x_q, y_q))
-    seen = lsa_by_loops(params, np.vstack([X, x_q]), np.append(y, y_q), x_q, y_q) - y_q
-    assert abs(seen * 7 / 6 - (float(literal) - y_q)) > 0.1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -89,11 +84,9 @@ def test_gd_weights_take_one_gradient_step(x64, seed):
     guess = float(np.dot(w_star, x_q))
     exact = np.dot(x_q, w_star - eta * np.asarray(loss_gradient(w_star, X, y)))
     layer = lambda step, y_q: float(attention.lsa(attention.gd_weights(w_star, step), attention.embed(X, y, x_q, y_q)))
-    np.testing.assert_allclose(layer(eta, guess), exact, rtol=1e-12)
-    np.testing.assert_allclose(estimators.one_step_gd(X, y, x_q, w_star, eta), exact, rtol=1e-12)
-    np.testing.assert_allclose(
-        attention.yq_lsa(attention.gd_weights(w_star, eta), w_star, X, y, x_q), exact, rtol=1e-12
-    )
+    yq = attention.yq_lsa(attention.gd_weights(w_star, eta), w_star, X, y, x_q)
+    step = estimators.one_step_gd(X, y, x_q, w_star, eta)
+    np.testing.assert_allclose([layer(eta, guess), float(step), float(yq)], exact, rtol=1e-12)
     assert abs(layer(eta / len(y), guess) - exact) > 1e-3
     assert abs(layer(eta, 0.0) - exact) > 1e-3
 
@@ -103,21 +96,10 @@ def test_linear_transformer_block_against_dense_algebra(x64):
     W_1, W_2 = map(jnp.asarray, np.random.default_rng(6).standard_normal((2, 7, 5)))
     E = np.asarray(attention.embed(X, y, x_q, 0.0))
     mask = np.diag([1.0] * len(y) + [0.0])
-    layer = E + sum(
-        P @ V @ E @ mask @ (E.T @ K.T @ Q @ E) / len(y) for K, Q, P, V in zip(*map(np.asarray, params), strict=True)
-    )
+    heads = zip(*map(np.asarray, params), strict=True)
+    layer = E + sum(P @ V @ E @ mask @ (E.T @ K.T @ Q @ E) / len(y) for K, Q, P, V in heads)
     expected = (np.asarray(W_2).T @ np.asarray(W_1) @ layer)[-1, -1]
     np.testing.assert_allclose(attention.linear_transformer_block(params, W_1, W_2, X, y, x_q), expected, rtol=1e-11)
-
-
-def test_heads_add_up(x64):
-    params, X, y, x_q, y_q = example(7)
-    E = attention.embed(X, y, x_q, y_q)
-    alone = [
-        float(attention.lsa(jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[h : h + 1]), params), E)) - y_q
-        for h in range(3)
-    ]
-    np.testing.assert_allclose(attention.lsa(params, E), y_q + sum(alone), rtol=1e-12)
 
 
 def test_init_has_the_scale_that_it_is_given():

@@ -72,7 +72,7 @@ def test_page_is_sound(browser, address, path, width, theme):
 def test_the_front_door_leads_to_the_first_page(browser, address):
     with visit(browser, address, PAGES[1]) as (page, _):
         page.goto(address)
-        page.wait_for_url(address + PAGES[0], timeout=5000)
+        page.wait_for_url(address + PAGES[0])
 
 
 BAR = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'><rect width='90' height='9' fill='{}'/></svg>"

@@ -14,16 +14,17 @@ def context(seed, d=4, C=6, **kwargs):
     return task, *(jnp.asarray(np.asarray(a)[0]) for a in batch[:4])
 
 
-def test_preconditioned_gd_generalises_one_step_gd(x64):
+def test_preconditioned_gd_by_dense_algebra_and_in_its_special_cases(x64):
     _, X, y, x_q, _ = context(0)
-    w0 = jnp.ones(4)
-    plain = np.asarray(estimators.one_step_gd(X, y, x_q, w0, 0.3))
-    preconditioned = lambda N: estimators.preconditioned_gd(X, y, x_q, w0, jnp.asarray(N))
+    X, y, x_q, w0 = *map(np.asarray, (X, y, x_q)), np.ones(4)
+    preconditioned = lambda N: estimators.preconditioned_gd(*map(jnp.asarray, (X, y, x_q, w0, N)))
+    N = np.random.default_rng(0).standard_normal((4, 4))
+    np.testing.assert_allclose(preconditioned(N), x_q @ (w0 + N @ X.T @ (y - X @ w0) / 6), rtol=1e-12)
+    plain = np.asarray(estimators.one_step_gd(*map(jnp.asarray, (X, y, x_q, w0)), 0.3))
     np.testing.assert_allclose(preconditioned(0.3 * np.eye(4)), plain, rtol=1e-12)
     # A Newton step solves a noise-free task; the gradient step does not.
-    newton = preconditioned(np.linalg.inv(np.einsum("ci,cj->ij", X, X) / len(y)))
-    solved = np.linalg.lstsq(X, y, rcond=None)[0] @ np.asarray(x_q)
-    np.testing.assert_allclose(newton, solved, rtol=1e-9)
+    solved = np.linalg.lstsq(X, y, rcond=None)[0] @ x_q
+    np.testing.assert_allclose(preconditioned(np.linalg.inv(X.T @ X / 6)), solved, rtol=1e-9)
     assert abs(plain - solved) > 1e-3
 
 
@@ -68,3 +69,11 @@ def test_metrics_tell_two_predictors_apart(x64):
     np.testing.assert_allclose(compare(0.2, 0.5), [abs(x_q @ (a - b)), np.linalg.norm(a - b), cosine], rtol=1e-12)
     assert compare(0.2, 0.2)[1] == 0
     assert cosine < 0.999
+
+
+def test_the_standard_error_is_the_spread_over_keys():
+    """That of the mean over nine batches; a batch's own would be three times as wide."""
+    task, f = tasks.GaussianTask([3.0], 1), lambda X, y, x_q: 0 * x_q[0]
+    draws = [metrics.sampled_risk(jax.random.key(n), task, f, batches=9, batch_size=100) for n in range(64)]
+    off = [(mean - 10) / standard_error for mean, standard_error in draws]
+    assert 0.7 < np.std(off) < 1.4

@@ -62,3 +62,8 @@ def test_weights_from_effective_heads(x64):
 def test_heads_that_do_not_fit(unchecked):
     with pytest.raises(ValueError, match=r"A must have shape \(2, 3, 3\), got shape \(2, 3, 2\)"):
         attention.from_effective(jnp.ones((2, 3)), jnp.ones((2, 3, 2)))
+
+
+def test_one_step_is_one():
+    end = training.minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=1)
+    assert (np.asarray(end.params) > 0).all() and end.value < 18

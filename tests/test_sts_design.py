@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
+from refusals import refusals
 from sts_support import data_folder, made_up, need_encoder
 
 from lsalib.sts import data, embeddings, guess
@@ -13,27 +13,22 @@ SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
 
 
+def shown(runs):
+    """All guesses of the prompts, in their order."""
+    return [example.guess for item in runs for example in (*item.context, item.query)]
+
+
 def test_the_conditions_ask_about_the_same_pairs():
     runs = {condition: items(replace(ASKED, condition=condition), SOURCES) for condition in CONDITIONS}
     for n, (none, with_guess, shuffled) in enumerate(zip(*runs.values(), strict=True)):
         assert none[:3] == with_guess[:3] == shuffled[:3] and none.run == n
         assert len(set(none.context_index)) == 5
-        for a, b, c in zip(
-            [*none.context, none.query],
-            [*with_guess.context, with_guess.query],
-            [*shuffled.context, shuffled.query],
-            strict=True,
-        ):
+        for a, b, c in zip(*([*item.context, item.query] for item in (none, with_guess, shuffled)), strict=True):
             assert a[:3] == b[:3] == c[:3] and a.guess is None and b.guess is not None
-    queries = [item.query_index for item in runs["none"]]
-    assert len(set(queries)) == 20
-
-    def shown(condition):
-        return [example.guess for item in runs[condition] for example in (*item.context, item.query)]
-
+    assert len({item.query_index for item in runs["none"]}) == 20
     # A permutation among everything that is shown, and one that moves nearly all of it.
-    assert sorted(shown("guess")) == sorted(shown("shuffled"))
-    assert np.mean(np.array(shown("guess")) == shown("shuffled")) < 0.1
+    guess, shuffled = shown(runs["guess"]), shown(runs["shuffled"])
+    assert sorted(guess) == sorted(shuffled) and np.mean(np.array(guess) == shuffled) < 0.1
 
 
 def test_a_draw_fixes_everything_and_fewer_runs_are_the_first():
@@ -41,9 +36,8 @@ def test_a_draw_fixes_everything_and_fewer_runs_are_the_first():
     assert items(replace(ASKED, runs=7), SOURCES) == items(ASKED, SOURCES)[:7]
     assert items(replace(ASKED, draw=1), SOURCES) != items(ASKED, SOURCES)
     # Three more examples come after the same five.
-    assert [item.context_index[:5] for item in items(replace(ASKED, context_size=8), SOURCES)] == [
-        item.context_index for item in items(ASKED, SOURCES)
-    ]
+    for item, longer in zip(items(ASKED, SOURCES), items(replace(ASKED, context_size=8), SOURCES), strict=True):
+        assert longer.context_index[:5] == item.context_index and len(longer.context_index) == 8
 
 
 def test_contexts_are_uniform_and_never_hold_the_query():
@@ -60,46 +54,28 @@ def test_contexts_are_uniform_and_never_hold_the_query():
 
 def test_guesses_are_shown_within_the_scale():
     wide = SOURCES._replace(context_guess=SOURCES.context_guess * 10 - 20, query_guess=SOURCES.query_guess * 10 - 20)
-    shown = [example.guess for item in items(ASKED, wide) for example in (*item.context, item.query)]
-    assert min(shown) == 0.0 and max(shown) == 5.0
+    assert min(shown(items(ASKED, wide))) == 0.0 and max(shown(items(ASKED, wide))) == 5.0
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Experiment("a", "maybe"), "condition must be one of none, guess, shuffled, got 'maybe'"),
-        (lambda: Experiment("a", "guess", "magic"), "guess_model must be one of concat, strong, cosine, got 'magic'"),
-        (lambda: Experiment("a", "guess", style="poem"), "style must be one of completion, chat, got 'poem'"),
-        (lambda: Experiment("a", "guess", context_split="test"), "context_split must be one of dev, train, got 'test'"),
-        (lambda: Experiment("a", "guess", runs=0), "runs must be a whole number of at least 1, got 0"),
-        (lambda: Experiment("a", "guess", draw=-1), "draw must be a whole number of at least 0, got -1"),
-        (lambda: Experiment("a", "guess", seed=0.5), "seed must be a whole number of at least 0, got 0.5"),
-        (
-            lambda: items(replace(ASKED, context_size=41), SOURCES),
-            "context_size must be at most 40, the number of pairs to draw from, got 41",
-        ),
-        (lambda: items(replace(ASKED, runs=31), SOURCES), "runs must be at most 30"),
-        (
-            lambda: items(
-                replace(ASKED, context_size=30),
-                SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess),
-            ),
-            "context_size must be at most 29, .* other than the query's own",
-        ),
-        (
-            lambda: items(ASKED, SOURCES._replace(query_guess=SOURCES.query_guess[:3])),
-            r"query_guess must have shape \(30,\), got shape \(3,\)",
-        ),
-        (lambda: items(ASKED, SOURCES._replace(context_guess=np.full(40, np.inf))), "context_guess must be finite"),
-        (
-            lambda: items(ASKED, SOURCES._replace(query=SOURCES.query._replace(score=np.full(30, np.nan)))),
-            "the scores behind runs must be finite",
-        ),
-    ],
+asked = lambda condition="guess", *args, **fields: Experiment("a", condition, *args, **fields)
+drawn = lambda sources=SOURCES, **fields: items(replace(ASKED, **fields), sources)
+own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)
+unknown = SOURCES._replace(query=SOURCES.query._replace(score=np.full(30, np.nan)))
+test_bad_input_is_refused = refusals(
+    (lambda: asked("maybe"), "condition must be one of none, guess, shuffled, got 'maybe'"),
+    (lambda: asked("guess", "magic"), "guess_model must be one of concat, strong, cosine, got 'magic'"),
+    (lambda: asked(style="poem"), "style must be one of completion, chat, got 'poem'"),
+    (lambda: asked(context_split="test"), "context_split must be one of dev, train, got 'test'"),
+    (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),
+    (lambda: asked(draw=-1), "draw must be a whole number of at least 0, got -1"),
+    (lambda: asked(seed=0.5), r"seed must be a whole number of at least 0, got 0\.5"),
+    (lambda: drawn(context_size=41), "context_size must be at most 40, the number of pairs to draw from, got 41"),
+    (lambda: drawn(runs=31), "runs must be at most 30"),
+    (lambda: drawn(own, context_size=30), "context_size must be at most 29, .* other than the query's own"),
+    (lambda: drawn(SOURCES._replace(query_guess=np.ones(3))), r"query_guess must have shape \(30,\), got shape \(3,\)"),
+    (lambda: drawn(SOURCES._replace(context_guess=np.full(40, np.inf))), "context_guess must be finite"),
+    (lambda: drawn(unknown), "the scores behind runs must be finite"),
 )
-def test_bad_input_is_refused(call, message, unchecked):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def test_prepare_reads_embeds_and_guesses(monkeypatch):
@@ -111,19 +87,14 @@ def test_prepare_reads_embeds_and_guesses(monkeypatch):
 
     monkeypatch.setattr(data, "load", few)
     none = prepare(Experiment("any", "none"), folder)
-    assert (
-        none.context_guess is None
-        and none.context.first == few("dev", folder).first
-        and none.query.first == few("test", folder).first
-    )
+    train, dev, test = (few(split, folder) for split in ("train", "dev", "test"))
+    assert none.context_guess is None and (none.context.first, none.query.first) == (dev.first, test.first)
     need_encoder()
     embed = embeddings.embed
     monkeypatch.setattr(embeddings, "embed", lambda sentences: embed(sentences, cached=False))
     made = prepare(Experiment("any", "guess", "strong", seed=3, context_split="train"), folder)
-    train, test = few("train", folder), few("test", folder)
-    u, v, x, y = (
-        half for pairs in (train, test) for half in np.split(embed([*pairs.first, *pairs.second], cached=False), 2)
-    )
+    vectors = (embed([*pairs.first, *pairs.second], cached=False) for pairs in (train, test))
+    u, v, x, y = (half for both in vectors for half in np.split(both, 2))
     expected = guess.guess("strong", (u, v, train.score), [(u, v), (x, y)], 3)
     np.testing.assert_allclose(made.context_guess, expected[0], atol=1e-4)
     np.testing.assert_allclose(made.query_guess, expected[1], atol=1e-4)

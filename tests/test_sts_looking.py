@@ -1,4 +1,4 @@
-"""Looking inside: roles of tokens, where the answer's place looks, what values do, and swapped guesses, each by a second road."""
+"""Looking inside: roles of tokens, where the answer's place looks, what values do, and swapped guesses."""
 
 import re
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
@@ -26,13 +27,13 @@ class Pieces:
 
     def encode(self, text):
         found = list(re.finditer(r"\s?\d|\s?[^\s\d]+|\s", text))
-        return SimpleNamespace(
-            ids=[sum(map(ord, one[0])) % TINY.vocab for one in found], offsets=[one.span() for one in found]
-        )
+        ids = [sum(map(ord, one[0])) % TINY.vocab for one in found]
+        return SimpleNamespace(ids=ids, offsets=[one.span() for one in found])
 
 
 TREE, VALUES = answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
-MODEL = SimpleNamespace(stored=SimpleNamespace(config=TINY._replace(context=512), params=tiny(), tokenizer=Pieces()))
+PARAMS, CONFIG, TOKENS = tiny(), TINY._replace(context=512), Pieces().encode(PROMPT).ids
+MODEL = SimpleNamespace(stored=SimpleNamespace(config=CONFIG, params=PARAMS, tokenizer=Pieces()))
 
 
 def embedded(n=12, padded=16):
@@ -71,12 +72,6 @@ def test_every_character_has_its_role():
     assert found == set(ROLES) - {"context guess", "query guess"}
 
 
-@pytest.mark.parametrize("text", ["Hello", "Hello\n\nSentence 1: A\nSentence 3: B"])
-def test_other_texts_have_no_roles(text):
-    with pytest.raises(ValueError, match="prompt must be one that build wrote as a completion"):
-        prompts.roles(text)
-
-
 def test_tokens_take_the_role_of_their_last_character():
     roles = looking.token_roles(Pieces(), PROMPT)
     pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
@@ -87,9 +82,8 @@ def test_tokens_take_the_role_of_their_last_character():
 def test_the_last_token_of_a_padded_prompt():
     params, x = embedded()
     padded = np.asarray(inside.last_attention(params, TINY, x, 12))
-    np.testing.assert_allclose(
-        padded[..., :12], np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0], atol=1e-6
-    )
+    alone = np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0]
+    np.testing.assert_allclose(padded[..., :12], alone, atol=1e-6)
     np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-5)
     assert (padded[..., 12:] == 0).all()
     # Control: one token more is another token that looks.
@@ -100,9 +94,7 @@ def test_a_gain_of_one_is_none_and_zero_silences(x64):
     params, x = embedded()
     plain = np.asarray(logprobs(params, x, None))
     np.testing.assert_allclose(logprobs(params, x, np.ones((2, 16))), plain, atol=1e-6)
-    # Silenced in every layer, a token's own vector is not read: whatever it is, keys aside, which the first layer shares out.
-    silent = logprobs(params, x, silencing([3]))
-    assert np.abs(silent - plain).max() > 1e-3
+    assert np.abs(logprobs(params, x, silencing([3])) - plain).max() > 1e-3
     # The last token's place holds the answer, and padding is not seen: their gains do nothing.
     np.testing.assert_allclose(logprobs(params, x, silencing(range(11, 16))), plain, atol=1e-6)
 
@@ -123,9 +115,8 @@ def test_the_gain_acts_on_the_values_alone():
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
     expected, relevance = map(np.asarray, inside.value_relevance(params, TINY, x, 12, TREE, jnp.asarray(VALUES)))
-    np.testing.assert_allclose(
-        expected, inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES)), rtol=1e-5
-    )
+    alone = inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES))
+    np.testing.assert_allclose(expected, alone, rtol=1e-5)
 
     def score(layer, token, change):
         gain = np.ones((2, 16))
@@ -142,36 +133,32 @@ def test_relevance_is_the_derivative_by_the_gain(x64):
 
 def test_a_look_adds_up():
     seen = looking.look(MODEL, PROMPT)
-    tokens = Pieces().encode(PROMPT).ids
-    assert seen.attention.shape == seen.relevance.shape == (2, len(tokens))
+    assert seen.attention.shape == seen.relevance.shape == (2, len(TOKENS))
     masses = looking.by_role(seen.attention, seen.roles)
     np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
-    x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
-    weights = np.asarray(inside.attention_weights(MODEL.stored.params, MODEL.stored.config, x))
+    weights = np.asarray(inside.attention_weights(PARAMS, CONFIG, llama.embed(PARAMS, jnp.asarray(TOKENS))))
     np.testing.assert_allclose(seen.attention, weights.mean(1)[:, 0], atol=1e-5)
     # Control: with permuted roles the masses are others.
-    assert (
-        np.abs(looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles)) - masses).max() > 1e-3
-    )
+    others = looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles))
+    assert np.abs(others - masses).max() > 1e-3
+
+
+def hash_of(text):
+    return sum((n + 1) * ord(sign) for n, sign in enumerate(text)) % 97 / 20
+
+
+class Hashes:
+    """A model whose answers depend on every character."""
+
+    def score_logprobs(self, prompts, answers):
+        self.texts = [prompt + answer for prompt in prompts for answer in answers]
+        return -np.array([hash_of(text) for text in self.texts]).reshape(len(prompts), len(answers))
 
 
 def test_a_swapped_guess_is_a_prompt_with_another_guess():
-    """Against whole prompts, each asked on its own, for a model whose answers depend on every character."""
-
-    class Hashes:
-        def __init__(self):
-            self.texts = []
-
-        def score_logprobs(self, prompts, answers):
-            joined = [prompt + answer for prompt in prompts for answer in answers]
-            self.texts += joined
-            return -np.array([hash_of(text) for text in joined]).reshape(len(prompts), len(answers))
-
-    def hash_of(text):
-        return sum((n + 1) * ord(sign) for n, sign in enumerate(text)) % 97 / 20
-
+    """Against whole prompts, each asked on its own."""
     model, doses = Hashes(), [0.5, 2.5, 4.25]
     got = results.expected(looking.swap_guess(model, ITEM, doses))
     whole = [prompts.build(ITEM.context, ITEM.query._replace(guess=dose), guesses=True) for dose in doses]
@@ -179,8 +166,6 @@ def test_a_swapped_guess_is_a_prompt_with_another_guess():
     np.testing.assert_allclose(got, expected)
     assert model.texts == [f"{prompt} {answer}" for prompt in whole for answer in ANSWERS]
     assert len(set(got.round(6))) == 3
-    with pytest.raises(ValueError, match="guess must be a number from 0 to 5, got 5.5"):
-        looking.swap_guess(model, ITEM, [5.5])
 
 
 @pytest.mark.parametrize("parts", [*zip(looking.NUMBERS), looking.NUMBERS], ids=" and ".join)
@@ -191,52 +176,39 @@ def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
         "context guess": [e.guess for e in item.context],
         "context score": [e.score for e in item.context],
     }
+    rest = lambda item: [(one.first, one.second) for one in (*item.context, item.query)] + [item.query.score]
     for name, lower in numbers(low).items():
         np.testing.assert_allclose(np.subtract(numbers(high)[name], lower), name in parts)
-        if name not in parts:
-            assert lower == numbers(ITEM)[name]
+        assert name in parts or lower == numbers(ITEM)[name]
     for moved in (low, high):
         assert all(0 <= value <= 5 for values in numbers(moved).values() for value in values)
-        texts = [(one.first, one.second) for one in (*moved.context, moved.query)]
-        assert (
-            texts == [(one.first, one.second) for one in (*ITEM.context, ITEM.query)]
-            and moved.query.score == ITEM.query.score
-        )
-
-
-def test_only_numbers_of_the_prompt_are_shifted():
-    for parts, got in (
-        (("context first",), "'context first'"),
-        (("query guess", "query score"), "'query guess', 'query score'"),
-        ((), "none"),
-    ):
-        with pytest.raises(
-            ValueError, match=f"parts must be among query guess, context guess, context score, got {got}"
-        ):
-            looking.shift(ITEM, *parts)
+        assert rest(moved) == rest(ITEM)
 
 
 def test_what_is_silenced_is_not_read():
     """Against the forward pass by hand; with the guess silent everywhere, only attention to it is left of it."""
     plain = looking.silence(MODEL, PROMPT, None, [])
-    tokens = Pieces().encode(PROMPT).ids
-    x = llama.embed(MODEL.stored.params, jnp.asarray(tokens))
+    x, n = llama.embed(PARAMS, jnp.asarray(TOKENS)), len(TOKENS)
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
-    by_hand = jax.jit(
-        lambda gain: answers.answer_logprobs(MODEL.stored.params, MODEL.stored.config, x, len(tokens), tree, gain)
-    )
-    np.testing.assert_allclose(plain, by_hand(np.ones((2, len(tokens)), np.float32)), atol=1e-4)
+    by_hand = jax.jit(lambda gain: answers.answer_logprobs(PARAMS, CONFIG, x, n, tree, gain))
+    np.testing.assert_allclose(plain, by_hand(np.ones((2, n), np.float32)), atol=1e-4)
     guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])
-    np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(len(tokens)), ~guess])), atol=1e-4)
-    # Controls: the other layer, and another part, are other answers.
-    for other in (
-        plain,
-        looking.silence(MODEL, PROMPT, "query guess", [0]),
-        looking.silence(MODEL, PROMPT, "query sentences", [1]),
-    ):
+    np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(n), ~guess])), atol=1e-4)
+    # Controls: nothing silent, the other layer, and another part, are other answers.
+    others = [looking.silence(MODEL, PROMPT, *other) for other in (("query guess", [0]), ("query sentences", [1]))]
+    for other in (plain, *others):
         assert np.abs(other - silent).max() > 1e-3
-    with pytest.raises(ValueError, match="role must be one of .*, got 'guess'"):
-        looking.silence(MODEL, PROMPT, "guess", [0])
-    with pytest.raises(ValueError, match=r"layers must be between 0 and 1, got \[2\]"):
-        looking.silence(MODEL, PROMPT, "query guess", [2])
+
+
+among = "parts must be among query guess, context guess, context score, got "
+test_bad_input_is_refused = refusals(
+    (lambda: looking.swap_guess(Hashes(), ITEM, [5.5]), r"guess must be a number from 0 to 5, got 5\.5"),
+    (lambda: looking.shift(ITEM, "context first"), f"{among}'context first'"),
+    (lambda: looking.shift(ITEM, "query guess", "query score"), f"{among}'query guess', 'query score'"),
+    (lambda: looking.shift(ITEM), f"{among}none"),
+    (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
+    (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
+    (lambda: prompts.roles("Hello"), "prompt must be one that build wrote as a completion"),
+    (lambda: prompts.roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
+)

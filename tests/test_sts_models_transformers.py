@@ -1,4 +1,4 @@
-"""Models of Hugging Face: a tiny random one, through transformers, against our own forward pass with the same weights."""
+"""Models of Hugging Face: a tiny random one, through transformers, against our own forward pass with its weights."""
 
 import warnings
 
@@ -11,18 +11,16 @@ from lsalib.sts.models import LanguageModel, gguf_weights, inside, llama, open_m
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    torch = pytest.importorskip("torch", reason="models of Hugging Face are not tested: torch is not installed")
-    transformers = pytest.importorskip(
-        "transformers", reason="models of Hugging Face are not tested: transformers is not installed"
+    torch, transformers = (
+        pytest.importorskip(name, reason=f"models of Hugging Face are not tested: {name} is not installed")
+        for name in ("torch", "transformers")
     )
 
 # What these packages warn of among themselves is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 TOKENS = ["<end>", "<pad>", *"abcdefghij0123456789.:", "ab"]
-CONFIG = llama.Config(
-    layers=2, heads=4, kv_heads=2, dim=16, hidden=24, vocab=len(TOKENS), rope_base=1e4, norm_eps=1e-5, context=256
-)
+CONFIG = reference.TINY._replace(vocab=len(TOKENS))
 TEMPLATE = "{% for m in messages %}{{ m['content'] }}:{% endfor %}"
 PROMPTS = ["abc:", "a0123456789.a0123456789.bcd:", "j:"]
 ANSWERS = ["3.2", "3", "3.4", "ab", "0"]
@@ -33,24 +31,12 @@ def folder(tmp_path_factory):
     """A saved model with random weights, and generation settings that would spoil greedy decoding."""
     folder = tmp_path_factory.mktemp("tiny")
     torch.manual_seed(0)
-    c = CONFIG
-    shape = dict(
-        hidden_size=c.dim,
-        intermediate_size=c.hidden,
-        num_hidden_layers=c.layers,
-        num_attention_heads=c.heads,
-        num_key_value_heads=c.kv_heads,
-    )
-    rules = dict(
-        vocab_size=c.vocab,
-        rms_norm_eps=c.norm_eps,
-        max_position_embeddings=c.context,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-    )
-    network = transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(**shape, **rules, bos_token_id=None, eos_token_id=0, pad_token_id=1)
-    )
+    c, names = CONFIG, "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads".split()
+    shape = dict(zip(names, (c.dim, c.hidden, c.layers, c.heads, c.kv_heads), strict=True))
+    rules = {"vocab_size": c.vocab, "rms_norm_eps": c.norm_eps, "max_position_embeddings": c.context}
+    ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
+    config = transformers.LlamaConfig(**shape, **rules, **ends, tie_word_embeddings=True, initializer_range=0.3)
+    network = transformers.LlamaForCausalLM(config)
     network.generation_config = transformers.GenerationConfig(
         do_sample=True, temperature=2.0, repetition_penalty=9.0, eos_token_id=0, pad_token_id=1
     )
@@ -74,19 +60,15 @@ def params(model):
     names = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj"}
     names |= {"gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
     names |= {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
-    stack = {
-        ours: np.stack([state[f"model.layers.{i}.{theirs}.weight"] for i in range(CONFIG.layers)])
-        for ours, theirs in names.items()
-    }
+    of_layers = lambda name: np.stack([state[f"model.layers.{i}.{name}.weight"] for i in range(CONFIG.layers)])
+    stack = {ours: of_layers(theirs) for ours, theirs in names.items()}
     for name, heads in (("q", CONFIG.heads), ("k", CONFIG.kv_heads)):
         L, rows, columns = stack[name].shape
-        stack[name] = (
-            stack[name].reshape(L, heads, 2, rows // heads // 2, columns).swapaxes(2, 3).reshape(L, rows, columns)
-        )
+        halves = stack[name].reshape(L, heads, 2, rows // heads // 2, columns)
+        stack[name] = halves.swapaxes(2, 3).reshape(L, rows, columns)
     layers = llama.Layer(**{name: jnp.asarray(leaf) for name, leaf in stack.items()})
-    return llama.Params(
-        jnp.asarray(state["model.embed_tokens.weight"]), layers, jnp.asarray(state["model.norm.weight"])
-    )
+    embedding, norm = (jnp.asarray(state[f"model.{name}.weight"]) for name in ("embed_tokens", "norm"))
+    return llama.Params(embedding, layers, norm)
 
 
 def encode(model, words):
@@ -104,13 +86,10 @@ def test_their_logits_are_ours(model, params):
 
 def test_greedy_whatever_the_model_came_with(model, params):
     """In batches padded on the left, in order, with the end token as the end."""
-    expected = []
+    expected, arrived = [], {}
     for prompt in PROMPTS:
-        new = reference.greedy(params, CONFIG, encode(model, prompt), 12)
-        expected.append(
-            "".join(TOKENS[token] for token in (new[: new.index(0)] if 0 in new else new)).replace("<pad>", "")
-        )
-    arrived = {}
+        new = [TOKENS[token] for token in reference.greedy(params, CONFIG, encode(model, prompt), 12)]
+        expected.append("".join(new).partition("<end>")[0].replace("<pad>", ""))
     assert model.complete(PROMPTS, max_new_tokens=12, on_answer=arrived.__setitem__) == expected
     assert arrived == dict(enumerate(expected))
     assert [model.complete([prompt], max_new_tokens=12)[0] for prompt in PROMPTS] == expected

@@ -15,10 +15,9 @@ from nbformat import NotebookNode
 GLUED = "application/papermill.record/text/plain"
 ROLE = re.compile(r"\{glue:text\}`([^`]+)`")
 
-# A decimal that is no part of a longer dotted chain (1.0.4), of a word, or of a DOI; perhaps a percentage.
-DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d+)(?!\d|\.\d|/[A-Za-z])(\s?%)?")
-# A whole number in groups of three that is no part of a list (1,200,35).
-GROUPED = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!\w|,\d)")
+# A number, perhaps in groups of three, with decimals or a percentage, that is no part of a longer dotted chain (1.0.4),
+# of a list (1,200,35), of a word, or of a DOI.
+NUMBER = re.compile(r"(?<![\w.])((?<!,)\d{1,3}(?:,\d{3})+(?!\w|,\d)|\d+)(?:\.(\d+))?(?!\d|\.\d|/[A-Za-z])(\s?%)?")
 ARXIV = re.compile(r"\d{4}\.\d{5}")
 OPTION = re.compile(r"^:[\w-]+:.*$", re.MULTILINE)
 NOT_PROSE = ("code", "code-block", "code-cell", "math", "raw")
@@ -55,13 +54,11 @@ def literals(markdown: str) -> list[tuple[int, str]]:
 
 
 def _results(text: str) -> Iterator[str]:
-    for found in DECIMAL.finditer(text):
-        whole, decimals, percent = found.groups()
-        significant = decimals.lstrip("0") if int(whole) == 0 else decimals
-        if (percent and decimals.strip("0")) or (len(significant) >= 3 and not ARXIV.fullmatch(found[0])):
-            yield found[0]
-    for found in GROUPED.finditer(text):
-        if len(found[0].replace(",", "").rstrip("0")) >= 3:
+    for found in NUMBER.finditer(text):
+        whole, decimals, percent = found[1], found[2] or "", found[3]
+        significant = decimals if whole.strip("0") else decimals.lstrip("0")
+        fine = (len(significant) >= 3 and not ARXIV.fullmatch(found[0])) or (percent and decimals.strip("0"))
+        if fine or ("," in whole and len(whole.replace(",", "").rstrip("0")) >= 3):
             yield found[0]
 
 

@@ -20,7 +20,7 @@ _session = ExitStack()
 
 
 def pytest_sessionstart(session):
-    """Take kept programs, and keep what is compiled here; not through the environment, since tests start processes of their own."""
+    """Take kept programs, and keep what is compiled here; not by the environment, since tests start processes, too."""
     for name, value in _session.enter_context(programs.borrowed()).items():
         jax.config.update(name, value)
 
@@ -46,7 +46,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left():
-    """What a module has compiled or opened is dropped after it: the next one needs little of it, and memory is finite."""
+    """What a module has compiled or opened is dropped after it: the next needs little of it, and memory is finite."""
     yield
     jax.clear_caches()
     for name, module in list(sys.modules.items()):

@@ -1,4 +1,4 @@
-"""What the tests of lsalib.sts share: the data and the weights where they are to be had, and models that are no models."""
+"""What the tests of lsalib.sts share: data and weights where they are to be had, and models that are no models."""
 
 import importlib.util
 import os
@@ -19,14 +19,15 @@ SHARED = ROOT.parent / "shared/data/stsb"
 
 
 def data_folder() -> str | None:
-    """The folder of the three files; None where they came from the web. Where they are not to be had, the test is skipped.
+    """The folder of the three files; None where they came from the web. Where there are none, the test is skipped.
 
     They are found as ``data.load`` finds them, and in a folder beside the checkout, as the Makefile does.
     """
     folder = os.environ.get(data.FOLDER_VARIABLE) or (str(SHARED) if SHARED.is_dir() else None)
     if folder is None and not _downloaded():
         _go_without(
-            f"no sentence pairs: {data.FOLDER_VARIABLE} names no folder, and they cannot be downloaded; `make data` says why"
+            f"no sentence pairs: {data.FOLDER_VARIABLE} names no folder, and they cannot be downloaded; "
+            "`make data` says why"
         )
     return folder
 

@@ -113,10 +113,8 @@ def test_linear_transformer_block_against_dense_algebra(x64):
 def test_heads_add_up(x64):
     params, X, y, x_q, y_q = example(7)
     E = attention.embed(X, y, x_q, y_q)
-    alone = [
-        float(attention.lsa(jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[h : h + 1]), params), E)) - y_q
-        for h in range(3)
-    ]
+    heads = [attention.LSAParams(*(jnp.asarray(np.asarray(W)[h : h + 1]) for W in params)) for h in range(3)]
+    alone = [float(attention.lsa(head, E)) - y_q for head in heads]
     np.testing.assert_allclose(attention.lsa(params, E), y_q + sum(alone), rtol=1e-12)
 
 

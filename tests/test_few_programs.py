@@ -1,4 +1,4 @@
-"""What keeps programs few: draws that share them, functions that are one each, results that are looked at without any."""
+"""What keeps programs few: draws that share them, functions that are one each, results that are read without any."""
 
 import subprocess
 import sys
@@ -112,7 +112,10 @@ def test_a_search_from_the_minimum_does_not_end_above_it(x64):
 
 def test_the_library_alone_draws_nothing():
     """matplotlib takes as long to import as all the rest; it comes with the first figure."""
-    code = "import sys, lsalib; assert 'matplotlib' not in sys.modules; lsalib.figures.use_style(); assert 'matplotlib' in sys.modules"
+    code = (
+        "import sys, lsalib; assert 'matplotlib' not in sys.modules; "
+        "lsalib.figures.use_style(); assert 'matplotlib' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="module 'lsalib' has no attribute 'figure'"):
         import lsalib

@@ -66,7 +66,8 @@ def output(cell: int, *args, **values):
     return lambda cells: cells[cell].outputs.append(new_output(*args, **values))
 
 
-# What is done to the page or its notebook, and what --check says then. Cells: 0 prose, 1 install, 2 glue, 3 prose, 4 sum.
+# What is done to the page or its notebook, and what --check says then.
+# Cells: 0 prose, 1 install, 2 glue, 3 prose, 4 sum.
 NOTEBOOK_DEFECTS = {
     "not executed": (lambda cells: cells[4].update(execution_count=None, outputs=[]), "cell tiny-003: not executed"),
     "another order": (
@@ -106,7 +107,7 @@ PAGE_DEFECTS = {
     "other code": ("2 + 2", "2 + 3", "cell tiny-003: source not as in the page"),
     "other prose": ("shows the sum", "shows a sum", "cell tiny-002: source not as in the page"),
     "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, cell tiny-000: no cell glues «cube»"),
-    "literal": ("the sum", "5.238", "book/tiny.md, line 24: 5.238 is typed by hand"),
+    "literal": ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
     "a silenced value": ("2 + 2", "2 + 2;", "book/tiny.md, cell tiny-003: ends in «;»"),
     "no header": ("format_name: myst", "format_name: none", "cells without the jupytext header"),
 }

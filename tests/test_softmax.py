@@ -1,4 +1,4 @@
-"""Softmax attention, debiased gradient descent and their risks, each by a second road and with something broken beside it."""
+"""Softmax attention, debiased gradient descent and their risks, each by a second road, something broken beside it."""
 
 import jax
 import jax.numpy as jnp

@@ -112,7 +112,7 @@ def test_a_stored_start_is_a_start():
 
 
 def test_an_unknown_result_is_named(tmp_path):
-    with pytest.raises(ValueError, match="none.*got 'absent'"):
+    with pytest.raises(ValueError, match=r"none.*got 'absent'"):
         stored.load("absent", tmp_path)
 
 

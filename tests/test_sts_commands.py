@@ -71,8 +71,8 @@ def test_a_folder_of_another_experiment_is_refused(model, capsys):
     assert command.main([*RUN, "--out", "mine"]) == 0
     assert command.main([*RUN, "--out", "mine", "--guess", "strong"]) == 2
     assert (
-        "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another folder"
-        in capsys.readouterr().err
+        "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; "
+        "choose another folder" in capsys.readouterr().err
     )
 
 

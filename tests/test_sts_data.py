@@ -44,7 +44,7 @@ def test_the_variable_names_the_folder(copies, monkeypatch):
     monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies / "elsewhere"))
     with pytest.raises(
         FileNotFoundError,
-        match="elsewhere/stsb-en-dev.csv does not exist; put the file there, or unset LSALIB_STS_DATA",
+        match=r"elsewhere/stsb-en-dev.csv does not exist; put the file there, or unset LSALIB_STS_DATA",
     ):
         data.load("dev")
     assert len(data.load("dev", copies).score) == 1500, "an argument goes before the variable"
@@ -66,7 +66,7 @@ def test_without_a_folder_it_is_fetched_from_its_publisher_and_checked(copies, m
     cached = tmp_path / "cache/stsb/stsb-en-test.csv"
     cached.write_bytes(cached.read_bytes().replace(b",2.5\r\n", b",2.5x\r\n", 1))
     with pytest.raises(
-        ValueError, match="cache/stsb/stsb-en-test.csv, line 1: the score must be a number from 0 to 5, got '2.5x'"
+        ValueError, match=r"cache/stsb/stsb-en-test.csv, line 1: the score must be a number from 0 to 5, got '2.5x'"
     ):
         data.load("test")
     assert len(asked) == 1
@@ -136,7 +136,7 @@ def test_the_first_malformed_line_is_named(row, message):
 
 
 def test_bytes_that_are_no_text_are_named():
-    with pytest.raises(ValueError, match="my.csv, line 2: a row must be .* in UTF-8"):
+    with pytest.raises(ValueError, match=r"my.csv, line 2: a row must be .* in UTF-8"):
         data.parse(ROW.encode() + b"\xff\xfe,b,1.0\r\n", "my.csv")
 
 

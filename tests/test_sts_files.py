@@ -96,7 +96,7 @@ def test_a_refused_connection_is_named(tmp_path, monkeypatch):
 
 def test_a_server_that_stops_sending_is_given_up(server, tmp_path):
     server.RequestHandlerClass = type("Slow", (Handler,), {"do_GET": lambda self: self.server.released.wait(10)})
-    with pytest.raises(OSError, match="cannot be downloaded.*timed out"):
+    with pytest.raises(OSError, match=r"cannot be downloaded.*timed out"):
         files.fetch(f"{server.url}/a", DIGEST, "a", folder=tmp_path, timeout=0.2)
     assert os.listdir(tmp_path) == []
 

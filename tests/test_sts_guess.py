@@ -1,4 +1,4 @@
-"""The guess model: its training against a plain NumPy loop, its start, its seeds, and what it is worth on real sentences."""
+"""The guess model: its training against a plain NumPy loop, its start, its seeds, its worth on real sentences."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ def start_and_orders(seed, hidden, epochs):
 
 
 def plain_adam(seed, hidden, epochs, batch_size, learning_rate=1e-3, last_divisor=None):
-    """The same start and order of batches, everything else by hand in float64: gradients, Adam, the short last batch."""
+    """The same start and order of batches, all else by hand in float64: gradients, Adam, the short last batch."""
     start, orders = start_and_orders(seed, hidden, epochs)
     W, b, w, c = (np.asarray(leaf, np.float64) for leaf in start)
     memory, square, t = [0.0] * 4, [0.0] * 4, 0

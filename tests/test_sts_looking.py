@@ -1,4 +1,4 @@
-"""Looking inside: roles of tokens, where the answer's place looks, what values do, and swapped guesses, each by a second road."""
+"""Looking inside: tokens' roles, where the answer's place looks, what values do, swapped guesses, by second roads."""
 
 import re
 from types import SimpleNamespace
@@ -100,7 +100,8 @@ def test_a_gain_of_one_is_none_and_zero_silences(x64):
     params, x = embedded()
     plain = np.asarray(logprobs(params, x, None))
     np.testing.assert_allclose(logprobs(params, x, np.ones((2, 16))), plain, atol=1e-6)
-    # Silenced in every layer, a token's own vector is not read: whatever it is, keys aside, which the first layer shares out.
+    # Silenced in every layer, a token's own vector is not read, whatever it is, keys aside, which the first layer
+    # shares out.
     silent = logprobs(params, x, silencing([3]))
     assert np.abs(silent - plain).max() > 1e-3
     # The last token's place holds the answer, and padding is not seen: their gains do nothing.
@@ -179,7 +180,7 @@ def test_a_swapped_guess_is_a_prompt_with_another_guess():
     np.testing.assert_allclose(got, expected)
     assert model.texts == [f"{prompt} {answer}" for prompt in whole for answer in ANSWERS]
     assert len(set(got.round(6))) == 3
-    with pytest.raises(ValueError, match="guess must be a number from 0 to 5, got 5.5"):
+    with pytest.raises(ValueError, match=r"guess must be a number from 0 to 5, got 5.5"):
         looking.swap_guess(model, ITEM, [5.5])
 
 
@@ -236,7 +237,7 @@ def test_what_is_silenced_is_not_read():
         looking.silence(MODEL, PROMPT, "query sentences", [1]),
     ):
         assert np.abs(other - silent).max() > 1e-3
-    with pytest.raises(ValueError, match="role must be one of .*, got 'guess'"):
+    with pytest.raises(ValueError, match=r"role must be one of .*, got 'guess'"):
         looking.silence(MODEL, PROMPT, "guess", [0])
     with pytest.raises(ValueError, match=r"layers must be between 0 and 1, got \[2\]"):
         looking.silence(MODEL, PROMPT, "query guess", [2])

@@ -23,9 +23,10 @@ CONVERSATION = [
 ]
 SCORES = [f"{half / 2:.1f}" for half in range(11)]
 
-# log p(score | prompt), " 0.0" … " 5.0" and "0.0" … "5.0", and greedy continuations. From transformers 5.23.0 with torch 2.15.0,
-# which read the same file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…), in float64,
-# one pass for each prompt + answer, log_softmax at the answer's tokens; generate(do_sample=False, max_new_tokens=24).
+# log p(score | prompt), " 0.0" … " 5.0" and "0.0" … "5.0", and greedy continuations. From transformers 5.23.0 with
+# torch 2.15.0, which read the same file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…),
+# in float64, one pass for each prompt + answer, log_softmax at the answer's tokens;
+# generate(do_sample=False, max_new_tokens=24).
 AFTER_PROMPT = [
     -7.83806,
     -6.692103,
@@ -181,7 +182,7 @@ def test_any_text_comes_back_from_its_tokens(model, words):
 
 
 def test_bytes_that_the_vocabulary_lacks(model):
-    """Six control characters and a part of Unicode that is not assigned: left out, with the ids that transformers 5.23.0 gives."""
+    """Six control characters and unassigned Unicode: left out, with the ids that transformers 5.23.0 gives."""
     assert model._encode("a\U00040001b") == [81, 218, 218, 219, 82]
     assert model._encode("a\x04b") == [81, 82]
 
@@ -195,7 +196,7 @@ def test_the_template_is_the_files(model):
 
 
 def test_a_boundary_inside_a_token_is_refused(model):
-    with pytest.raises(ValueError, match="answers must begin where a token begins, got 'tence' after .*Sen'"):
+    with pytest.raises(ValueError, match=r"answers must begin where a token begins, got 'tence' after .*Sen'"):
         model.score_logprobs(["Sen"], ["tence"])
 
 
@@ -228,5 +229,5 @@ def test_other_weights_are_refused(tmp_path):
         ValueError, match=f"other.gguf must have the SHA-256 {smollm2.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; again"
     ):
         gguf_weights.read(path, smollm2.WEIGHTS_SHA256, "again")
-    with pytest.raises(FileNotFoundError, match="missing.gguf"):
+    with pytest.raises(FileNotFoundError, match=r"missing.gguf"):
         gguf_weights.read(tmp_path / "missing.gguf", smollm2.WEIGHTS_SHA256)

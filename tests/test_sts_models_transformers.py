@@ -1,4 +1,4 @@
-"""Models of Hugging Face: a tiny random one, through transformers, against our own forward pass with the same weights."""
+"""Models of Hugging Face: a tiny random one, by transformers, against our own forward pass with the same weights."""
 
 import warnings
 
@@ -34,20 +34,20 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny")
     torch.manual_seed(0)
     c = CONFIG
-    shape = dict(
-        hidden_size=c.dim,
-        intermediate_size=c.hidden,
-        num_hidden_layers=c.layers,
-        num_attention_heads=c.heads,
-        num_key_value_heads=c.kv_heads,
-    )
-    rules = dict(
-        vocab_size=c.vocab,
-        rms_norm_eps=c.norm_eps,
-        max_position_embeddings=c.context,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-    )
+    shape = {
+        "hidden_size": c.dim,
+        "intermediate_size": c.hidden,
+        "num_hidden_layers": c.layers,
+        "num_attention_heads": c.heads,
+        "num_key_value_heads": c.kv_heads,
+    }
+    rules = {
+        "vocab_size": c.vocab,
+        "rms_norm_eps": c.norm_eps,
+        "max_position_embeddings": c.context,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.3,
+    }
     network = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(**shape, **rules, bos_token_id=None, eos_token_id=0, pad_token_id=1)
     )

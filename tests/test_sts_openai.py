@@ -210,7 +210,7 @@ def test_a_key_is_sent_and_never_shown(ask):
 
 
 def test_settings_of_the_environment(monkeypatch, ask):
-    with pytest.raises(ValueError, match="api_key must be given for OpenAI itself.*OPENAI_API_KEY"):
+    with pytest.raises(ValueError, match=r"api_key must be given for OpenAI itself.*OPENAI_API_KEY"):
         open_model("openai:m")
     with serving() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)

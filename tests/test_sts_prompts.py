@@ -8,7 +8,9 @@ CONTEXT = [Example("A dog runs.", "A dog is running.", 4.75, 4.1), Example("Rain
 QUERY = Example("A cat sleeps.", "A car\u2019s asleep.", 1.2, 0.456)
 
 WITH = """\
-Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Each pair comes with an initial guess of its score, made by a small model. Refine the initial guess of the last pair and give a similarity score between 0 and 5.
+Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). \
+Each pair comes with an initial guess of its score, made by a small model. \
+Refine the initial guess of the last pair and give a similarity score between 0 and 5.
 
 Sentence 1: A dog runs.
 Sentence 2: A dog is running.
@@ -26,7 +28,8 @@ Initial guess: 0.46
 Score:"""
 
 WITHOUT = """\
-Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Give a similarity score between 0 and 5 for the last pair.
+Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). \
+Give a similarity score between 0 and 5 for the last pair.
 
 Sentence 1: A dog runs.
 Sentence 2: A dog is running.
@@ -79,7 +82,8 @@ def test_chat_to_the_character():
     system, user = build(CONTEXT, QUERY, guesses=False, style="chat")
     assert system == {
         "role": "system",
-        "content": "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Answer with the number alone.",
+        "content": "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). "
+        "Answer with the number alone.",
     }
     assert user == {
         "role": "user",

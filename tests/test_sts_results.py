@@ -107,7 +107,7 @@ def test_one_run_or_no_answer_still_has_a_line(tmp_path):
 @pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])
 def test_a_damaged_result_is_named(content, tmp_path):
     (tmp_path / "result.json").write_text(content)
-    with pytest.raises(ValueError, match="result.json must be a result that an experiment wrote"):
+    with pytest.raises(ValueError, match=r"result.json must be a result that an experiment wrote"):
         results.find(tmp_path)
 
 

@@ -43,7 +43,10 @@ def test_scipy_gives_the_same_interval(name, columns, statistic):
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
-    """400 samples of squared normal errors: the mean is 1; coverage within five standard errors of 95 %, less a percentile interval's bias."""
+    """400 samples of squared normal errors, mean 1: coverage within five standard errors of 95 %.
+
+    Less a percentile interval's bias.
+    """
     rng, hits, narrow = np.random.default_rng(0), 0, 0
     for seed in range(400):
         errors = rng.standard_normal(200)

@@ -20,7 +20,8 @@ import sys
 ADDRESS = {address}
 if importlib.util.find_spec("lsalib") is None:
     if not ADDRESS:
-        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, run `pip install {here}` in it, and restart the kernel")
+        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, \
+run `pip install {here}` in it, and restart the kernel")
     {install}
     importlib.invalidate_caches()"""
 

@@ -122,7 +122,10 @@ def start(experiment: Experiment, key):
 
 
 def run(experiment: Experiment) -> dict[str, np.ndarray]:
-    """Train, and keep what the page needs: ``b``, ``A``, ``guess`` with axes (snapshot, seed, …) and ``loss`` (seed, window, layer)."""
+    """Train, and keep what the page needs.
+
+    ``b``, ``A``, ``guess`` with axes (snapshot, seed, …), and ``loss`` (seed, window, layer).
+    """
 
     def one(seed):
         key_start, key_batches = jax.random.split(jax.random.fold_in(jax.random.key(0), seed))

@@ -1,4 +1,7 @@
-"""Make again what comes with the package for the language-model page: python -m tools.sts_records guesses | results FOLDER | swap | shift | look."""
+"""Make again what comes with the package for the language-model page.
+
+python -m tools.sts_records guesses | results FOLDER | swap | shift | look
+"""
 
 import argparse
 import json
@@ -66,7 +69,7 @@ def compact(folder: Path) -> None:
 
 
 def swap(count: int = 20) -> None:
-    """Probabilities of the answers when the query's guess alone is replaced, the last time by itself, in three kinds of context."""
+    """Probabilities of the answers when the query's guess alone is replaced, last by itself, in three contexts."""
     model, kept = open_model(LOOKED_AT.model), {"dose": DOSES}
     for asked in (LOOKED_AT, replace(LOOKED_AT, condition="shuffled"), replace(LOOKED_AT, guess_model="concat")):
         name = f"{asked.condition}_{asked.guess_model}"
@@ -79,7 +82,10 @@ def swap(count: int = 20) -> None:
 
 
 def shift(count: int = 60) -> None:
-    """The same when kinds of numbers in the prompt are moved by one, each alone and all together; (runs, 4, 2, answers), lower and higher."""
+    """The same when kinds of numbers in the prompt are moved by one, each alone and all together.
+
+    (runs, 4, 2, answers), lower and higher.
+    """
     model, kept = open_model(LOOKED_AT.model), {}
     for guess_model in ("strong", "concat"):
         asked, rows = replace(LOOKED_AT, guess_model=guess_model), []

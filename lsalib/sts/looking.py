@@ -1,4 +1,4 @@
-"""Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing in the prompt changes."""
+"""Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing changes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,8 +23,11 @@ _SHRINK = 0.8
 
 
 class Look(NamedTuple):
-    """One prompt from inside: the expected score, what each token is, an index of ``prompts.ROLES``, (T,), and for every
-    layer where the last token looks, a mean over heads that sums to one, and what the tokens' values do to the score."""
+    """One prompt from inside.
+
+    The expected score, what each token is, an index of ``prompts.ROLES``, (T,), and for every layer where the last
+    token looks, a mean over heads that sums to one, and what the tokens' values do to the score.
+    """
 
     expected: float
     roles: Int[np.ndarray, " T"]

@@ -27,7 +27,7 @@ _CONTROL = 3  # the token type of control tokens, such as <|im_end|>
 
 
 class Stored(NamedTuple):
-    """What a file holds: shape, weights, a ``tokenizers.Tokenizer``, the id of the token that ends an answer, the chat template."""
+    """What a file holds: shape, weights, a ``tokenizers.Tokenizer``, the id that ends an answer, the chat template."""
 
     config: llama.Config
     params: llama.Params
@@ -142,7 +142,8 @@ class _Facts:
     def expect(self, key: str, value) -> None:
         if self(key) != value:
             raise ValueError(
-                f"{self.path} must hold a Llama model with a SmolLM2 tokenizer, got {key} = {self(key)!r}, not {value!r}"
+                f"{self.path} must hold a Llama model with a SmolLM2 tokenizer, "
+                f"got {key} = {self(key)!r}, not {value!r}"
             )
 
 

@@ -88,7 +88,8 @@ def last_attention(
     Example:
         >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
         >>> params, x = llama.init(jax.random.key(0), config), jnp.ones((5, 4))
-        >>> bool(jnp.allclose(last_attention(params, config, x, 3)[..., :3], attention_weights(params, config, x[:3])[:, :, 0]))
+        >>> last = last_attention(params, config, x, 3)[..., :3]
+        >>> bool(jnp.allclose(last, attention_weights(params, config, x[:3])[:, :, 0]))
         True
     """
     length = jnp.asarray(length)
@@ -120,7 +121,8 @@ def expected_score(
     Example:
         >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
         >>> from lsalib.sts.models import answers
-        >>> params, x, tree = llama.init(jax.random.key(0), config), jnp.ones((3, 4)), answers.answer_tree([[1], [2, 3]])
+        >>> params, x = llama.init(jax.random.key(0), config), jnp.ones((3, 4))
+        >>> tree = answers.answer_tree([[1], [2, 3]])
         >>> bool(1 < expected_score(params, config, x, tree, jnp.array([1.0, 2.0])) < 2)
         True
         >>> jax.grad(expected_score, argnums=2)(params, config, x, tree, jnp.array([1.0, 2.0])).shape

@@ -130,7 +130,8 @@ class SmolLM2:
         for answer, ending, whole in zip(answers, endings, joined, strict=True):
             if whole.ids != ids + ending:
                 raise ValueError(
-                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
+                    "move spaces from one to the other"
                 )
 
     def _batches(self, tokens: list[list[int]]) -> list[list[int]]:
@@ -139,7 +140,7 @@ class SmolLM2:
         return [order[begin : begin + self.batch_size] for begin in range(0, len(order), self.batch_size)]
 
     def _read(self, prompts: list[list[int]], room: int) -> Reading:
-        """A batch, read once where the same one is asked about twice in a row: for its answers, and for their probabilities."""
+        """A batch, read once where it is asked about twice in a row: for its answers, and for their probabilities."""
         if self._last is None or self._last[0] != prompts or max(map(len, prompts)) + room > self.stored.config.context:
             self._last = None  # frees the memory of the one before
             self._last = prompts, read_prompts(self.stored.params, self.stored.config, prompts, room)
@@ -156,7 +157,7 @@ def chat_prompt(conversation: text.Conversation) -> str:
     """A conversation as the text that the model was tuned on, ready for its answer.
 
     Args:
-        conversation: messages with ``role`` and ``content``; without a system message first, the model's own is put there.
+        conversation: messages with ``role`` and ``content``; without a system message first, the model's own is there.
 
     Returns:
         The text, in which ``<|im_start|>`` and ``<|im_end|>`` are single tokens.

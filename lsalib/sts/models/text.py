@@ -58,9 +58,10 @@ def check_conversations(conversations: Sequence[Conversation]) -> None:
         ValueError: if one is empty, or a message has another form.
 
     Example:
-        >>> check_conversations([[{"role": "user", "text": "Hello"}]])
+        >>> check_conversations([[{"role": "user", "text": "Hello"}]])  # doctest: +NORMALIZE_WHITESPACE
         Traceback (most recent call last):
-        ValueError: conversations[0][0] must be {'role': 'system' | 'user' | 'assistant', 'content': text}, got {'role': 'user', 'text': 'Hello'}
+        ValueError: conversations[0][0] must be {'role': 'system' | 'user' | 'assistant', 'content': text},
+            got {'role': 'user', 'text': 'Hello'}
     """
     for n, conversation in enumerate(conversations):
         if not isinstance(conversation, list) or not conversation:
@@ -69,7 +70,8 @@ def check_conversations(conversations: Sequence[Conversation]) -> None:
             fits = isinstance(message, dict) and set(message) == {"role", "content"}
             if not fits or message["role"] not in ROLES or not isinstance(message["content"], str):
                 raise ValueError(
-                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, got {message!r:.200}"
+                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, "
+                    f"got {message!r:.200}"
                 )
         if conversation[-1]["role"] != "user":
             raise ValueError(

@@ -66,7 +66,8 @@ class TransformersModel:
             loaded = transformers.AutoModelForCausalLM.from_pretrained(model, **options)
         except OSError as error:
             raise OSError(
-                f"model must be a causal language model that can be loaded, got {model!r} ({error}); a gated one needs `hf auth login`"
+                f"model must be a causal language model that can be loaded, got {model!r} ({error}); "
+                "a gated one needs `hf auth login`"
             ) from None
         self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
@@ -204,7 +205,8 @@ def answer_tokens(
         joined = encode(prompt + answer)
         if joined[: len(ids)] != ids or len(joined) == len(ids):
             raise ValueError(
-                f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+                f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
+                "move spaces from one to the other"
             )
         endings.append(joined[len(ids) :])
     return ids, endings

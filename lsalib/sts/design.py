@@ -149,8 +149,8 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
     contexts = [_context(experiment, sources, run, query) for run, query in enumerate(order)]
     shown = np.full((experiment.runs, experiment.context_size + 1), np.nan)
     if experiment.condition != "none":
-        shown[:, :-1] = np.array([sources.context_guess[index] for index in contexts])
-        shown[:, -1] = sources.query_guess[order]
+        shown[:, :-1] = np.asarray(sources.context_guess)[np.array(contexts)]
+        shown[:, -1] = np.asarray(sources.query_guess)[order]
     if experiment.condition == "shuffled":
         shown = np.random.default_rng([experiment.draw, 2]).permutation(shown.ravel()).reshape(shown.shape)
     return [

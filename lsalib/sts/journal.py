@@ -87,7 +87,7 @@ class Journal:
         self._check_owner(header)
         for number, entry in enumerate(lines, 2):
             run = entry.pop("run", None) if isinstance(entry, dict) else None
-            if run not in range(len(self.records)):
+            if run is None or run not in range(len(self.records)):
                 raise ValueError(
                     f"{path}, line {number}: an answer must name one of {len(self.records)} runs, got {run!r}; "
                     "remove the line"

@@ -70,7 +70,7 @@ def parse(text: str, mode: str = "strict") -> float | None:
     text = _FRACTION.sub(lambda match: match["value"] if _in_range(match["of"]) == 5 else "\u2026", text)
     found = list(_candidates(text))
     labelled = [score for before, score in found if _LABEL.search(before)]
-    return (labelled or [score for _, score in found] or [None])[0]
+    return next(iter(labelled or [score for _, score in found]), None)
 
 
 def _candidates(text: str) -> Iterator[tuple[str, float]]:

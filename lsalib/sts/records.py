@@ -129,7 +129,7 @@ def network(guess_model: str) -> Network:
         (3, 16, 768)
     """
     kept = arrays("guesses")
-    return Network(*(kept[f"{guess_model}_{name}"] for name in Network._fields))
+    return Network(*(kept[f"{guess_model}_{name}"] for name in Network._fields))  # type: ignore[arg-type]  # of NumPy
 
 
 def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> Sources:
@@ -160,6 +160,5 @@ def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> 
     if experiment.guess_model is None:
         return Sources(*pairs)
     kept = arrays("guesses")
-    return Sources(
-        *pairs, *(np.float64(kept[f"{experiment.guess_model}_{split}"][experiment.seed]) for split in ("dev", "test"))
-    )
+    guesses = (kept[f"{experiment.guess_model}_{split}"][experiment.seed] for split in ("dev", "test"))
+    return Sources(*pairs, *(np.asarray(each, np.float64) for each in guesses))

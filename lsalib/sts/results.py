@@ -203,7 +203,7 @@ def table(results: Sequence[dict]) -> str:
         >>> print(table([]).split()[0])
         model
     """
-    rows = [_HEADINGS]
+    rows: list[tuple[str, ...]] = [_HEADINGS]
     for result in results:
         rows += [_row(result, readout, results) for readout in _readouts(result)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

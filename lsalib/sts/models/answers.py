@@ -49,7 +49,7 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
     """
     if not answers or not all(answers):
         raise ValueError(f"answers must be at least one answer of at least one token each, got {answers!r:.200}")
-    nodes = {(): 0}
+    nodes: dict[tuple[int, ...], int] = {(): 0}
     for answer in answers:
         for depth in range(1, len(answer)):
             nodes.setdefault(tuple(answer[:depth]), len(nodes))

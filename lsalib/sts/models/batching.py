@@ -18,7 +18,7 @@ class Reading(NamedTuple):
     """A batch of prompts that was read: tokens (B, T), lengths (B,), the cache, whose second axis is the batch,
     and the logits (B, vocab) after each prompt. Rows from ``count`` on only fill the batch."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, for which nobody asks
     tokens: Int[np.ndarray, "B T"]
     lengths: Int[np.ndarray, " B"]
     cache: llama.Cache

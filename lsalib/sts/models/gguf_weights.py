@@ -1,7 +1,7 @@
 """A Llama model out of a GGUF file: its quantised weights, its shape and its tokenizer."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
     config: llama.Config
     params: llama.Params
-    tokenizer: object
+    tokenizer: Any
     end: int
     template: str
 
@@ -118,7 +118,7 @@ def byte_pairs(tokens: list[str], merges: list[str], control: list[str]):
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     except ImportError as error:
         raise ImportError(f"texts become tokens by tokenizers ({error}): pip install 'lsalib[sts]'") from None
-    pairs = [tuple(merge.split(" ")) for merge in merges]
+    pairs = [(first, second) for first, _, second in (merge.partition(" ") for merge in merges)]
     tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs))
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])

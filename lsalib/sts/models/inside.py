@@ -66,7 +66,7 @@ def attention_weights(
         raise ValueError(f"queries must be at most the number of tokens, {len(x)}, got {queries}")
     past = llama.read(params, config, x[:before]).cache if before else llama.empty_cache(config, dtype=x.dtype)
     mask = jnp.concatenate([jnp.ones((queries, before), bool), llama.causal_mask(queries)], axis=1)
-    return llama.forward(
+    return llama.forward(  # type: ignore[return-value]  # with keep_weights they are there
         params, config, x[before:], before + jnp.arange(queries), mask, past, keep_weights=True
     ).weights
 
@@ -96,7 +96,8 @@ def last_attention(
     last = jax.lax.dynamic_slice_in_dim(x, length - 1, 1)
     mask = jnp.append(jnp.arange(len(x)) < length - 1, True)[None]
     past = llama.read(params, config, x).cache
-    weights = llama.forward(params, config, last, length[None] - 1, mask, past, keep_weights=True).weights[:, :, 0]
+    kept = llama.forward(params, config, last, length[None] - 1, mask, past, keep_weights=True).weights
+    weights = kept[:, :, 0]  # type: ignore[index]  # with keep_weights they are there
     return weights[..., :-1].at[..., length - 1].set(weights[..., -1])
 
 

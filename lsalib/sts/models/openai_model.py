@@ -7,6 +7,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -70,7 +71,8 @@ class OpenAIModel:
                 "api_key must be given for OpenAI itself, got none; "
                 "set OPENAI_API_KEY, or base_url for a server of your own"
             )
-        self._openai, self._pause, self._echoes = openai, pause, None
+        self._openai, self._pause = openai, pause
+        self._echoes: bool | None = None
         self._client = openai.OpenAI(
             base_url=address, api_key=self._key or "none", max_retries=0, timeout=self._timeout
         )
@@ -89,7 +91,7 @@ class OpenAIModel:
         """Continue plain texts; see ``LanguageModel``. After a lasting failure what is under way is handed on."""
         text.check_prompts(prompts)
         text.cut("", stop)
-        limits = {"max_tokens": _validate.count("max_new_tokens", max_new_tokens)}
+        limits: dict[str, object] = {"max_tokens": _validate.count("max_new_tokens", max_new_tokens)}
         if stop:
             limits["stop"] = list(stop)[:_MOST_STOPS]
         ask = lambda prompt: text.cut(self._completion(prompt=prompt, **limits).text, stop)
@@ -108,7 +110,8 @@ class OpenAIModel:
         create = self._client.chat.completions.create
 
         def ask(conversation: text.Conversation) -> str:
-            choice = _choice(create(model=self._model, messages=conversation, max_tokens=limit, temperature=0))
+            messages: Any = conversation  # openai has a type of its own for each role
+            choice = _choice(create(model=self._model, messages=messages, max_tokens=limit, temperature=0))
             return choice.message.content or ""
 
         return self._ask_all(ask, conversations, on_answer)
@@ -202,7 +205,7 @@ class OpenAIModel:
             return retry.is_temporary(error.status_code), retry.retry_after(error.response.headers)
         return isinstance(error, self._openai.APIConnectionError | json.JSONDecodeError | _Malformed), None
 
-    def _explained(self, error: Exception, answered: int = 0, of: int = 0) -> Exception:
+    def _explained(self, error: BaseException, answered: int = 0, of: int = 0) -> BaseException:
         """The same failure in words that say what to change, and without the key."""
         openai, place = self._openai, f"the server at {self._server}"
         count = f"; {answered} of {of} answers had arrived" if of else ""

@@ -109,14 +109,12 @@ class SmolLM2:
         the model would not write the answer this way, and that is an error.
         """
         text.check_answers(answers)
-        if prompts and not isinstance(prompts[0], str):
-            text.check_conversations(prompts)
-            prompts = [chat_prompt(conversation) for conversation in prompts]
-        text.check_prompts(prompts)
+        text.check(prompts)
+        texts = [prompt if isinstance(prompt, str) else chat_prompt(prompt) for prompt in prompts]
         endings = [self._encode(answer) for answer in answers]
-        tokens = [self._encode(prompt) for prompt in prompts]
-        for prompt, ids in zip(prompts, tokens, strict=True):
-            self._check_boundary(prompt, ids, answers, endings)
+        tokens = [self._encode(words) for words in texts]
+        for words, ids in zip(texts, tokens, strict=True):
+            self._check_boundary(words, ids, answers, endings)
         tree = answer_tree(endings)
         logprobs = np.empty((len(prompts), len(answers)), np.float32)
         for some in self._batches(tokens):

@@ -24,6 +24,8 @@ __all__ = [
     "training",
 ]
 
+__version__ = "0.1.0"
+
 
 def __getattr__(name: str):
     """Import ``figures`` when it is first used: matplotlib takes as long as all the rest."""

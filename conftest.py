@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 
 import jax
+import jax.experimental
 import jaxtyping
 import matplotlib
 import pytest
@@ -15,6 +16,8 @@ from tools import meter, programs
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+if not hasattr(jax, "enable_x64"):  # before JAX 0.8
+    jax.enable_x64 = jax.experimental.enable_x64
 
 _session = ExitStack()
 

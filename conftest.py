@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 
 import jax
+import jax.experimental
 import jaxtyping
 import matplotlib
 import pytest
@@ -19,12 +20,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # A busy machine fails nothing.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+if not hasattr(jax, "enable_x64"):  # before JAX 0.8
+    jax.enable_x64 = jax.experimental.enable_x64
 
 _session = ExitStack()
 
 
 def pytest_sessionstart(session):
-    """Take kept programs, and keep what is compiled here; not through the environment, since tests start processes of their own."""
+    """Take kept programs, and keep what is compiled here; not by the environment, since tests start processes, too."""
     for name, value in _session.enter_context(programs.borrowed()).items():
         jax.config.update(name, value)
 
@@ -50,7 +53,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left():
-    """What a module has compiled or opened is dropped after it: the next one needs little of it, and memory is finite."""
+    """What a module has compiled or opened is dropped after it: the next needs little of it, and memory is finite."""
     yield
     jax.clear_caches()
     for name, module in list(sys.modules.items()):

@@ -1,7 +1,8 @@
-"""What the pages cost from a cold kernel, and with kept programs: ``python -m benchmarks.pages [--revision REV] [--runs N] [PAGE…]``.
+"""What the pages cost, cold and with kept programs: ``python -m benchmarks.pages [--revision REV] [--runs N] [PAGE…]``.
 
-Each page is executed so many times with no kept programs, then once with those of the last run. The figures are kept in pages.json,
-beside those of other revisions, and pages.md is written of all of them. A revision is executed in a checkout of its own.
+Each page is executed so many times with no kept programs, then once with those of the last run. The figures are kept
+in pages.json, beside those of other revisions, and pages.md is written of all of them. A revision is executed in a
+checkout of its own.
 """
 
 import argparse
@@ -96,8 +97,10 @@ def text(kept: dict[str, dict]) -> str:
     lines = [
         "# What the pages cost",
         "",
-        "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, the programs that",
-        "were compiled, the seconds of each stage, and the most memory. The last column: one run with the programs of a run before.",
+        "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, "
+        "the programs that",
+        "were compiled, the seconds of each stage, and the most memory. "
+        "The last column: one run with the programs of a run before.",
         "",
     ]
     for name, entry in reversed(kept.items()):
@@ -127,7 +130,8 @@ def main(argv: list[str] | None = None) -> None:
         for stem, figures in execute(root, args.stems, args.runs):
             entry["pages"][stem] = figures
             print(
-                f"{stem}: {figures['cold']['wall']:.1f} s cold, {figures['warm']['wall']:.1f} s warm, {figures['cold']['programs']:.0f} programs",
+                f"{stem}: {figures['cold']['wall']:.1f} s cold, {figures['warm']['wall']:.1f} s warm, "
+                f"{figures['cold']['programs']:.0f} programs",
                 flush=True,
             )
             FIGURES.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

@@ -10,3 +10,5 @@ Not imported with them: ``lsalib.book``, which serves the pages, and ``lsalib.st
 from lsalib import attention, estimators, metrics, tasks, theory, training
 
 __all__ = ["attention", "estimators", "metrics", "tasks", "theory", "training"]
+
+__version__ = "0.1.0"

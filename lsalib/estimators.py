@@ -90,7 +90,7 @@ def debiased_gd(
 ) -> Scalar:
     """Prediction after one gradient step on the *centred* context: labels and features less their means.
 
-    ``w1 = w0 + (step_size / C) sum_i (x_i - mean x) (r_i - mean r)`` with ``r = y - X w0``; the prediction is ``x_q.w1``.
+    ``w1 = w0 + (step_size / C) sum_i (x_i - mean x) (r_i - mean r)``, ``r = y - X w0``; the prediction is ``x_q.w1``.
     Adding a constant to all labels changes nothing. The division is by C, as in ``one_step_gd``.
 
     Args:

@@ -9,7 +9,10 @@ from playwright.sync_api import Page
 
 Colour = tuple[float, float, float]
 
-LOADED = "script[src], link[rel=stylesheet], link[rel=icon], link[rel=preload], img[src], iframe[src], source[src], video[src]"
+LOADED = (
+    "script[src], link[rel=stylesheet], link[rel=icon], link[rel=preload], "
+    "img[src], iframe[src], source[src], video[src]"
+)
 TEXT_CONTRAST, INK_CONTRAST = 4.5, 3.0
 # An ink that has this share of the figure's solid pixels must be seen well; a smaller one may be a line
 # below a veil, and must be seen at all; the least are edges between two others.
@@ -88,13 +91,16 @@ def overflow_defects(page: Page) -> list[str]:
         const named = e => `<${e.tagName.toLowerCase()} class="${e.getAttribute("class") || ""}">`;
         const shown = e => e.clientWidth > 1 && !e.closest("mjx-container, .visually-hidden");
         const sticks = e => e.scrollWidth > e.clientWidth + 1;
-        const inside = e => e.matches("article") ? false : getComputedStyle(e).overflowX !== "visible" || inside(e.parentElement);
+        const overflow = e => getComputedStyle(e).overflowX;
+        const inside = e => e.matches("article") ? false : overflow(e) !== "visible" || inside(e.parentElement);
         const root = document.documentElement;
-        const cut = [...document.querySelectorAll("article *")].filter(e => getComputedStyle(e).overflowX === "hidden" && shown(e) && sticks(e));
+        const cut = [...document.querySelectorAll("article *")]
+            .filter(e => overflow(e) === "hidden" && shown(e) && sticks(e));
         const wide = root.scrollWidth <= root.clientWidth ? [] : [...document.querySelectorAll("article *")]
             .filter(e => e.getBoundingClientRect().right > root.clientWidth + 1 && !inside(e.parentElement));
         return [
-            ...(root.scrollWidth > root.clientWidth ? [`page of ${root.scrollWidth} px on a screen of ${root.clientWidth} px`] : []),
+            ...(root.scrollWidth > root.clientWidth
+                ? [`page of ${root.scrollWidth} px on a screen of ${root.clientWidth} px`] : []),
             ...wide.slice(0, 5).map(e => `sticks out: ${named(e)}`),
             ...cut.map(e => `cut off: ${named(e)}`),
         ];
@@ -140,7 +146,8 @@ def ink_defects(page: Page) -> list[str]:
             counts.set(ink, (counts.get(ink) || 0) + 1);
             solid++;
         }
-        return [e.getAttribute("alt"), behind(e), [...counts].filter(([, n]) => n >= share * solid).map(([ink, n]) => [`rgb(${ink})`, n / solid])];
+        const inks = [...counts].filter(([, n]) => n >= share * solid).map(([ink, n]) => [`rgb(${ink})`, n / solid]);
+        return [e.getAttribute("alt"), behind(e), inks];
     })""",
         SMALL_SHARE,
     )
@@ -170,7 +177,8 @@ def text_defects(page: Page, selector: str) -> list[str]:
         + BEHIND
         + """
         return all.flatMap(e => [e, ...e.querySelectorAll("*")])
-            .filter(e => !e.matches(".headerlink") && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
+            .filter(e => !e.matches(".headerlink"))
+            .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
             .map(e => [e.textContent.trim().slice(0, 60), getComputedStyle(e).color, behind(e)]);
     }"""
     )

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
 from tests.loopback import running
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".pytest_cache")
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".*_cache")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -31,17 +32,25 @@ def project(tmp_path_factory):
     return project
 
 
+# A book that is there already, to be tested as it is: the one that will be published.
+GIVEN = os.environ.get("BOOK_HTML")
+
+
 @pytest.fixture(scope="module")
 def html(project):
     """The built book, one for all tests that read it."""
-    return build(project, project.parent)
+    return Path(GIVEN).resolve() if GIVEN else build(project, project.parent)
 
 
-def test_every_page_of_the_toc_is_built_and_offers_no_dead_button(project, html):
-    assert all((project / path).is_file() for path in GENERATED), "the build makes what is made from the notebooks"
-    assert missing_pages(html, ["index", *toc_pages(project)]) == []
-    assert [checks.buttons(html, page) for page in toc_pages(project)] == [[]] * len(toc_pages(project))
+def test_every_page_of_the_toc_is_built(html):
+    assert missing_pages(html, ["index", *toc_pages(ROOT)]) == []
     assert not (html / "_static/mathjax/tex-svg-full.js").exists(), "only the used part of MathJax belongs in the book"
+
+
+@pytest.mark.skipif(bool(GIVEN), reason="the given book may have an address")
+def test_without_an_address_no_page_offers_a_dead_button(project, html):
+    assert all((project / path).is_file() for path in GENERATED), "the build makes what is made from the notebooks"
+    assert [checks.buttons(html, page) for page in toc_pages(project)] == [[]] * len(toc_pages(project))
 
 
 @pytest.fixture(scope="module")

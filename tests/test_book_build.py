@@ -91,5 +91,5 @@ def test_a_missing_page_is_named(tmp_path):
 def test_without_a_browser_the_book_is_not_called_tested(monkeypatch, tmp_path, ci, outcome):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CI", ci)
-    with pytest.raises(outcome, match="none of chromium, .* is installed"), chromium():
+    with pytest.raises(outcome, match=r"none of chromium, .* is installed"), chromium():
         pass

@@ -107,7 +107,7 @@ def test_page_and_tests_are_run_and_a_failure_is_named(root, monkeypatch, capfd)
         "commands",
         lambda page: {page.stem: python("print('4 programs')"), "tests": python("raise SystemExit(1)")},
     )
-    with pytest.raises(SystemExit, match="^Failed: tests$"):
+    with pytest.raises(SystemExit, match=r"^Failed: tests$"):
         check.main(["tiny"])
     assert "4 programs\ntiny: " in capfd.readouterr().out
 

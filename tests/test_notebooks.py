@@ -96,7 +96,7 @@ PAGE_DEFECTS = {
     "other code": ("2 + 2", "2 + 3", "cell tiny-003: source not as in the page"),
     "other prose": ("shows the sum", "shows a sum", "cell tiny-002: source not as in the page"),
     "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, cell tiny-000: no cell glues «cube»"),
-    "literal": ("the sum", "5.238", "book/tiny.md, line 24: 5.238 is typed by hand"),
+    "literal": ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
     "a silenced value": ("2 + 2", "2 + 2;", "book/tiny.md, cell tiny-003: ends in «;»"),
     "no header": ("format_name: myst", "format_name: none", "cells without the jupytext header"),
 }

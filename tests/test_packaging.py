@@ -1,7 +1,8 @@
-"""What is installed: the lock is what pyproject.toml asks for, the models are pinned by their digests, and the package is whole."""
+"""What is installed: the lock is what is asked for, the models are pinned by digests, and the package is whole."""
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def pins(text: str) -> dict[str, str]:
 
 def unmet(lock: str, settings: dict) -> list[str]:
     """What pyproject.toml asks for, and the lock does not give."""
-    asked = settings["project"]["dependencies"] + sum(settings["project"]["optional-dependencies"].values(), [])
+    project = settings["project"]
+    asked = chain(project["dependencies"], *project["optional-dependencies"].values())
     locked = pins(lock)
     return [str(each) for each in map(Requirement, asked) if not each.specifier.contains(locked.get(each.name, "0"))]
 

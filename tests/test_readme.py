@@ -1,12 +1,14 @@
 """The README: its code runs, its figure is the book's, its paths exist."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+import lsalib
 from lsalib import tasks, theory
 from lsalib.sts import __main__ as sts
 from lsalib.sts.design import CONDITIONS
@@ -54,7 +56,7 @@ def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
 def test_paths_and_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
     commands, paths = (
-        re.findall(r"^make (\w+)", README, re.MULTILINE),
+        re.findall(r"\bmake ([a-z-]+)", re.sub(r"make and git", "", README)),
         re.findall(r"^\| `([^`]+)`", README, re.MULTILINE),
     )
     assert {"book", "test"} <= set(commands) and "lsalib/" in paths
@@ -86,6 +88,10 @@ def test_the_citation_is_well_formed():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
     assert {"message", "title", "authors", "version"} <= set(citation)
-    assert (
-        citation["version"] == re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
-    )
+
+
+def test_the_version_is_written_once_and_cited_and_described():
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == lsalib.__version__
+    released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[:2] == ["Unreleased", lsalib.__version__]

@@ -88,7 +88,7 @@ def test_stored_guesses_have_the_errors_that_are_stored():
         for seed in range(3):
             expected = kept[f"{name}_mse"][seed if features else 0, 2]
             np.testing.assert_allclose(((guesses[seed] - truth) ** 2).mean(), expected, rtol=1e-3)
-    with pytest.raises(ValueError, match="name must be a stored result .*guesses.*, got 'other'"):
+    with pytest.raises(ValueError, match=r"name must be a stored result .*guesses.*, got 'other'"):
         records.arrays("other")
     with pytest.raises(
         ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"

@@ -20,6 +20,7 @@ def defects(page: Page, compiled: int) -> list[str]:
         return [f"book/programs.toml: no entry for {page.stem}, which compiles {compiled} programs"]
     if compiled > limit:
         return [
-            f"book/{page.stem}.md compiles {compiled} programs, {limit} are allowed by book/programs.toml: make profile NAME={page.stem} shows where"
+            f"book/{page.stem}.md compiles {compiled} programs, {limit} are allowed by book/programs.toml: "
+            f"make profile NAME={page.stem} shows where"
         ]
     return []

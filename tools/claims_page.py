@@ -47,7 +47,8 @@ def read_claims(root: Path) -> list[Claim]:
     for entry in entries:
         if set(entry) != set(Claim._fields):
             raise SystemExit(
-                f"book/claims.toml, {entry.get('id', 'a claim without id')}: expected the keys {', '.join(Claim._fields)}, got {', '.join(entry)}"
+                f"book/claims.toml, {entry.get('id', 'a claim without id')}: "
+                f"expected the keys {', '.join(Claim._fields)}, got {', '.join(entry)}"
             )
     return [Claim(**entry) for entry in entries]
 
@@ -105,7 +106,8 @@ def line(record: Record) -> str:
     control = "control: " if record.kind == "control" else ""
     return (
         f"- {control}{record.label or 'check'}: {_code(record.measured)} against {_code(record.expected)}, "
-        f'tolerance {_code(record.tolerance)}{seeds_text(record.seeds)} (<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
+        f"tolerance {_code(record.tolerance)}{seeds_text(record.seeds)} "
+        f'(<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
     )
 
 
@@ -134,9 +136,8 @@ def summary_markdown(claims: list[Claim]) -> str:
     rows = []
     for status, group in counts(claims).items():
         links = [f'<a href="claims.html#{claim.id}">{claim.id}</a>' for claim in group]
-        rows.append(
-            f"| {badge(status)} | {len(group)} | {', '.join(links) if status != NOT_RUN else 'listed in the ledger'} |\n"
-        )
+        which = ", ".join(links) if status != NOT_RUN else "listed in the ledger"
+        rows.append(f"| {badge(status)} | {len(group)} | {which} |\n")
     return "| Verdict | Claims | Which |\n|---|---|---|\n" + "".join(rows)
 
 

@@ -1,4 +1,4 @@
-"""What JAX spends on programs: how many it compiles, and the seconds of tracing, lowering and compiling, from its own events."""
+"""What JAX spends on programs, from its own events: how many, and the seconds of tracing, lowering and compiling."""
 
 import json
 import os
@@ -28,7 +28,7 @@ Span = tuple[float, float]
 
 
 class Cost(NamedTuple):
-    """Wall time, programs compiled and programs taken from a cache, seconds in each stage, and seconds of compiling by program name."""
+    """Wall time, programs compiled and taken from a cache, seconds in each stage, seconds of compiling by name."""
 
     wall: float
     programs: int

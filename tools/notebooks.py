@@ -1,4 +1,7 @@
-"""Execute the pages, and hold their notebooks against them: python -m tools.notebooks --all | --changed | --check | --validate [STEM…] | STEM…"""
+"""Execute the pages, and hold their notebooks against them.
+
+python -m tools.notebooks --all | --changed | --check | --validate [STEM…] | STEM…
+"""
 
 import argparse
 import os
@@ -53,7 +56,8 @@ def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> Notebo
             client.execute(env=os.environ | env)
         except Exception as error:  # nbclient's own, or, on Ctrl-C, whatever its clean-up stumbles over
             raise SystemExit(
-                f"\n{_failed_cell(page, notebook)}\n{str(error) or 'The kernel was stopped.'}\n{page.ipynb.name} is left as it was."
+                f"\n{_failed_cell(page, notebook)}\n{str(error) or 'The kernel was stopped.'}\n"
+                f"{page.ipynb.name} is left as it was."
             ) from None
     return pages.with_outputs(page, notebook)
 
@@ -144,7 +148,7 @@ def check(root: Path) -> None:
 
 
 def validate(todo: list[Page]) -> None:
-    """Run the notebooks again, in this environment; compare what comes out with what they hold, and their programs with the budget."""
+    """Run the notebooks again, in this environment: what comes out against them, their programs against the budget."""
     commands = {
         page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", "--reproduce", page.stem]
         for page in longest_first(todo)

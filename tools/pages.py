@@ -80,7 +80,7 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 def with_outputs(page: Page, executed: NotebookNode) -> NotebookNode:
     """The page with the outputs of a notebook that ran the same code, and what they glue in its prose."""
     notebook = build(page)
-    for cell, ran in zip(code_cells(notebook), code_cells(executed)):
+    for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
     values = dict(prose.recorded(notebook))
     for cell in notebook.cells:
@@ -149,13 +149,13 @@ def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
     found = []
     if notebook.metadata != expected.metadata:
         found.append("notebook metadata: not the fixed one")
-    for want, cell in zip(expected.cells, notebook.cells):
+    for want, cell in zip(expected.cells, notebook.cells, strict=False):
         differs = [part for part in ("cell_type", "id", "metadata", "source") if want.get(part) != cell.get(part)]
         if differs:
             found.append(f"cell {want.id}: {', '.join(differs)} not as in the page")
     if len(notebook.cells) != len(expected.cells):
         # Every cell after the one that came or went differs too; the first says enough.
-        found = found[:1] + [f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
+        found = [*found[:1], f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
     return found
 
 

@@ -61,7 +61,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
 
 @jax.jit
 def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParams:
-    """Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V is b, the rest hands on.
+    """Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, W_V's last row is b, the rest hands on.
 
     Args:
         b: what the heads read of the values, (H, D).

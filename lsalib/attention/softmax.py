@@ -41,7 +41,7 @@ class SoftmaxParams(NamedTuple):
 
 
 def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, dtype=None) -> SoftmaxParams:
-    """Uniform weights, ``|W_K|, |W_Q|, |W_V| < 1/sqrt(D)`` and ``|W_O| < 1/sqrt(D H)`` entrywise, ``D = dim + outputs``.
+    """Uniform weights: entries of W_K, W_Q, W_V below ``1/sqrt(D)``, of W_O below ``1/sqrt(D H)``, D = dim + outputs.
 
     This is what the linear layers in the authors' public code start from.
 

@@ -72,7 +72,7 @@ def use_style() -> None:
             "ytick.color": INK,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": mpl.cycler(color=list(COLOURS.values())),
+            "axes.prop_cycle": plt.cycler(color=list(COLOURS.values())),
             "legend.frameon": False,
             "lines.linewidth": 1.8,
             "figure.constrained_layout.use": True,

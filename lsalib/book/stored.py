@@ -64,5 +64,5 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         ([0, 1, 2], {'seed': 0})
     """
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, about=json.dumps(about), **arrays)
+    np.savez_compressed(buffer, about=json.dumps(about), **arrays)  # type: ignore[arg-type]  # no array is allow_pickle
     _files.write(path, buffer.getvalue())

@@ -1,4 +1,4 @@
-"""``python -m lsalib.sts run`` asks a language model, ``show`` prints what is stored, ``data`` gets the sentence pairs."""
+"""``python -m lsalib.sts run`` asks a language model, ``show`` prints what is stored, ``data`` gets the pairs."""
 
 import argparse
 import json

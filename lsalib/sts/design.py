@@ -138,7 +138,8 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
 
     Example:
         >>> pairs = data.Pairs(list("abcd"), list("efgh"), np.arange(4.0))
-        >>> [item.query.first for item in items(Experiment("any", "none", runs=2, context_size=1), Sources(pairs, pairs))]
+        >>> experiment = Experiment("any", "none", runs=2, context_size=1)
+        >>> [item.query.first for item in items(experiment, Sources(pairs, pairs))]
         ['c', 'a']
     """
     _check_sources(experiment, sources)
@@ -148,8 +149,8 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
     contexts = [_context(experiment, sources, run, query) for run, query in enumerate(order)]
     shown = np.full((experiment.runs, experiment.context_size + 1), np.nan)
     if experiment.condition != "none":
-        shown[:, :-1] = np.array([sources.context_guess[index] for index in contexts])
-        shown[:, -1] = sources.query_guess[order]
+        shown[:, :-1] = np.asarray(sources.context_guess)[np.array(contexts)]
+        shown[:, -1] = np.asarray(sources.query_guess)[order]
     if experiment.condition == "shuffled":
         shown = np.random.default_rng([experiment.draw, 2]).permutation(shown.ravel()).reshape(shown.shape)
     return [
@@ -170,7 +171,8 @@ def _context(experiment: Experiment, sources: Sources, run: int, query: int) -> 
     drawn = [n for n in order if (pairs.first[n], pairs.second[n]) != own][: experiment.context_size]
     if len(drawn) < experiment.context_size:
         raise ValueError(
-            f"context_size must be at most {len(drawn)}, the number of pairs other than the query's own, got {experiment.context_size}"
+            f"context_size must be at most {len(drawn)}, the number of pairs other than the query's own, "
+            f"got {experiment.context_size}"
         )
     return drawn
 

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ _TOKENS_PER_BATCH = 4096
 class Encoder(NamedTuple):
     """The model: its tokenizer and its weights, by the names of the published file; layers are stacked, (6, ...)."""
 
-    tokenizer: object
+    tokenizer: Any
     weights: dict[str, Float[Array, "..."]]
 
 

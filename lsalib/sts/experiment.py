@@ -48,8 +48,9 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
         ...     def score_logprobs(self, prompts, answers):
         ...         return None
         >>> pairs = Pairs(list("abcd"), list("efgh"), np.arange(4.0))
+        >>> experiment = Experiment("three", "none", runs=2, context_size=1)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result = run(Experiment("three", "none", runs=2, context_size=1), Three(), Sources(pairs, pairs), folder)
+        ...     result = run(experiment, Three(), Sources(pairs, pairs), folder)
         >>> [(record["truth"], record["answer"]) for record in result["records"]]
         [(2.0, ' 3'), (0.0, ' 3')]
     """

@@ -87,9 +87,10 @@ class Journal:
         self._check_owner(header)
         for number, entry in enumerate(lines, 2):
             run = entry.pop("run", None) if isinstance(entry, dict) else None
-            if run not in range(len(self.records)):
+            if run is None or run not in range(len(self.records)):
                 raise ValueError(
-                    f"{path}, line {number}: an answer must name one of {len(self.records)} runs, got {run!r}; remove the line"
+                    f"{path}, line {number}: an answer must name one of {len(self.records)} runs, got {run!r}; "
+                    "remove the line"
                 )
             self.records[run] |= entry
         if len(whole) < len(content):
@@ -100,13 +101,15 @@ class Journal:
             return
         if not isinstance(found, dict) or found.keys() != self.identity.keys():
             raise ValueError(
-                f"out must be a folder where this experiment began, got {self.folder}, which no experiment wrote; choose another folder"
+                f"out must be a folder where this experiment began, got {self.folder}, which no experiment wrote; "
+                "choose another folder"
             )
         other = [
             f"{name}: {theirs!r:.60}, not {mine!r:.60}" for name, theirs, mine in _differences(found, self.identity)
         ]
         raise ValueError(
-            f"out must belong to this experiment, got {self.folder}, which has {'; '.join(other)}; choose another folder"
+            f"out must belong to this experiment, got {self.folder}, which has {'; '.join(other)}; "
+            "choose another folder"
         )
 
 

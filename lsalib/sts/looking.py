@@ -1,4 +1,4 @@
-"""Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing in the prompt changes."""
+"""Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing changes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,8 +23,11 @@ _SHRINK = 0.8
 
 
 class Look(NamedTuple):
-    """One prompt from inside: the expected score, what each token is, an index of ``prompts.ROLES``, (T,), and for every
-    layer where the last token looks, a mean over heads that sums to one, and what the tokens' values do to the score."""
+    """One prompt from inside.
+
+    The expected score, what each token is, an index of ``prompts.ROLES``, (T,), and for every layer where the last
+    token looks, a mean over heads that sums to one, and what the tokens' values do to the score.
+    """
 
     expected: float
     roles: Int[np.ndarray, " T"]
@@ -94,11 +97,11 @@ def look(model, prompt: str) -> Look:
     """
     ids, roles, tree = _taken_apart(model, prompt)
     config, params, length = model.stored.config, model.stored.params, len(ids)
-    x = llama.embed(params, np.pad(np.int32(ids), (0, bucket(length) - length)))
+    x = llama.embed(params, np.pad(np.asarray(ids, np.int32), (0, bucket(length) - length)))
     values = np.array(ANSWERS, x.dtype)
     expected, relevance, attention = inside.relevance_and_attention(params, config, x, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
-    return Look(float(expected), roles, *(np.float64(part)[:, :length] for part in (attention, relevance)))
+    return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))
 
 
 def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Float[np.ndarray, " 51"]:
@@ -131,7 +134,7 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
     ids, roles, tree = _taken_apart(model, prompt)
     gain = np.ones((config.layers, len(ids)), np.float32)
     if role is not None:
-        gain[np.ix_(list(layers), np.flatnonzero(roles == prompts.ROLES.index(role)))] = 0
+        gain[np.array(layers, int)[:, None], np.flatnonzero(roles == prompts.ROLES.index(role))] = 0
     reading = read_prompts(model.stored.params, config, [ids], tree.used.shape[1], [gain])
     return score(model.stored.params, config, reading, tree)[0]
 
@@ -162,7 +165,8 @@ def swap_guess(model, item: Item, guesses: Sequence[float]) -> Float[np.ndarray,
         >>> (swap_guess(Copies(), item, [0.5, 4.5]).argmax(1) / 10).tolist()
         [0.5, 4.5]
     """
-    written = [prompts.build(item.context, item.query._replace(guess=float(guess)), guesses=True) for guess in guesses]
+    queries = [item.query._replace(guess=float(guess)) for guess in guesses]
+    written = [str(prompts.build(item.context, query, guesses=True)) for query in queries]
     start = written[0].rindex("Initial guess:") + len("Initial guess:")
     endings = [f"{prompt[start:]} {answer}" for prompt in written for answer in ANSWERS]
     logprobs = model.score_logprobs([written[0][:start]], endings)

@@ -56,7 +56,8 @@ def parse(text: str, mode: str = "strict") -> float | None:
     Example:
         >>> parse(" 3.8."), parse("Score: 3.8"), parse("5.01")
         (3.8, None, None)
-        >>> [parse(answer, "lenient") for answer in ("**4**", "4/5", "3,5", "Sentence 1 is close to sentence 2: 2.75", "8/10")]
+        >>> answers = "**4**", "4/5", "3,5", "Sentence 1 is close to sentence 2: 2.75", "8/10"
+        >>> [parse(answer, "lenient") for answer in answers]
         [4.0, 4.0, 3.5, 2.75, None]
     """
     if mode not in MODES:
@@ -69,7 +70,7 @@ def parse(text: str, mode: str = "strict") -> float | None:
     text = _FRACTION.sub(lambda match: match["value"] if _in_range(match["of"]) == 5 else "\u2026", text)
     found = list(_candidates(text))
     labelled = [score for before, score in found if _LABEL.search(before)]
-    return (labelled or [score for _, score in found] or [None])[0]
+    return next(iter(labelled or [score for _, score in found]), None)
 
 
 def _candidates(text: str) -> Iterator[tuple[str, float]]:

@@ -61,8 +61,12 @@ def build(
             not between 0 and 5.
 
     Example:
-        >>> print(build([Example("A dog runs.", "A dog is running.", 4.8, 4.1)], Example("A cat.", "A car.", guess=0.5), guesses=True))
-        Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Each pair comes with an initial guess of its score, made by a small model. Refine the initial guess of the last pair and give a similarity score between 0 and 5.
+        >>> context = [Example("A dog runs.", "A dog is running.", 4.8, 4.1)]
+        >>> query = Example("A cat.", "A car.", guess=0.5)
+        >>> print(build(context, query, guesses=True))  # doctest: +NORMALIZE_WHITESPACE
+        Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning). Each pair
+        comes with an initial guess of its score, made by a small model. Refine the initial guess of the last pair and
+        give a similarity score between 0 and 5.
         <BLANKLINE>
         Sentence 1: A dog runs.
         Sentence 2: A dog is running.
@@ -134,7 +138,8 @@ def roles(prompt: str) -> list[str]:
         ValueError: if the text is none of these prompts.
 
     Example:
-        >>> prompt = build([Example("A dog.", "A cat.", 1.2, 2.5)], Example("A cat.", "A car.", guess=0.5), guesses=True)
+        >>> query = Example("A cat.", "A car.", guess=0.5)
+        >>> prompt = build([Example("A dog.", "A cat.", 1.2, 2.5)], query, guesses=True)
         >>> "".join(sign for sign, role in zip(prompt, roles(prompt)) if role == "query guess")
         ' 0.50'
     """

@@ -35,7 +35,7 @@ def recorded() -> list[dict]:
 
 
 def own_folder() -> Path:
-    """Where a user's own results are kept: the folder that LSALIB_STS_RESULTS names, else one in the user's data folder.
+    """Where a user's own results are kept: the folder that LSALIB_STS_RESULTS names, else one of the user's data.
 
     Returns:
         The folder; it need not exist yet.
@@ -129,7 +129,7 @@ def network(guess_model: str) -> Network:
         (3, 16, 768)
     """
     kept = arrays("guesses")
-    return Network(*(kept[f"{guess_model}_{name}"] for name in Network._fields))
+    return Network(*(kept[f"{guess_model}_{name}"] for name in Network._fields))  # type: ignore[arg-type]  # of NumPy
 
 
 def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> Sources:
@@ -153,12 +153,12 @@ def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> 
     """
     if experiment.context_split != "dev" or experiment.seed > 2:
         raise ValueError(
-            f"experiment must have its contexts from 'dev' and a seed of at most 2, got {experiment.context_split!r} and {experiment.seed}"
+            "experiment must have its contexts from 'dev' and a seed of at most 2, "
+            f"got {experiment.context_split!r} and {experiment.seed}"
         )
     pairs = data.load("dev", folder), data.load("test", folder)
     if experiment.guess_model is None:
         return Sources(*pairs)
     kept = arrays("guesses")
-    return Sources(
-        *pairs, *(np.float64(kept[f"{experiment.guess_model}_{split}"][experiment.seed]) for split in ("dev", "test"))
-    )
+    guesses = (kept[f"{experiment.guess_model}_{split}"][experiment.seed] for split in ("dev", "test"))
+    return Sources(*pairs, *(np.asarray(each, np.float64) for each in guesses))

@@ -35,7 +35,7 @@ _HEADINGS = (
 
 
 class Outcome(NamedTuple):
-    """The predictions of an experiment that count, (n,) each; ``failed`` marks answers without a score, now the context's mean."""
+    """The predictions that count, (n,) each; ``failed`` marks answers without a score, now the context's mean."""
 
     prediction: Float[np.ndarray, " n"]
     truth: Float[np.ndarray, " n"]
@@ -135,8 +135,10 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient", fa
         ValueError: if a name is unknown, or the model gave no probabilities.
 
     Example:
-        >>> records = [{"answer": "3", "truth": 3.5, "guess": None, "context_mean": 2.0}, {"answer": "?", "truth": 1.0, "guess": None, "context_mean": 2.0}]
-        >>> outcome({"records": records}).prediction.tolist(), outcome({"records": records}, failures="drop").prediction.tolist()
+        >>> common = {"guess": None, "context_mean": 2.0}
+        >>> records = [{"answer": "3", "truth": 3.5, **common}, {"answer": "?", "truth": 1.0, **common}]
+        >>> kept, dropped = (outcome({"records": records}, failures=how) for how in ("replace", "drop"))
+        >>> kept.prediction.tolist(), dropped.prediction.tolist()
         ([3.0, 2.0], [3.0])
     """
     for name, value, known in (("readout", readout, READOUTS), ("failures", failures, FAILURES)):
@@ -170,14 +172,16 @@ def compare(
         ValueError: if the runs are not of the same pairs, or as ``outcome``.
 
     Example:
+        >>> common = {"truth": 1.0, "guess": None, "context_mean": 2.0}
         >>> def result(*answers):
-        ...     return {"records": [{"query": n, "context": [n], "answer": a, "truth": 1.0, "guess": None, "context_mean": 2.0} for n, a in enumerate(answers)]}
+        ...     return {"records": [{"query": n, "context": [n], "answer": a} | common for n, a in enumerate(answers)]}
         >>> compare(result("1", "1"), result("2", "3")).estimate
         -2.5
     """
     if _pairs(result) != _pairs(other):
         raise ValueError(
-            "other must be about the same queries and contexts as result, got other ones; give both the same draw, runs and context_size"
+            "other must be about the same queries and contexts as result, got other ones; "
+            "give both the same draw, runs and context_size"
         )
     mine, theirs = (outcome(each, readout, mode=mode) for each in (result, other))
     if failures not in FAILURES:
@@ -199,7 +203,7 @@ def table(results: Sequence[dict]) -> str:
         >>> print(table([]).split()[0])
         model
     """
-    rows = [_HEADINGS]
+    rows: list[tuple[str, ...]] = [_HEADINGS]
     for result in results:
         rows += [_row(result, readout, results) for readout in _readouts(result)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

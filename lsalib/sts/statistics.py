@@ -1,4 +1,4 @@
-"""How sure a measured error is: bootstrap intervals over queries, paired wherever two conditions answered the same ones."""
+"""How sure a measured error is: bootstrap intervals over queries, paired where two conditions answered the same."""
 
 from collections.abc import Callable
 from typing import NamedTuple

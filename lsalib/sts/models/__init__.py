@@ -1,8 +1,8 @@
-"""Language models that answer a prompt: one that comes with a package, any of Hugging Face, any behind an OpenAI-compatible server.
+"""Language models that answer a prompt: one from a package, any of Hugging Face, any OpenAI-compatible server.
 
-``llama`` is a forward pass in JAX; ``batching``, ``answers`` and ``generation`` ask it, ``inside`` looks into it, ``gguf_weights``
-reads it from a file, and ``smollm2`` is the model that needs nothing else. ``transformers_model`` and ``openai_model``
-hand the work to those packages. ``text`` holds what they share.
+``llama`` is a forward pass in JAX; ``batching``, ``answers`` and ``generation`` ask it, ``inside`` looks into it,
+``gguf_weights`` reads it from a file, and ``smollm2`` is the model that needs nothing else. ``transformers_model`` and
+``openai_model`` hand the work to those packages. ``text`` holds what they share.
 """
 
 import importlib
@@ -83,9 +83,10 @@ def open_model(name: str, **options) -> LanguageModel:
         ValueError: if the name or an option is not known.
 
     Example:
-        >>> open_model("gpt")
+        >>> open_model("gpt")  # doctest: +NORMALIZE_WHITESPACE
         Traceback (most recent call last):
-        ValueError: name must be one of smollm2-135m-instruct, hf:…, openai:…, as in open_model("smollm2-135m-instruct"), got 'gpt'
+        ValueError: name must be one of smollm2-135m-instruct, hf:…, openai:…,
+            as in open_model("smollm2-135m-instruct"), got 'gpt'
     """
     kind, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
     place = {

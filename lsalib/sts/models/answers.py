@@ -49,7 +49,7 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
     """
     if not answers or not all(answers):
         raise ValueError(f"answers must be at least one answer of at least one token each, got {answers!r:.200}")
-    nodes = {(): 0}
+    nodes: dict[tuple[int, ...], int] = {(): 0}
     for answer in answers:
         for depth in range(1, len(answer)):
             nodes.setdefault(tuple(answer[:depth]), len(nodes))
@@ -139,7 +139,7 @@ def score(
 
     Args:
         params, config: the model.
-        prompts: token ids, at least one each; or a batch that ``read_prompts`` has read, with room for the longest answer.
+        prompts: token ids, at least one each; or a batch from ``read_prompts``, with room for the longest answer.
         tree: the answers.
 
     Returns:
@@ -167,7 +167,7 @@ def _score(params, config, tokens, lengths, cache, tree):
 
 
 def _after(params, config, past, root, length, tree, keep_weights=False):
-    """The answers after a prompt that was read, and the nodes' attention; the prompt's last token, ``root``, is read again as node 0."""
+    """The answers after a prompt that was read, and the nodes' attention; its last token, ``root``, is node 0."""
     nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))

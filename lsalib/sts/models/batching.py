@@ -18,7 +18,7 @@ class Reading(NamedTuple):
     """A batch of prompts that was read: tokens (B, T), lengths (B,), the cache, whose second axis is the batch,
     and the logits (B, vocab) after each prompt. Rows from ``count`` on only fill the batch."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, for which nobody asks
     tokens: Int[np.ndarray, "B T"]
     lengths: Int[np.ndarray, " B"]
     cache: llama.Cache
@@ -74,7 +74,8 @@ def pad(
     for n, prompt in enumerate(prompts):
         if not 1 <= len(prompt) <= most:
             raise ValueError(
-                f"prompts[{n}] must have 1 to {most} tokens (the context of {config.context} less {room} new ones), got {len(prompt)}"
+                f"prompts[{n}] must have 1 to {most} tokens (the context of {config.context} less {room} new ones), "
+                f"got {len(prompt)}"
             )
     rows = 1 << (len(prompts) - 1).bit_length()
     tokens, lengths = np.zeros((rows, bucket(max(map(len, prompts)))), np.int32), np.ones(rows, np.int32)

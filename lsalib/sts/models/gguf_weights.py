@@ -1,7 +1,7 @@
 """A Llama model out of a GGUF file: its quantised weights, its shape and its tokenizer."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,11 +27,11 @@ _CONTROL = 3  # the token type of control tokens, such as <|im_end|>
 
 
 class Stored(NamedTuple):
-    """What a file holds: shape, weights, a ``tokenizers.Tokenizer``, the id of the token that ends an answer, the chat template."""
+    """What a file holds: shape, weights, a ``tokenizers.Tokenizer``, the id that ends an answer, the chat template."""
 
     config: llama.Config
     params: llama.Params
-    tokenizer: object
+    tokenizer: Any
     end: int
     template: str
 
@@ -118,7 +118,7 @@ def byte_pairs(tokens: list[str], merges: list[str], control: list[str]):
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     except ImportError as error:
         raise ImportError(f"texts become tokens by tokenizers ({error}): pip install 'lsalib[sts]'") from None
-    pairs = [tuple(merge.split(" ")) for merge in merges]
+    pairs = [(first, second) for first, _, second in (merge.partition(" ") for merge in merges)]
     tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs))
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])
@@ -142,7 +142,8 @@ class _Facts:
     def expect(self, key: str, value) -> None:
         if self(key) != value:
             raise ValueError(
-                f"{self.path} must hold a Llama model with a SmolLM2 tokenizer, got {key} = {self(key)!r}, not {value!r}"
+                f"{self.path} must hold a Llama model with a SmolLM2 tokenizer, "
+                f"got {key} = {self(key)!r}, not {value!r}"
             )
 
 

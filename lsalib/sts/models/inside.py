@@ -59,7 +59,7 @@ def attention_weights(
         raise ValueError(f"queries must be at most the number of tokens, {len(x)}, got {queries}")
     past = llama.read(params, config, x[:before]).cache if before else llama.empty_cache(config, dtype=x.dtype)
     mask = jnp.concatenate([jnp.ones((queries, before), bool), llama.causal_mask(queries)], axis=1)
-    return llama.forward(
+    return llama.forward(  # type: ignore[return-value]  # with keep_weights they are there
         params, config, x[before:], before + jnp.arange(queries), mask, past, keep_weights=True
     ).weights
 
@@ -81,14 +81,16 @@ def last_attention(
     Example:
         >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
         >>> params, x = llama.init(jax.random.key(0), config), jnp.ones((5, 4))
-        >>> bool(jnp.allclose(last_attention(params, config, x, 3)[..., :3], attention_weights(params, config, x[:3])[:, :, 0]))
+        >>> last = last_attention(params, config, x, 3)[..., :3]
+        >>> bool(jnp.allclose(last, attention_weights(params, config, x[:3])[:, :, 0]))
         True
     """
     length = jnp.asarray(length)
     last = jax.lax.dynamic_slice_in_dim(x, length - 1, 1)
     mask = jnp.append(jnp.arange(len(x)) < length - 1, True)[None]
     past = llama.read(params, config, x).cache
-    weights = llama.forward(params, config, last, length[None] - 1, mask, past, keep_weights=True).weights[:, :, 0]
+    kept = llama.forward(params, config, last, length[None] - 1, mask, past, keep_weights=True).weights
+    weights = kept[:, :, 0]  # type: ignore[index]  # with keep_weights they are there
     return weights[..., :-1].at[..., length - 1].set(weights[..., -1])
 
 
@@ -113,7 +115,8 @@ def expected_score(
     Example:
         >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
         >>> from lsalib.sts.models import answers
-        >>> params, x, tree = llama.init(jax.random.key(0), config), jnp.ones((3, 4)), answers.answer_tree([[1], [2, 3]])
+        >>> params, x = llama.init(jax.random.key(0), config), jnp.ones((3, 4))
+        >>> tree = answers.answer_tree([[1], [2, 3]])
         >>> bool(1 < expected_score(params, config, x, tree, jnp.array([1.0, 2.0])) < 2)
         True
         >>> jax.grad(expected_score, argnums=2)(params, config, x, tree, jnp.array([1.0, 2.0])).shape

@@ -7,6 +7,7 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -30,7 +31,8 @@ class OpenAIModel:
     Args:
         model: its name on the server.
         base_url: the server's address, with ``/v1``; None means ``OPENAI_BASE_URL``, or OpenAI itself.
-        api_key: None means ``OPENAI_API_KEY``; a server of one's own usually needs none. It is sent to the server and goes nowhere else.
+        api_key: None means ``OPENAI_API_KEY``; a server of one's own usually needs none. It is sent to the server and
+            goes nowhere else.
         concurrency: the most requests at once.
         timeout: seconds that a request may take.
         attempts: the most requests for one answer.
@@ -66,9 +68,11 @@ class OpenAIModel:
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         if not self._key and address == _OPENAI:
             raise ValueError(
-                "api_key must be given for OpenAI itself, got none; set OPENAI_API_KEY, or base_url for a server of your own"
+                "api_key must be given for OpenAI itself, got none; "
+                "set OPENAI_API_KEY, or base_url for a server of your own"
             )
-        self._openai, self._pause, self._echoes = openai, pause, None
+        self._openai, self._pause = openai, pause
+        self._echoes: bool | None = None
         self._client = openai.OpenAI(
             base_url=address, api_key=self._key or "none", max_retries=0, timeout=self._timeout
         )
@@ -84,10 +88,10 @@ class OpenAIModel:
         stop: Sequence[str] = (),
         on_answer: Callable[[int, str], None] | None = None,
     ) -> list[str]:
-        """Continue plain texts; see ``LanguageModel``. After a lasting failure what is under way still arrives, and is handed on."""
+        """Continue plain texts; see ``LanguageModel``. After a lasting failure what is under way is handed on."""
         text.check_prompts(prompts)
         text.cut("", stop)
-        limits = {"max_tokens": _validate.count("max_new_tokens", max_new_tokens)}
+        limits: dict[str, object] = {"max_tokens": _validate.count("max_new_tokens", max_new_tokens)}
         if stop:
             limits["stop"] = list(stop)[:_MOST_STOPS]
         ask = lambda prompt: text.cut(self._completion(prompt=prompt, **limits).text, stop)
@@ -106,7 +110,8 @@ class OpenAIModel:
         create = self._client.chat.completions.create
 
         def ask(conversation: text.Conversation) -> str:
-            choice = _choice(create(model=self._model, messages=conversation, max_tokens=limit, temperature=0))
+            messages: Any = conversation  # openai has a type of its own for each role
+            choice = _choice(create(model=self._model, messages=messages, max_tokens=limit, temperature=0))
             return choice.message.content or ""
 
         return self._ask_all(ask, conversations, on_answer)
@@ -114,7 +119,10 @@ class OpenAIModel:
     def score_logprobs(
         self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
     ) -> Float[np.ndarray, "n A"] | None:
-        """Log-probability of each answer; see ``LanguageModel``. None for conversations, and where the server cannot echo a prompt with its log-probabilities."""
+        """Log-probability of each answer; see ``LanguageModel``.
+
+        None for conversations, and where the server cannot echo a prompt with its log-probabilities.
+        """
         text.check_answers(answers)
         if not prompts or not isinstance(prompts[0], str):
             return None
@@ -197,17 +205,19 @@ class OpenAIModel:
             return retry.is_temporary(error.status_code), retry.retry_after(error.response.headers)
         return isinstance(error, self._openai.APIConnectionError | json.JSONDecodeError | _Malformed), None
 
-    def _explained(self, error: Exception, answered: int = 0, of: int = 0) -> Exception:
+    def _explained(self, error: BaseException, answered: int = 0, of: int = 0) -> BaseException:
         """The same failure in words that say what to change, and without the key."""
         openai, place = self._openai, f"the server at {self._server}"
         count = f"; {answered} of {of} answers had arrived" if of else ""
         if isinstance(error, openai.APITimeoutError):
             return TimeoutError(
-                f"{place} did not answer within timeout={self._timeout:g} s; give it more time, or lower concurrency{count}"
+                f"{place} did not answer within timeout={self._timeout:g} s; "
+                f"give it more time, or lower concurrency{count}"
             )
         if isinstance(error, openai.APIConnectionError):
             return ConnectionError(
-                f"{place} cannot be reached ({self._hidden(error.__cause__)}); start it, or change base_url or OPENAI_BASE_URL{count}"
+                f"{place} cannot be reached ({self._hidden(error.__cause__)}); "
+                f"start it, or change base_url or OPENAI_BASE_URL{count}"
             )
         if isinstance(error, openai.APIStatusError):
             said = (
@@ -280,7 +290,8 @@ def echoed_logprob(prompt: str, answer: str, choice) -> float | None:
     edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(prompt + answer))]
     if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
         raise ValueError(
-            f"answers must begin and end where a token does, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            f"answers must begin and end where a token does, got {answer!r} after {prompt[-20:]!r}; "
+            "move spaces from one to the other"
         )
     return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
 

@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 def is_temporary(status: int) -> bool:
-    """Whether a refusal with this HTTP status can end by itself: too slow, too many requests, or the server's own trouble.
+    """Whether a refusal with this HTTP status can end by itself: too slow, too many requests, the server's own trouble.
 
     Args:
         status: an HTTP status of 400 or more.
@@ -59,7 +59,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
 
 
 def delay(attempt: int, chance: float, asked: float | None = None) -> float | None:
-    """Exponential backoff with jitter, ``min(60, 0.5 · 2^attempt) · (1 + chance) / 2`` seconds, but not less than asked for.
+    """Exponential backoff with jitter, ``min(60, 0.5 · 2^attempt) · (1 + chance) / 2`` seconds, or more if asked for.
 
     Args:
         attempt: how often the request was made before, less one.

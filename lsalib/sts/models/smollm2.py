@@ -109,14 +109,12 @@ class SmolLM2:
         the model would not write the answer this way, and that is an error.
         """
         text.check_answers(answers)
-        if prompts and not isinstance(prompts[0], str):
-            text.check_conversations(prompts)
-            prompts = [chat_prompt(conversation) for conversation in prompts]
-        text.check_prompts(prompts)
+        text.check(prompts)
+        texts = [prompt if isinstance(prompt, str) else chat_prompt(prompt) for prompt in prompts]
         endings = [self._encode(answer) for answer in answers]
-        tokens = [self._encode(prompt) for prompt in prompts]
-        for prompt, ids in zip(prompts, tokens, strict=True):
-            self._check_boundary(prompt, ids, answers, endings)
+        tokens = [self._encode(words) for words in texts]
+        for words, ids in zip(texts, tokens, strict=True):
+            self._check_boundary(words, ids, answers, endings)
         tree = answer_tree(endings)
         logprobs = np.empty((len(prompts), len(answers)), np.float32)
         for some in self._batches(tokens):
@@ -130,7 +128,8 @@ class SmolLM2:
         for answer, ending, whole in zip(answers, endings, joined, strict=True):
             if whole.ids != ids + ending:
                 raise ValueError(
-                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
+                    "move spaces from one to the other"
                 )
 
     def _batches(self, tokens: list[list[int]]) -> list[list[int]]:
@@ -139,7 +138,7 @@ class SmolLM2:
         return [order[begin : begin + self.batch_size] for begin in range(0, len(order), self.batch_size)]
 
     def _read(self, prompts: list[list[int]], room: int) -> Reading:
-        """A batch, read once where the same one is asked about twice in a row: for its answers, and for their probabilities."""
+        """A batch, read once where it is asked about twice in a row: for its answers, and for their probabilities."""
         if self._last is None or self._last[0] != prompts or max(map(len, prompts)) + room > self.stored.config.context:
             self._last = None  # frees the memory of the one before
             self._last = prompts, read_prompts(self.stored.params, self.stored.config, prompts, room)
@@ -156,7 +155,7 @@ def chat_prompt(conversation: text.Conversation) -> str:
     """A conversation as the text that the model was tuned on, ready for its answer.
 
     Args:
-        conversation: messages with ``role`` and ``content``; without a system message first, the model's own is put there.
+        conversation: messages with ``role`` and ``content``; without a system message first, the model's own is there.
 
     Returns:
         The text, in which ``<|im_start|>`` and ``<|im_end|>`` are single tokens.

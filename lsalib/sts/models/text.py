@@ -2,14 +2,32 @@
 
 from collections.abc import Sequence
 
-__all__ = ["Conversation", "check_answers", "check_conversations", "check_prompts", "cut"]
+__all__ = ["Conversation", "check", "check_answers", "check_conversations", "check_prompts", "cut"]
 
 Conversation = list[dict[str, str]]
 
 ROLES = ("system", "user", "assistant")
 
 
-def check_prompts(prompts: Sequence[str]) -> None:
+def check(prompts: Sequence[object]) -> None:
+    """Refuse what is neither a list of texts nor one of conversations; the first entry says which of the two it is.
+
+    Args:
+        prompts: the texts to be continued, or the conversations to be answered.
+
+    Raises:
+        ValueError: as ``check_prompts`` and ``check_conversations``.
+
+    Example:
+        >>> check(["Score:", [{"role": "user", "content": "Hello"}]])
+        Traceback (most recent call last):
+        ValueError: prompts[1] must be a text of at least one character, got [{'role': 'user', 'content': 'Hello'}]
+    """
+    plain = not prompts or isinstance(prompts[0], str)
+    (check_prompts if plain else check_conversations)(prompts)
+
+
+def check_prompts(prompts: Sequence[object]) -> None:
     """Refuse what is not a list of non-empty texts.
 
     Args:
@@ -48,7 +66,7 @@ def check_answers(answers: Sequence[str]) -> None:
         raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
 
 
-def check_conversations(conversations: Sequence[Conversation]) -> None:
+def check_conversations(conversations: Sequence[object]) -> None:
     """Refuse what is not a list of conversations: messages with a role and a content, the last one the user's.
 
     Args:
@@ -58,9 +76,10 @@ def check_conversations(conversations: Sequence[Conversation]) -> None:
         ValueError: if one is empty, or a message has another form.
 
     Example:
-        >>> check_conversations([[{"role": "user", "text": "Hello"}]])
+        >>> check_conversations([[{"role": "user", "text": "Hello"}]])  # doctest: +NORMALIZE_WHITESPACE
         Traceback (most recent call last):
-        ValueError: conversations[0][0] must be {'role': 'system' | 'user' | 'assistant', 'content': text}, got {'role': 'user', 'text': 'Hello'}
+        ValueError: conversations[0][0] must be {'role': 'system' | 'user' | 'assistant', 'content': text},
+            got {'role': 'user', 'text': 'Hello'}
     """
     for n, conversation in enumerate(conversations):
         if not isinstance(conversation, list) or not conversation:
@@ -69,7 +88,8 @@ def check_conversations(conversations: Sequence[Conversation]) -> None:
             fits = isinstance(message, dict) and set(message) == {"role", "content"}
             if not fits or message["role"] not in ROLES or not isinstance(message["content"], str):
                 raise ValueError(
-                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, got {message!r:.200}"
+                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, "
+                    f"got {message!r:.200}"
                 )
         if conversation[-1]["role"] != "user":
             raise ValueError(

@@ -66,7 +66,8 @@ class TransformersModel:
             loaded = transformers.AutoModelForCausalLM.from_pretrained(model, **options)
         except OSError as error:
             raise OSError(
-                f"model must be a causal language model that can be loaded, got {model!r} ({error}); a gated one needs `hf auth login`"
+                f"model must be a causal language model that can be loaded, got {model!r} ({error}); "
+                "a gated one needs `hf auth login`"
             ) from None
         self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
@@ -109,29 +110,31 @@ class TransformersModel:
         on_answer: Callable[[int, str], None] | None = None,
     ) -> list[str]:
         """Answer conversations, by the model's own template; see ``LanguageModel``."""
-        return self._generate(self._rendered(conversations), False, max_new_tokens, (), on_answer)
+        text.check_conversations(conversations)
+        texts = [self._rendered(conversation) for conversation in conversations]
+        return self._generate(texts, False, max_new_tokens, (), on_answer)
 
     def score_logprobs(
         self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
     ) -> Float[np.ndarray, "n A"]:
         """Log-probability of each answer after each prompt or conversation; see ``LanguageModel``."""
         text.check_answers(answers)
-        plain = not prompts or isinstance(prompts[0], str)
-        text.check_prompts(prompts) if plain else None
+        text.check(prompts)
         with self._torch.inference_mode():
-            rows = [self._score(prompt, plain, answers) for prompt in (prompts if plain else self._rendered(prompts))]
+            rows = [
+                self._score(prompt, True, answers)
+                if isinstance(prompt, str)
+                else self._score(self._rendered(prompt), False, answers)
+                for prompt in prompts
+            ]
         return np.array(rows, np.float64).reshape(len(prompts), len(answers))
 
-    def _rendered(self, conversations: list[text.Conversation]) -> list[str]:
-        text.check_conversations(conversations)
+    def _rendered(self, conversation: text.Conversation) -> str:
         render = self._tokenizer.apply_chat_template
-        return [
-            render(conversation, tokenize=False, add_generation_prompt=True, date_string=_DATE)
-            for conversation in conversations
-        ]
+        return render(conversation, tokenize=False, add_generation_prompt=True, date_string=_DATE)
 
     def _generate(self, prompts, special, max_new_tokens, stop, on_answer) -> list[str]:
-        limits = {"max_new_tokens": _validate.count("max_new_tokens", max_new_tokens)}
+        limits: dict[str, object] = {"max_new_tokens": _validate.count("max_new_tokens", max_new_tokens)}
         if stop:
             limits |= {"stop_strings": list(stop), "tokenizer": self._tokenizer}
         answers = [""] * len(prompts)
@@ -204,7 +207,8 @@ def answer_tokens(
         joined = encode(prompt + answer)
         if joined[: len(ids)] != ids or len(joined) == len(ids):
             raise ValueError(
-                f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+                f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
+                "move spaces from one to the other"
             )
         endings.append(joined[len(ids) :])
     return ids, endings

@@ -46,7 +46,8 @@ def describe(quick: bool) -> str:
     warning = "**A short run for development: the numbers mean nothing.**\n\n" if quick else ""
     return f"""# Benchmarks
 
-{warning}One run of `python -m benchmarks`. Medians of blocks, after a warm-up that compiles; float32, batch {BATCH}, d = C = 10 unless said.
+{warning}One run of `python -m benchmarks`. Medians of blocks, after a warm-up that compiles; float32, batch {BATCH},
+d = C = 10 unless said.
 
 - Machine: {machine()}; JAX on {jax.devices()[0].device_kind}
 - Python {platform.python_version()}, {libraries}
@@ -163,8 +164,8 @@ def many_runs(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
     yield from table(
         ["12 head counts, H = 1..12", "ms a step", "over one run, H = 12", "steps/s, summed over runs"], rows
     )
-    yield "Sampled runs share what costs most, their batches. Runs on the exact risk have nothing to share: each has its own"
-    yield "arithmetic, padded to the most heads, so that twelve cost about twelve, less what several devices take off.\n"
+    yield "Sampled runs share what costs most, their batches. Runs on the exact risk have nothing to share: each has"
+    yield "its own arithmetic, padded to the most heads, so that twelve cost about twelve, less what devices take off.\n"
 
 
 def exponent(x, y) -> float:
@@ -265,8 +266,8 @@ def figures(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
 
 
 def alone(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
-    yield "With several cores the references run on all of them, and a single run on the exact risk, too small for threads,"
-    yield "on one. Here everything has one core.\n"
+    yield "With several cores the references run on all of them, and a single run on the exact risk, too small for"
+    yield "threads, on one. Here everything has one core.\n"
     yield from side_by_side(sizes, ratios)
 
 

@@ -1,4 +1,4 @@
-"""A sweep in a process of its own: ``sweep_worker.py OUT [COORDINATOR PROCESSES RANK]``, started by test_sweep_devices."""
+"""A sweep in a process of its own, for test_sweep_devices: ``sweep_worker.py OUT [COORDINATOR PROCESSES RANK]``."""
 
 import sys
 

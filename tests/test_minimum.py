@@ -9,7 +9,7 @@ from lsalib import attention, tasks, theory, training
 
 
 def random_heads(seed, heads, dim, of=None):
-    """Small random (b, A), with zeros up to ``of`` heads: a head of zero stays one, since each factor's gradient contains the other."""
+    """Small random (b, A), with zeros up to ``of`` heads: each factor's gradient contains the other, so they stay."""
     rng, missing = np.random.default_rng(seed), (0, (of or heads) - heads)
     b, A = 0.3 * rng.standard_normal((heads, dim)), 0.1 * rng.standard_normal((heads, dim, dim))
     return jnp.asarray(np.pad(b, (missing, (0, 0)))), jnp.asarray(np.pad(A, (missing, (0, 0), (0, 0))))

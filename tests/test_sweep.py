@@ -66,7 +66,7 @@ def test_seeds_are_repetitions_with_tasks_of_their_own():
     runs = [Run(PLAIN, h, init_scale=1e-6) for h in (2, 5)]
     two, five = sweep(jax.random.key(1), runs, seeds=4, **OPTIONS)
     assert two.risk.shape == (4, 25) and two.guess.shape == (4, 2) and five.params.W_K.shape == (4, 5, 3, 3)
-    # Without weights the first loss is that of the guess: the same tasks for all runs of a seed, others for another seed.
+    # Without weights the first loss is that of the guess: the same tasks for all runs of a seed, others for another.
     first = np.asarray(two.risk)[:, 0]
     np.testing.assert_allclose(first, np.asarray(five.risk)[:, 0], rtol=1e-6)
     assert len(np.unique(first)) == 4

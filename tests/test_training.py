@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from lsalib import theory
-from lsalib.attention import LSAParams, embed, init, lsa
 from lsalib._white import draw
+from lsalib.attention import LSAParams, embed, init, lsa
 from lsalib.tasks import GaussianTask, sample, standardize
 from lsalib.training import Run, fit, sweep
 from lsalib.training.objectives import Sampler, Setting, Weights, gram_attention, head_attention, risk

@@ -63,7 +63,7 @@ def dense_form(M, guess, bias, task):
 
 
 def least(quadratic, size: int):
-    """``minimum(*args)`` of a convex quadratic ``quadratic(z, *args)`` in ``size`` numbers z, by its normal equations."""
+    """``minimum(*args)`` of a convex ``quadratic(z, *args)`` in ``size`` numbers z, by its normal equations."""
 
     @jax.jit
     def expand(*args):

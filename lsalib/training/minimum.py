@@ -17,7 +17,7 @@ Scalar = Float[Array, ""]
 
 
 class Minimum(NamedTuple):
-    """The lowest point of the search: ``params``, the objective's ``value`` there, and the Euclidean norm of its ``gradient``."""
+    """The lowest point of the search: ``params``, the objective's ``value``, and the norm of its ``gradient`` there."""
 
     params: PyTree[Float[Array, "..."]]
     value: Scalar
@@ -37,7 +37,7 @@ def minimize(
     Args:
         objective: from a pytree like ``params`` to a scalar.
         params: the start, arrays of one float type.
-        steps: how many steps; one that leads upwards, as where only rounding is left to follow, is forgotten in the end.
+        steps: how many; one that leads upwards, as where only rounding is left to follow, is forgotten in the end.
         memory: how many steps the model of the curvature remembers.
 
     Returns:

@@ -1,7 +1,7 @@
 """What training minimises: the risk of a fresh batch, or the exact risk.
 
-Both are functions of the same standard heads (``theory.standard_form``), in the coordinates of ``tasks.standardize``, in
-which runs that differ in prior mean, guess or bias still read the same contexts. Under ``jax.vmap`` over runs with one
+Both are functions of the same standard heads (``theory.standard_form``), in the coordinates of ``tasks.standardize``:
+there, runs that differ in prior mean, guess or bias still read the same contexts. Under ``jax.vmap`` over runs with one
 key, the batch and its Gram matrices are therefore computed once for all of them.
 """
 

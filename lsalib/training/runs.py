@@ -5,7 +5,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
@@ -103,6 +102,7 @@ class Fit(NamedTuple):
             ValueError: if a shape does not fit.
 
         Example:
+            >>> import jax.numpy as jnp
             >>> from lsalib.attention import gd_weights
             >>> task = GaussianTask([0.0, 0.0], context_size=2)
             >>> one_step = Fit(gd_weights(jnp.zeros(2), 2.0), jnp.zeros(2), jnp.zeros(1), Run(task, heads=1))

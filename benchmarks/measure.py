@@ -165,7 +165,7 @@ def many_runs(sizes: Sizes, ratios: dict[str, float]) -> Iterator[str]:
         ["12 head counts, H = 1..12", "ms a step", "over one run, H = 12", "steps/s, summed over runs"], rows
     )
     yield "Sampled runs share what costs most, their batches. Runs on the exact risk have nothing to share: each has"
-    yield "its own arithmetic, padded to the most heads, so that twelve cost about twelve, less what devices take off.\n"
+    yield "its own arithmetic, padded to the most heads, so that twelve cost about twelve, less what devices save.\n"
 
 
 def exponent(x, y) -> float:

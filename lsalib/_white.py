@@ -1,6 +1,8 @@
 """White randomness: everything random in a batch of tasks, before a task gives it its covariances. Internal."""
 
 import math
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import jax
@@ -114,4 +116,4 @@ def contract(x: Float[Array, "*more d B"], y: Float[Array, "d B"]) -> Float[Arra
     if len(y) > 32:
         return (x * jnp.broadcast_to(y, x.shape)).sum(-2)
     # Written out, small sums become vector operations over the batch: ten times faster on a CPU.
-    return sum(x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape) for i in range(len(y)))
+    return reduce(add, (x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape) for i in range(len(y))))

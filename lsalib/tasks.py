@@ -113,7 +113,7 @@ class GaussianTask:
     @property
     def dim(self) -> int:
         """d, the number of features."""
-        return self.prior_mean.shape[-1]
+        return np.shape(self.prior_mean)[-1]
 
     @property
     def noisy(self) -> bool:

@@ -89,8 +89,8 @@ class Record:
             return self
 
         def tree(name: str, like):
-            structure = jax.tree.structure(like)
-            return structure.unflatten([arrays[f"{name} {i}"] for i in range(structure.num_leaves)])
+            leaves = [arrays[f"{name} {i}"] for i in range(len(jax.tree.leaves(like)))]
+            return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
         taken = sorted({int(name.split()[1]) for name in arrays if name.startswith("snapshot ")})
         snapshots = {step: tree(f"snapshot {step}", self.state.params) for step in taken}
@@ -156,7 +156,8 @@ def _forward(group: Group, record: Record, steps: int, every, snapshots, piece: 
     state = jax.tree.map(lambda leaf: place(leaf, program.mesh, program.spec(leaf)), record.state)
     leaves, structure = jax.tree.flatten(group.data)
     specs = program.data_specs() or [PartitionSpec()] * len(leaves)
-    data = structure.unflatten([place(leaf, program.mesh, spec) for leaf, spec in zip(leaves, specs, strict=True)])
+    placed = [place(leaf, program.mesh, spec) for leaf, spec in zip(leaves, specs, strict=True)]
+    data = jax.tree.unflatten(structure, placed)
     keys = place(group.keys, program.mesh, PartitionSpec("seeds"))
     while record.steps < steps:
         begin, end = record.steps, min([record.steps + piece, *(mark for mark in marks if mark > record.steps)])
@@ -178,9 +179,8 @@ def _steps(state: State, data: tuple, keys: jax.Array, begin: Step, end: Step, *
     Devices do not talk to each other: each draws the batches of its seeds and keeps its runs.
     """
     specs = jax.tree.map(program.spec, state)
-    data_specs = jax.tree.structure(data).unflatten(
-        program.data_specs() or [PartitionSpec()] * len(jax.tree.leaves(data))
-    )
+    leaves, structure = jax.tree.flatten(data)
+    data_specs = jax.tree.unflatten(structure, program.data_specs() or [PartitionSpec()] * len(leaves))
     everywhere, over_seeds = PartitionSpec(), PartitionSpec("seeds")
 
     def local(state, data, keys, begin, end):

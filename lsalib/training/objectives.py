@@ -6,6 +6,8 @@ key, the batch and its Gram matrices are therefore computed once for all of them
 """
 
 import math
+from functools import reduce
+from operator import add
 from typing import NamedTuple
 
 import jax
@@ -41,8 +43,8 @@ class Setting(NamedTuple):
     """What a run is given, as arrays; runs that differ only in these share one compiled program."""
 
     task: StandardTask
-    bias: Scalar
-    train_guess: Scalar
+    bias: float | Scalar
+    train_guess: bool | Scalar
 
 
 class Sampler(NamedTuple):
@@ -64,7 +66,7 @@ def pack(weights: Weights) -> Float[np.ndarray, "P"]:
 def unpack(row: Float[Array | np.ndarray, "... P"], heads: int, dim: int) -> Weights:
     """The weights of H heads on d features that a row holds, or many rows."""
     D = dim + 1
-    shapes = Weights(*[(heads, D, D)] * 3, (heads, D), (dim,))
+    shapes: list[tuple[int, ...]] = [(heads, D, D)] * 3 + [(heads, D), (dim,)]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     parts = [row[..., end - math.prod(shape) : end] for shape, end in zip(shapes, ends, strict=True)]
     return Weights(*(part.reshape(*row.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)))
@@ -104,7 +106,7 @@ def _keys_queries(W_K: Float[Array, "H D D"], W_Q: Float[Array, "H D D"]) -> Flo
     if D > 16:
         return jnp.einsum("hki,hkj->hij", W_K, W_Q)
     # The barrier keeps the compiler from writing it out again for every use.
-    return sum(W_K[:, k, :, None] * W_Q[:, k, None, :] for k in range(D))
+    return reduce(add, (W_K[:, k, :, None] * W_Q[:, k, None, :] for k in range(D)))
 
 
 def _keys_queries_forward(W_K, W_Q):

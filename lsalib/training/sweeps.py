@@ -142,7 +142,7 @@ def sweep(
         store = Checkpoint(checkpoint, [*identity, np.dtype(dtype).name])
     groups = _groups(runs, sampling)
     records = advance([_prepared(group, keys, dtype) for group in groups], steps, store=store, every=every)
-    fits = {}
+    fits: dict[int, Fit] = {}
     for group, record in zip(groups, records, strict=True):
         fits |= dict(_results(group, record, keys, dtype))
     return [fits[place] for place in range(len(runs))]
@@ -214,10 +214,10 @@ def _initial(group: _Group, keys: list, dtype):
     """Rows (S, R, P) of weights before the first step, and Adam's state there; on the host, nothing is compiled."""
 
     def row(run: Run, key):
-        params = LSAParams(*map(np.asarray, _init(run, key, dtype)))
+        params = jax.device_get(_init(run, key, dtype))
         trained = params.W_K, params.W_Q, params.W_V, params.W_P[:, -1]
-        padded = (np.pad(W, ((0, group.heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained)
-        return pack(Weights(*padded, run.guess.astype(dtype)))
+        padded = [np.pad(W, ((0, group.heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained]
+        return pack(Weights._make([*padded, np.asarray(run.guess, dtype)]))
 
     rows = np.stack([[row(run, key) for run in group.runs] for key in keys])
     shapes = jax.eval_shape(jax.vmap(_ADAM.init), rows)
@@ -247,8 +247,9 @@ def _results(group: _Group, record: Record, keys: list, dtype) -> Iterator[tuple
         own = unpack(record.state.params[:, r], group.heads, run.task.dim)
         W_P = np.stack([_init(run, key, dtype).W_P for key in keys])
         W_P[:, :, -1] = own.row_P[:, : run.heads]
-        params = LSAParams(own.W_K[:, : run.heads], own.W_Q[:, : run.heads], W_P, own.W_V[:, : run.heads])
-        yield place, jax.tree.map(jax.device_put, Fit(params, own.guess, losses[:, :, r], run))
+        params = LSAParams._make([own.W_K[:, : run.heads], own.W_Q[:, : run.heads], W_P, own.W_V[:, : run.heads]])
+        params, guess, losses_here = jax.device_put((params, own.guess, losses[:, :, r]))
+        yield place, Fit(params, guess, losses_here, run)
 
 
 def _identity(run: Run) -> dict:

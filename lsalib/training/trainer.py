@@ -31,14 +31,14 @@ class Trained(NamedTuple):
     opt_state: PyTree
 
     def seed(self, place: int) -> "Trained":
-        """One of the repetitions, by its place among the seeds; a NumPy array each, and nothing is compiled.
+        """One of the repetitions, by its place among the seeds; nothing is compiled for it.
 
         Example:
             >>> two = Trained(np.ones((2, 3)), np.ones((2, 7)), None, None)
             >>> two.seed(0).risk.shape
             (7,)
         """
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[place], self)
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)
 
 
 def train(
@@ -106,13 +106,10 @@ def train(
     store = checkpoint if checkpoint is None else Checkpoint(checkpoint, _identity(state, key, numbers))
     group = Group(program, Record(state), (), data_keys)
     (record,) = advance([group], steps, store=store, every=every, snapshots=snapshots)
-    kept = (
-        jax.tree.map(lambda leaf, *more: np.stack([leaf, *more], 1), *map(record.snapshots.get, snapshots))
-        if snapshots
-        else None
-    )
-    ended = jax.tree.map(jax.device_put, Trained(record.state.params, record.loss(), kept, record.state.opt_state))
-    return jax.tree.map(jax.device_put, ended.seed(0)) if seeds is None else ended
+    taken = [record.snapshots[step] for step in snapshots]
+    kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *taken) if taken else None
+    ended = Trained(*jax.device_put((record.state.params, record.loss(), kept, record.state.opt_state)))
+    return ended.seed(0) if seeds is None else ended
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> list[int]:

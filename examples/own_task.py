@@ -57,7 +57,7 @@ def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> metrics.Estim
 
 
 def best_step(task: StudentTask) -> float:
-    """``E[x x^T x x^T] = k (d + 2) I`` with k = (f - 2)/(f - 4) for f degrees of freedom; k is 1 for normal features."""
+    """``E[x x^T x x^T] = k (d + 2) I`` with k = (f - 2)/(f - 4); k is 1 for normal features."""
     fourth = (task.freedom - 2) / (task.freedom - 4) * (task.dim + 2)
     return task.dim * (1 - 1 / (1 + (fourth - 1) / task.context_size))
 

@@ -29,7 +29,9 @@ class Estimate(NamedTuple):
 def sampled_risk(
     key: PRNGKeyArray, task: GaussianTask, f: Predictor, *, batches: int = 32, batch_size: int = 2**15, dtype=None
 ) -> Estimate:
-    """Monte Carlo estimate of the ICL risk ``E[(f(X, y, x_q) - w.x_q)^2]`` (eq. 4) on fresh tasks.
+    r"""Monte Carlo estimate of the ICL risk (eq. 4) on fresh tasks.
+
+    .. math:: E \big[ (f(X, y, x_q) - w^\top x_q)^2 \big]
 
     Several predictors that are compared belong into one call, as one function that returns all their predictions:
     they then see the same tasks, in one program.
@@ -79,7 +81,7 @@ def _moments(keys, task: GaussianTask, f: Predictor, batch_size: int, dtype):
 def prediction_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
-    """Size of the difference in prediction, ``|f(x_q) - g(x_q)|`` (appendix C.2).
+    """Size of the difference in prediction, `| f(x_q) - g(x_q) |` (appendix C.2).
 
     Args:
         f, g: functions of (X, y, x_q) that return a scalar.
@@ -99,7 +101,7 @@ def prediction_difference(
 def gradient_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
-    """Norm of the difference of the gradients by the query, ``|df/dx_q - dg/dx_q|`` (appendix C.2).
+    r"""Norm of the difference of the gradients by the query, `\| \nabla_{x_q} f - \nabla_{x_q} g \|` (appendix C.2).
 
     Args and example as in ``prediction_difference``; the result is in units of y per unit of x_q.
 

@@ -40,7 +40,7 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H.
+        heads: H, their number.
         scale: s, the standard deviation of each entry.
         dtype: a float type; None means JAX's default.
 

@@ -48,7 +48,7 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H.
+        heads: H, their number.
         outputs: m, the number of labels in a token.
         dtype: a float type; None means JAX's default.
 

@@ -4,29 +4,9 @@ The modules follow the paper «The Initialization Determines Whether In-Context
 Learning Is Gradient Descent» (arXiv 2512.04268): ``tasks`` (section 2),
 ``attention`` (eqs. 2-12, 30), ``estimators`` (one-step GD and its relatives),
 ``theory`` (exact risks), ``training`` (section 5) and ``metrics`` (appendix C.2).
-``claims``, ``notebook``, ``figures`` and ``stored`` serve the pages of the book.
+Not imported with them: ``lsalib.book``, which serves the pages, and ``lsalib.sts``, which asks language models.
 """
 
-from importlib import import_module
+from lsalib import attention, estimators, metrics, tasks, theory, training
 
-from lsalib import attention, claims, estimators, metrics, notebook, stored, tasks, theory, training
-
-__all__ = [
-    "attention",
-    "claims",
-    "estimators",
-    "figures",
-    "metrics",
-    "notebook",
-    "stored",
-    "tasks",
-    "theory",
-    "training",
-]
-
-
-def __getattr__(name: str):
-    """Import ``figures`` when it is first used: matplotlib takes as long as all the rest."""
-    if name == "figures":
-        return import_module("lsalib.figures")
-    raise AttributeError(f"module 'lsalib' has no attribute {name!r}")
+__all__ = ["attention", "estimators", "metrics", "tasks", "theory", "training"]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from lsalib import figures
+from lsalib.book import figures
 from tests import book_checks as checks
 from tests.browser import ROOT, build, chromium, copy_project, serve, visit
 from tools import address as address_tool

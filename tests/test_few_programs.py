@@ -1,8 +1,5 @@
 """What keeps programs few: draws that share them, functions that are one each, results that are looked at without any."""
 
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,13 +105,3 @@ def test_a_search_from_the_minimum_does_not_end_above_it(x64):
     before = jax.jit(jax.vmap(risk))(starts)
     assert np.isfinite(ends.value).all() and np.all(np.asarray(ends.value) <= np.asarray(before))
     np.testing.assert_allclose(ends.value, jax.jit(jax.vmap(risk))(ends.params), rtol=1e-12)
-
-
-def test_the_library_alone_draws_nothing():
-    """matplotlib takes as long to import as all the rest; it comes with the first figure."""
-    code = "import sys, lsalib; assert 'matplotlib' not in sys.modules; lsalib.figures.use_style(); assert 'matplotlib' in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    with pytest.raises(AttributeError, match="module 'lsalib' has no attribute 'figure'"):
-        import lsalib
-
-        lsalib.figure  # noqa: B018

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from lsalib.tasks import GaussianTask
-from lsalib.training import Fit, Run, checkpoint, fit, loop, progress, sweep, sweeps
+from lsalib.training import Fit, Run, checkpoint, fit, loop, sweep, sweeps
 
 COV = [[1.0, 0.4], [0.4, 2.0]]
 PLAIN = GaussianTask([2.0, -1.0], context_size=4)
@@ -203,11 +203,11 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
 
     shown, silent = Terminal(), io.StringIO()
     for stream in (shown, silent):
-        monkeypatch.setattr(progress.sys, "stderr", stream)
+        monkeypatch.setattr(sys, "stderr", stream)
         result = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
     assert silent.getvalue() == "" and "25/25 steps" in shown.getvalue() and shown.getvalue().endswith("\n")
     # Cut into pieces for the bar, the run is still the same, bit for bit.
-    monkeypatch.setattr(progress.sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", Terminal())
     assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)
 
 

@@ -6,7 +6,8 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from lsalib import attention, claims, estimators, metrics, tasks, theory, training
+from lsalib import attention, estimators, metrics, tasks, theory, training
+from lsalib.book import claims
 
 KEY = jax.random.key(0)
 TASK = tasks.GaussianTask([1.0, 2.0], context_size=3)

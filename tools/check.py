@@ -12,7 +12,7 @@ from tools.parallel import cores, side_by_side
 # The claims: what checks them, and the ledger.
 ALWAYS = ("test_claims.py", "test_claims_page.py")
 # Every page imports these, whatever it is about.
-EVERYWHERE = {"claims", "figures", "notebook", "stored", "_validate"}
+EVERYWHERE = {"book", "_validate"}
 
 
 def imported(source: str) -> set[str]:

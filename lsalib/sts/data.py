@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from lsalib.sts import files
 
-__all__ = ["COMMIT", "FOLDER_VARIABLE", "SPLITS", "Pairs", "load"]
+__all__ = ["SPLITS", "Pairs", "load"]
 
 COMMIT = "99a65f1b68667f69a57bea13f602c7c9c27a9fcd"
 FOLDER_VARIABLE = "LSALIB_STS_DATA"

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib.sts import files
 
-__all__ = ["DIM", "WEIGHTS_SHA256", "Encoder", "embed", "open_encoder"]
+__all__ = ["embed"]
 
 DIM = 384
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -8,10 +8,10 @@ from os import PathLike
 import numpy as np
 
 from lsalib import _validate
+from lsalib._progress import Progress
 from lsalib.sts import prompts
 from lsalib.sts.design import Experiment, Item, Sources, items, prepare
 from lsalib.sts.journal import Journal
-from lsalib.training.progress import Progress
 
 __all__ = ["ANSWERS", "Experiment", "Sources", "prepare", "run"]
 

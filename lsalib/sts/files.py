@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lsalib._files import write
 
-__all__ = ["cache_folder", "check_sha256", "fetch", "write"]
+__all__ = ["cache_folder", "write"]
 
 _CHUNK = 1 << 20
 

@@ -13,7 +13,7 @@ from lsalib.sts.models import inside, llama
 from lsalib.sts.models.answers import AnswerTree, answer_tree, score
 from lsalib.sts.models.batching import bucket, read_prompts
 
-__all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess", "token_roles"]
+__all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess"]
 
 # The numbers in a prompt that can be moved.
 NUMBERS = ("query guess", "context guess", "context score")

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["MODES", "parse"]
+__all__ = ["parse"]
 
 MODES = ("strict", "lenient")
 

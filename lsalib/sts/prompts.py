@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["ROLES", "STYLES", "Example", "build", "digest", "number", "roles"]
+__all__ = ["ROLES", "Example", "build", "digest"]
 
 STYLES = ("completion", "chat")
 # What a part of a completion prompt is; the frame is all that the parts stand in, such as «Score:».

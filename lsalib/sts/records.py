@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from lsalib import stored
+from lsalib.book import stored
 from lsalib.sts import data, results
 from lsalib.sts.design import Experiment, Sources
 from lsalib.sts.guess import Network
 
-__all__ = ["FOLDER", "FOLDER_VARIABLE", "arrays", "network", "own", "own_folder", "pick", "recorded", "sources"]
+__all__ = ["arrays", "network", "own", "pick", "recorded", "sources"]
 
-FOLDER = Path(__file__).parents[1] / "data" / "sts"
+FOLDER = stored.FOLDER / "sts"
 FOLDER_VARIABLE = "LSALIB_STS_RESULTS"
 
 

@@ -13,7 +13,7 @@ from lsalib.sts import statistics
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.parsing import parse
 
-__all__ = ["FAILURES", "READOUTS", "Outcome", "compare", "expected", "find", "outcome", "read", "table"]
+__all__ = ["READOUTS", "Outcome", "compare", "expected", "find", "outcome", "table"]
 
 READOUTS = ("written", "expected")
 FAILURES = ("replace", "drop")

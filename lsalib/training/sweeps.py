@@ -10,13 +10,13 @@ from jax.sharding import PartitionSpec
 from jaxtyping import PRNGKeyArray
 
 from lsalib import _validate
+from lsalib._progress import Progress
 from lsalib.attention import LSAParams, init
 from lsalib.tasks import GaussianTask
 from lsalib.theory import standardize
 from lsalib.training.checkpoint import Checkpoint
 from lsalib.training.loop import SPECS, Plan, State, advance, gather, make_mesh, place, start
 from lsalib.training.objectives import OBJECTIVES, Sampler, Setting, Weights
-from lsalib.training.progress import Progress
 from lsalib.training.runs import Fit, Run
 
 __all__ = ["fit", "sweep"]

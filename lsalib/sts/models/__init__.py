@@ -14,7 +14,7 @@ import numpy as np
 
 from lsalib.sts.models.text import Conversation
 
-__all__ = ["KNOWN", "Conversation", "LanguageModel", "open_model"]
+__all__ = ["Conversation", "LanguageModel", "open_model"]
 
 # What can be opened, with an example of each.
 KNOWN = {

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from lsalib.sts.models import llama
 from lsalib.sts.models.batching import Reading, read_prompts
 
-__all__ = ["AnswerTree", "answer_logprobs", "answer_tree", "logprobs_and_attention", "score"]
+__all__ = ["AnswerTree", "answer_tree", "score"]
 
 
 class AnswerTree(NamedTuple):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from lsalib import _validate
 from lsalib.sts.models import llama
 
-__all__ = ["Reading", "bucket", "pad", "read_prompts"]
+__all__ = ["Reading", "bucket", "read_prompts"]
 
 
 class Reading(NamedTuple):

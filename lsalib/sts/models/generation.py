@@ -13,7 +13,7 @@ from lsalib import _validate
 from lsalib.sts.models import llama
 from lsalib.sts.models.batching import Reading, read_prompts
 
-__all__ = ["RUN", "generate"]
+__all__ = ["generate"]
 
 # New tokens are made in runs of this many; between runs the caller can say that an answer is finished.
 RUN = 8

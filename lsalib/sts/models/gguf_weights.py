@@ -10,7 +10,7 @@ import numpy as np
 from lsalib.sts import files
 from lsalib.sts.models import llama
 
-__all__ = ["Stored", "byte_pairs", "read"]
+__all__ = ["Stored", "read"]
 
 _LAYER = {
     "attn_norm": "attn_norm",

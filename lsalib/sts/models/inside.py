@@ -10,14 +10,7 @@ from lsalib import _validate
 from lsalib.sts.models import llama
 from lsalib.sts.models.answers import AnswerTree, answer_logprobs, logprobs_and_attention
 
-__all__ = [
-    "attention_weights",
-    "expected_score",
-    "last_attention",
-    "next_token_logits",
-    "relevance_and_attention",
-    "value_relevance",
-]
+__all__ = ["relevance_and_attention"]
 
 
 @partial(jax.jit, static_argnums=1)

@@ -15,20 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
 
-__all__ = [
-    "Cache",
-    "Config",
-    "Layer",
-    "Output",
-    "Params",
-    "causal_mask",
-    "embed",
-    "empty_cache",
-    "forward",
-    "init",
-    "logits",
-    "read",
-]
+__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "init", "logits", "read"]
 
 
 class Config(NamedTuple):

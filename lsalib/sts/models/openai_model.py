@@ -14,7 +14,7 @@ from jaxtyping import Float
 from lsalib import _validate
 from lsalib.sts.models import retry, text
 
-__all__ = ["OpenAIModel", "echoed_logprob", "public_address"]
+__all__ = ["OpenAIModel"]
 
 _OPENAI = "https://api.openai.com/v1"
 _UNSUPPORTED = (400, 404, 405, 422, 501)

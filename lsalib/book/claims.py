@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lsalib.notebook import show
+from lsalib.book.notebook import show
 
 __all__ = ["MIME", "ClaimError", "Record", "check", "control", "seeds_text"]
 
@@ -84,9 +84,8 @@ def check(
     """
     record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "check")
     if not record.passed:
-        raise ClaimError(
-            f"{claim_id}: {label or 'check'}: {record.measured} {relation} {record.expected} fails (tolerance {record.tolerance})"
-        )
+        comparison = f"{record.measured} {relation} {record.expected} fails (tolerance {record.tolerance})"
+        raise ClaimError(f"{claim_id}: {label or 'check'}: {comparison}")
     return _publish(record)
 
 
@@ -185,11 +184,12 @@ def _publish(record: Record) -> Record:
     expected = html.escape(record.expected)
     seeds = seeds_text(record.seeds)
     css = "claim-pass" if record.kind == "check" else "claim-control"
-    text = f"{mark} {record.id}: {record.label}: {record.measured} against {record.expected} (tolerance {record.tolerance}{seeds}): {words}"
+    tolerance = f"tolerance {record.tolerance}{seeds}"
+    text = f"{mark} {record.id}: {record.label}: {record.measured} against {record.expected} ({tolerance}): {words}"
     page = (
         f'<div class="claim {css}" id="{record.anchor}"><span class="claim-mark">{mark}</span> '
         f'<span class="claim-label">{label}</span> '
-        f'<span class="claim-numbers">{record.measured} against {expected}, tolerance {record.tolerance}{seeds}: {words}</span> '
+        f'<span class="claim-numbers">{record.measured} against {expected}, {tolerance}: {words}</span> '
         f'<a class="claim-id" href="claims.html#{html.escape(record.id)}">{html.escape(record.id)}</a></div>'
     )
     show({MIME: record._asdict(), "text/html": page, "text/plain": text})

@@ -1,27 +1,26 @@
-"""Train the softmax layers that the page on softmax reads: python -m tools.softmax_runs [NAME…] [--out FOLDER]
+"""Training of the softmax layers that the page on softmax reads.
 
 What comes out is small: the circuits (b, A) of every head after a few numbers of steps, the guesses, and the loss
-in means over 500 steps. `lsalib.stored` reads it. The runs of one experiment see the same batches.
+in means over 500 steps. The runs of one experiment see the same batches.
 """
 
-import argparse
-import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib import attention, stored, tasks, training
+from experiments.experiment import Experiment, versions
+from lsalib import attention, tasks, training
 
 BATCH, LEARNING_RATE, WINDOW = 256, 1e-3, 500
 DIM, LENGTH, NOISE_VAR = 5, 40, 0.1
 SNAPSHOTS = (0, 200, 1000, 3000, 10_000, 40_000)
 
 
-class Experiment(NamedTuple):
+class Training(NamedTuple):
     """Layers that are trained side by side: how many heads each has, and whether its guess is trained along.
 
     ``draw`` maps a key to tokens (B, L, d+m), queries (B, d) and noise-free targets (B, m).
@@ -37,7 +36,7 @@ class Experiment(NamedTuple):
     seeds: int = 4
 
 
-def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()) -> Experiment:
+def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()) -> Training:
     """Regression with task weights around ``prior_mean * (1, ..., 1)`` and feature covariance ``rho^|i-j|``."""
     steps = np.abs(np.subtract.outer(np.arange(DIM), np.arange(DIM)))
     cov = None if rho == 0 else rho**steps
@@ -55,10 +54,10 @@ def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()
         "prior_var": 1 / DIM,
         "rho": rho,
     }
-    return Experiment(draw, heads, about, train_guess)
+    return Training(draw, heads, about, train_guess)
 
 
-def two_tasks(heads) -> Experiment:
+def two_tasks(heads) -> Training:
     """Two labels a token: the first depends on features 1-4, the second on features 3-6."""
     d, support = 6, np.array([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]], np.float32)
 
@@ -74,19 +73,10 @@ def two_tasks(heads) -> Experiment:
         return jnp.concatenate([X, y], axis=-1), x_q, jnp.einsum("bd,bmd->bm", x_q, w)
 
     about = {"dim": d, "context_size": LENGTH, "noise_var": NOISE_VAR, "support": support.tolist(), "prior_var": 0.25}
-    return Experiment(draw, heads, about, dim=d, outputs=2)
+    return Training(draw, heads, about, dim=d, outputs=2)
 
 
-EXPERIMENTS = {
-    "heads": one_task((1, 2, 4, 8))._replace(snapshots=(*SNAPSHOTS, 100_000)),
-    "starts": one_task((2,))._replace(snapshots=(0, 200, 8000), seeds=16),
-    "correlated": one_task((2, 4), rho=0.5),
-    "two_tasks": two_tasks((3, 4))._replace(snapshots=(*SNAPSHOTS, 100_000)),
-    "prior_mean": one_task((2, 8, 2, 8), prior_mean=1.0, train_guess=(False, False, True, True)),
-}
-
-
-def loss(experiment: Experiment) -> Callable:
+def loss(experiment: Training) -> Callable:
     """The mean squared error of each layer on one batch, summed over outputs; all heads of all layers in a row."""
     layers, d = len(experiment.heads), experiment.dim
     layer_of = np.repeat(np.arange(layers), experiment.heads)
@@ -110,7 +100,7 @@ def loss(experiment: Experiment) -> Callable:
     return of_batch
 
 
-def start(experiment: Experiment, key):
+def start(experiment: Training, key):
     """Every layer's own initial weights, their heads in a row, and a guess of zero."""
     keys = jax.random.split(key, len(experiment.heads))
     layers = [
@@ -121,8 +111,8 @@ def start(experiment: Experiment, key):
     return heads, jnp.zeros((len(experiment.heads), experiment.dim), jnp.float32)
 
 
-def run(experiment: Experiment) -> dict[str, np.ndarray]:
-    """Train, and keep what the page needs: ``b``, ``A``, ``guess`` with axes (snapshot, seed, …) and ``loss`` (seed, window, layer)."""
+def run(experiment: Training) -> dict[str, np.ndarray]:
+    """Train, and keep what pages need: ``b``, ``A``, ``guess`` (snapshot, seed, …), ``loss`` (seed, window, layer)."""
 
     def one(seed):
         key_start, key_batches = jax.random.split(jax.random.fold_in(jax.random.key(0), seed))
@@ -142,37 +132,31 @@ def run(experiment: Experiment) -> dict[str, np.ndarray]:
     return dict(zip(("b", "A", "guess"), ahead, strict=True)) | {"loss": np.asarray(means)}
 
 
-def about(name: str, experiment: Experiment) -> dict:
-    """What is stored beside the numbers: enough to make them again."""
+def entry(line: str, training: Training) -> Experiment:
+    """All steps of all seeds; again, the first steps of the first."""
     settings = {
+        "dtype": "float32",
         "batch_size": BATCH,
         "learning_rate": LEARNING_RATE,
         "window": WINDOW,
-        "seeds": experiment.seeds,
-        "snapshots": list(experiment.snapshots),
+        "seeds": training.seeds,
+        "snapshots": list(training.snapshots),
+        "heads": list(training.heads),
+        "train_guess": list(training.train_guess),
     }
-    layers = {"heads": list(experiment.heads), "train_guess": list(experiment.train_guess)}
-    versions = {package.__name__: package.__version__ for package in (jax, np)}
-    return (
-        {"command": f"python -m tools.softmax_runs {name}", "dtype": "float32", "versions": versions}
-        | settings
-        | layers
-        | experiment.about
-    )
+    again = partial(run, training._replace(snapshots=training.snapshots[:2], seeds=1))
+    made_by = partial(versions, "jax", "numpy")
+    return Experiment(line, partial(run, training), again, settings | training.about, made_by, rtol=2e-3, atol=2e-4)
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Train the softmax layers that the page on softmax reads.")
-    parser.add_argument("names", nargs="*", help=f"experiments (default: all): {', '.join(EXPERIMENTS)}")
-    parser.add_argument("--out", type=Path, default=stored.FOLDER, help="folder for the results")
-    args = parser.parse_args(argv)
-    if unknown := set(args.names) - set(EXPERIMENTS):
-        parser.error(f"no such experiment: {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}")
-    for name in args.names or EXPERIMENTS:
-        began, experiment = time.perf_counter(), EXPERIMENTS[name]
-        stored.save(args.out / f"softmax_{name}.npz", run(experiment), about(name, experiment))
-        print(f"{name:<12} {time.perf_counter() - began:7.0f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+LONG = (*SNAPSHOTS, 100_000)
+EXPERIMENTS = {
+    "softmax_heads": entry("1, 2, 4 and 8 heads", one_task((1, 2, 4, 8))._replace(snapshots=LONG)),
+    "softmax_starts": entry("2 heads from 16 starts", one_task((2,))._replace(snapshots=(0, 200, 8000), seeds=16)),
+    "softmax_correlated": entry("2 and 4 heads, correlated features", one_task((2, 4), rho=0.5)),
+    "softmax_two_tasks": entry("3 and 4 heads, two labels a token", two_tasks((3, 4))._replace(snapshots=LONG)),
+    "softmax_prior_mean": entry(
+        "2 and 8 heads around a prior mean of one, the guess fixed and trained",
+        one_task((2, 8, 2, 8), prior_mean=1.0, train_guess=(False, False, True, True)),
+    ),
+}

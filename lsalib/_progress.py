@@ -1,4 +1,4 @@
-"""A line on the terminal while a long sweep runs; silent everywhere else."""
+"""A line on the terminal while something long runs; silent everywhere else."""
 
 import sys
 import time

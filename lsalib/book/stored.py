@@ -12,7 +12,7 @@ from lsalib import _files
 __all__ = ["FOLDER", "Stored", "load", "save"]
 
 # Part of the package: a page finds it in a hosted notebook too.
-FOLDER = Path(__file__).parent / "data"
+FOLDER = Path(__file__).parents[1] / "data"
 
 
 class Stored(NamedTuple):

@@ -1,6 +1,6 @@
 """What a page needs of its notebook; outside a notebook nothing is shown."""
 
-__all__ = ["glue", "show"]
+__all__ = ["glue"]
 
 
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:

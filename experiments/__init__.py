@@ -1,0 +1,8 @@
+"""What takes too long for a page: run once, and stored with how it was made. `python -m experiments` lists it.
+
+A new one is a function that returns named arrays, and a line in the registry of its module.
+"""
+
+from experiments import language_models, softmax
+
+EXPERIMENTS = softmax.EXPERIMENTS | language_models.EXPERIMENTS

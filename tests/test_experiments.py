@@ -1,0 +1,203 @@
+"""Long experiments, and what is stored of them: a piece is run again and compared."""
+
+import json
+from dataclasses import asdict, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from sts_support import Fake, data_folder, last_guess
+
+from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
+from lsalib import attention, training
+from lsalib.book import stored
+from lsalib.sts import files
+
+
+def bowl(params, key):
+    """Two runs in one pytree, each with its own entry of the loss, on one noisy batch."""
+    noise = 0.1 * jax.random.normal(key, (1, 2))
+    return jnp.sum((params - jnp.array([[1.0, 2.0], [3.0, 4.0]]) + noise) ** 2, axis=1)
+
+
+def descend(snapshots, *, loss=bowl, shape=(2, 2), learning_rate=0.05):
+    """In one program, and off the device."""
+    run = jax.jit(lambda key: training.descend(loss, jnp.zeros(shape), key, snapshots, learning_rate=learning_rate))
+    return jax.tree.map(np.asarray, run(jax.random.key(0)))
+
+
+@pytest.fixture(scope="module")
+def long():
+    return descend([0, 5, 30])
+
+
+def test_descent_is_adam_step_by_step(long):
+    """Against optax by hand; with another learning rate it is another path."""
+    optimizer = optax.adam(0.05)
+
+    @jax.jit
+    def step(t, params, state):
+        gradient = jax.grad(lambda p: bowl(p, jax.random.fold_in(jax.random.key(0), t)).sum())(params)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = optimizer.update(gradient, state)
+        return optax.apply_updates(params, updates), state
+
+    params = jnp.zeros((2, 2))
+    state = optimizer.init(params)
+    for t in range(30):
+        params, state = step(t, params, state)
+    np.testing.assert_allclose(long.params[-1], params, rtol=1e-5)
+    np.testing.assert_array_equal(long.params[0], np.zeros((2, 2)))
+    assert np.abs(descend([30], learning_rate=0.04).params[-1] - params).max() > 1e-2
+
+
+def test_a_shorter_descent_is_the_beginning_of_a_longer_one(long):
+    short = descend([5])
+    np.testing.assert_array_equal(long.params[1], short.params[0])
+    np.testing.assert_array_equal(long.loss[:5], short.loss)
+    assert np.abs(long.params[2] - short.params[0]).max() > 1e-3
+
+
+def test_runs_side_by_side_do_not_disturb_each_other(long):
+    alone = descend([30], loss=lambda p, key: bowl(jnp.stack([p, p]), key)[0], shape=(2,))
+    np.testing.assert_allclose(long.params[-1, 0], alone.params[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("snapshots", [[], [3, 3], [-1, 2], [1.5], 4])
+def test_bad_snapshots_are_refused(unchecked, snapshots):
+    with pytest.raises(ValueError, match="snapshots must be increasing whole numbers"):
+        training.descend(bowl, jnp.zeros((2, 2)), jax.random.key(0), snapshots)
+
+
+def test_every_stored_array_has_its_experiment():
+    found = {path.relative_to(stored.FOLDER).with_suffix("").as_posix() for path in stored.FOLDER.rglob("*.npz")}
+    assert found == EXPERIMENTS.keys() - {"sts/answers"}
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
+def test_what_is_stored_says_how_it_was_made(name):
+    arrays, about = stored.load(name)
+    assert "jax" in about.pop("versions")
+    assert about == json.loads(json.dumps(experiment.about(name, EXPERIMENTS[name])))
+    assert about["command"] == f"python -m experiments {name}"
+    assert all(np.isfinite(array).all() for array in arrays.values())
+    assert (stored.FOLDER / f"{name}.npz").stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("name", softmax.EXPERIMENTS)
+def test_the_stored_circuits_are_of_all_heads_snapshots_and_seeds(name):
+    arrays, about = stored.load(name)
+    outputs = len(about.get("support", [1]))
+    ahead, D = (len(about["snapshots"]), about["seeds"], sum(about["heads"])), about["dim"] + outputs
+    assert arrays["b"].shape == (*ahead, outputs, D)
+    assert arrays["A"].shape == (*ahead, D, D)
+
+
+@pytest.mark.parametrize("name", ["softmax_heads", "softmax_two_tasks", "softmax_prior_mean"])
+def test_the_first_steps_again(name):
+    """The stored weights after 200 steps; a start from another seed ends elsewhere."""
+    arrays, about = stored.load(name)
+    again = EXPERIMENTS[name].again()
+    assert about["snapshots"][:2] == [0, 200] and again["A"].shape[:2] == (2, 1)
+    assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda: again)) == []
+    assert np.abs(again["A"][1, 0] - arrays["A"][1, 1]).max() > 0.1
+    assert np.abs(again["A"][1] - again["A"][0]).max() > 0.1
+
+
+def test_a_stored_start_is_a_start():
+    """Two roads to the circuits: the stored ones and those of the layer that they belong to."""
+    layers = softmax.one_task((1, 2, 4, 8))
+
+    @jax.jit
+    def circuits(key):
+        key_start, _ = jax.random.split(jax.random.fold_in(key, 0))
+        return attention.effective_softmax(softmax.start(layers, key_start)[0])
+
+    b, A = circuits(jax.random.key(0))
+    arrays, _ = stored.load("softmax_heads")
+    np.testing.assert_allclose(arrays["b"][0, 0], b, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(arrays["A"][0, 0], A, rtol=1e-5, atol=1e-7)
+
+
+def test_an_unknown_result_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"none.*got 'absent'"):
+        stored.load("absent", tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.npz"
+    stored.save(path, {"a": np.ones(2)}, {})
+    with pytest.raises(TypeError):
+        stored.save(path, {"a": np.zeros(2)}, {"not": {"json": object()}})
+    assert stored.load("x", tmp_path).arrays["a"].tolist() == [1.0, 1.0]
+    assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """An experiment of three numbers; again, the first two."""
+    run = lambda: {"a": np.array([1.0, 2.0, 3.0])}
+    entry = experiment.Experiment("three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1}, dict)
+    monkeypatch.setitem(EXPERIMENTS, "toy", entry)
+    return entry
+
+
+def test_an_experiment_is_listed_run_and_repeated(toy, tmp_path, capsys):
+    __main__.main([])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXPERIMENTS)
+    __main__.main(["toy", "--out", str(tmp_path)])
+    arrays, about = stored.load("toy", tmp_path)
+    assert arrays["a"].tolist() == [1.0, 2.0, 3.0]
+    assert about == {"command": "python -m experiments toy", "seeds": 1, "versions": {}}
+    __main__.main(["toy", "--out", str(tmp_path), "--again"])
+
+
+@pytest.mark.parametrize(
+    ("again", "message"),
+    [
+        (lambda: {"a": np.array([1.0, 2.0 + 1e-15])}, "toy: a is off by up to"),
+        (lambda: {"a": np.ones(4)}, r"toy: a has shape \(3,\), which does not begin with \(4,\)"),
+        (None, "toy: nothing of it can be repeated in reasonable time"),
+    ],
+)
+def test_what_comes_out_otherwise_is_a_failure(toy, monkeypatch, tmp_path, again, message):
+    __main__.main(["toy", "--out", str(tmp_path)])
+    monkeypatch.setitem(EXPERIMENTS, "toy", toy._replace(again=again))
+    with pytest.raises(SystemExit, match=message):
+        __main__.main(["toy", "--out", str(tmp_path), "--again"])
+
+
+def test_an_unknown_experiment_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        __main__.main(["nothing"])
+    assert "no such experiment: nothing" in capsys.readouterr().err
+
+
+def test_every_stored_answer_has_its_question():
+    found = {path.stem: json.loads(path.read_bytes()) for path in (stored.FOLDER / "sts").glob("*.json")}
+    assert {name: result["experiment"] for name, result in found.items()} == {
+        language_models.file_name(asked): asdict(asked) for asked in language_models.ASKED
+    }
+
+
+def test_answers_are_kept_without_sentences(tmp_path):
+    (name, *_) = map(language_models.file_name, language_models.ASKED)
+    kept = stored.FOLDER / f"sts/{name}.json"
+    result = json.loads(kept.read_bytes())
+    language_models.compact(tmp_path / "sts/answers.npz", {name: result | {"first_prompt": "a sentence"}}, {})
+    assert (tmp_path / f"sts/{name}.json").read_bytes() == kept.read_bytes()
+
+
+def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
+    if folder := data_folder():
+        monkeypatch.setenv("LSALIB_STS_DATA", folder)
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(language_models, "open_model", lambda name: Fake(last_guess, name=name))
+    monkeypatch.setattr(language_models, "ASKED", [replace(asked, runs=2) for asked in language_models.ASKED[1:3]])
+    experiment.store("sts/answers", EXPERIMENTS["sts/answers"], tmp_path)
+    found = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "sts").iterdir())]
+    assert [result["experiment"]["guess_model"] for result in found] == ["concat", "strong"]
+    for result in found:
+        assert [float(record["answer"]) for record in result["records"]] == [r["guess"] for r in result["records"]]

@@ -1,0 +1,62 @@
+"""What imports what: the library is pure JAX, and each part depends on few others."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).parents[1] / "lsalib"
+# Anybody may use these; they import nothing of the library but each other.
+COMMON = {"lsalib._files", "lsalib._progress", "lsalib._random", "lsalib._validate"}
+PARTS = {"book": COMMON, "sts": COMMON | {"lsalib.book"}}
+
+
+def imported(source: str) -> set[str]:
+    """The parts of lsalib that this code imports, wherever in it: «lsalib.theory»."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {".".join(name.split(".")[:2]) for name in found if name.split(".")[0] == "lsalib"}
+
+
+def foreign(part: str, source: str) -> set[str]:
+    """What code of this part of the library imports, and must not."""
+    return imported(source) - PARTS[part] - {f"lsalib.{part}"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_pages_and_language_models_need_nothing_of_the_layers(part):
+    found = {path.name: foreign(part, path.read_text()) for path in (LIBRARY / part).rglob("*.py")}
+    assert len(found) > 4 and not set().union(*found.values()), found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from lsalib.training.loop import place",
+        "from lsalib import _files, theory",
+        "def f():\n    import lsalib.training",
+        "import lsalib",
+    ],
+)
+def test_a_foreign_import_is_seen(code):
+    assert foreign("sts", code) and not foreign("sts", "from lsalib import _validate\nfrom lsalib.book import stored")
+
+
+def test_the_library_alone_neither_draws_nor_serves_pages():
+    """matplotlib takes as long to import as all the rest; it comes with the first figure."""
+    code = """
+import sys, lsalib
+assert not [name for name in sys.modules if name.startswith(("matplotlib", "lsalib.book"))]
+from lsalib.book import check, control, glue, stored
+assert "matplotlib" not in sys.modules
+from lsalib.book import figures
+assert "matplotlib" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

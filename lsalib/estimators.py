@@ -19,17 +19,18 @@ def one_step_gd(
     w0: Float[Array, " d"],
     step_size: float | Scalar,
 ) -> Scalar:
-    """Prediction after one gradient step on the context's squared loss.
+    r"""Prediction after one gradient step on the context's squared loss (eqs. 9-10).
 
-    ``w1 = w0 - (step_size / C) X^T (X w0 - y)`` and the prediction is ``x_q.w1`` (eqs. 9-10).
-    The loss is ``|X w0 - y|^2 / (2C)``: mind the one half when comparing step sizes.
+    .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{\eta}{C} X^\top (X w_0 - y)
+
+    The loss is `\| X w_0 - y \|^2 / (2C)`: mind the one half when comparing step sizes.
 
     Args:
         X: context features, (C, d).
         y: context labels, (C,).
         x_q: query, (d,).
         w0: where the step starts, (d,).
-        step_size: eta.
+        step_size: `\eta`.
 
     Returns:
         The prediction, a scalar.
@@ -56,7 +57,9 @@ def preconditioned_gd(
     w0: Float[Array, " d"],
     preconditioner: Float[Array, "d d"],
 ) -> Scalar:
-    """Prediction after one preconditioned step, ``w1 = w0 + N X^T (y - X w0) / C``.
+    r"""Prediction after one preconditioned step.
+
+    .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{1}{C} N X^\top (X w_0 - y)
 
     Args:
         X, y, x_q, w0: as in ``one_step_gd``.
@@ -88,9 +91,11 @@ def debiased_gd(
     w0: Float[Array, " d"],
     step_size: float | Scalar,
 ) -> Scalar:
-    """Prediction after one gradient step on the *centred* context: labels and features less their means.
+    r"""Prediction after one gradient step on the *centred* context: labels and features less their means.
 
-    ``w1 = w0 + (step_size / C) sum_i (x_i - mean x) (r_i - mean r)``, ``r = y - X w0``; the prediction is ``x_q.w1``.
+    .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 + \frac{\eta}{C} \sum_i (x_i - \bar x) (r_i - \bar r),
+       \qquad r = y - X w_0
+
     Adding a constant to all labels changes nothing. The division is by C, as in ``one_step_gd``.
 
     Args:
@@ -122,16 +127,17 @@ def bayes(
     prior_cov: Float[Array, "d d"] | None = None,
     noise_std: float = 0.0,
 ) -> Scalar:
-    """Posterior mean prediction, the least risk that any predictor can have.
+    r"""Posterior mean prediction, the least risk that any predictor can have.
 
-    ``w = w* + Psi X^T (X Psi X^T + noise_std^2 I)^+ (y - X w*)``. Without noise the
-    pseudo-inverse makes this the weights that fit the context and lie nearest to w*.
+    .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2 I)^+ (y - X w_\star)
+
+    Without noise the pseudo-inverse makes this the weights that fit the context and lie nearest to `w_\star`.
 
     Args:
         X, y, x_q: context and query, (C, d), (C,), (d,).
-        prior_mean: w*, (d,).
-        prior_cov: Psi, (d, d); None means the identity.
-        noise_std: standard deviation of the label noise.
+        prior_mean: `w_\star`, (d,).
+        prior_cov: `\Psi`, (d, d); None means the identity.
+        noise_std: `\sigma`, the standard deviation of the label noise.
 
     Returns:
         The prediction, a scalar.

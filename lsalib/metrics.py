@@ -29,7 +29,9 @@ class Estimate(NamedTuple):
 def sampled_risk(
     key: PRNGKeyArray, task: Task, f: Predictor, *, batches: int = 32, batch_size: int = 2**15, dtype=None
 ) -> Estimate:
-    """Monte Carlo estimate of the ICL risk ``E[(f(X, y, x_q) - target)^2]`` (eq. 4) on fresh tasks.
+    r"""Monte Carlo estimate of the ICL risk (eq. 4) on fresh tasks.
+
+    .. math:: E \big[ (f(X, y, x_q) - \mathrm{target})^2 \big]
 
     Several predictors that are compared belong into one call, as one function that returns all their predictions:
     they then see the same tasks, in one program.
@@ -106,7 +108,7 @@ def _check_batch(batch: Batch, n: int, dim: int) -> None:
 def prediction_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
-    """Size of the difference in prediction, ``|f(x_q) - g(x_q)|`` (appendix C.2).
+    """Size of the difference in prediction, `| f(x_q) - g(x_q) |` (appendix C.2).
 
     Args:
         f, g: functions of (X, y, x_q) that return a scalar.
@@ -129,7 +131,7 @@ def prediction_difference(
 def gradient_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
-    """Norm of the difference of the gradients by the query, ``|df/dx_q - dg/dx_q|`` (appendix C.2).
+    r"""Norm of the difference of the gradients by the query, `\| \nabla_{x_q} f - \nabla_{x_q} g \|` (appendix C.2).
 
     Args and errors as in ``prediction_difference``; the result is in units of y per unit of x_q.
 

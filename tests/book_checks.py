@@ -1,6 +1,7 @@
 """What a page of the book must not have: each check returns a list of defects, empty for a sound page."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
@@ -52,6 +53,22 @@ def broken_links(html: Path) -> list[str]:
             elif anchor and target in anchors and unquote(anchor) not in anchors[target]:
                 defects.append(f"{page.name}: no anchor for the link {tag['href']}")
     return defects
+
+
+def names_without_links(html: Path, names: Iterable[str]) -> list[str]:
+    """Code in prose that names something of the library, as «theory.gd_risk», and does not lead to it."""
+    ends = {name.split(".", n)[-1] for name in names for n in range(name.count("."))}
+    # An expression, since reading all pages as trees takes long.
+    codes = {
+        page: re.findall(r"(<a [^>]*>)?<code[^>]*>(.*?)</code>", page.read_text(encoding="utf-8"))
+        for page in html_pages(html)
+    }
+    return [
+        f"{page.name}: no link behind {name}"
+        for page, found in codes.items()
+        for link, code in found
+        if (name := re.sub("<.*?>", "", code)).removesuffix("()") in ends and not link
+    ]
 
 
 def outside_assets(html: Path) -> list[str]:

@@ -1,10 +1,11 @@
-"""Linear self-attention: the paper's formula to the letter, and what is left of it in a prediction.
+r"""Linear self-attention: the paper's formula to the letter, and what is left of it in a prediction.
 
 Only the bottom-right entry of the output is a prediction, so a head acts through
-``b_h``, the last row of ``W_P W_V``, and ``A_h = W_K^T W_Q`` alone. With the Gram matrix
-``G = Z^T Z / C`` of the context tokens ``z_i = [x_i; y_i]`` and ``z_q = [x_q; y_q]``,
+`b_h`, the last row of `W_P W_V`, and `A_h = W_K^\top W_Q` alone. With the Gram matrix
+`G = Z^\top Z / C` of the context tokens `z_i = [x_i; y_i]` and `z_q = [x_q; y_q]`,
 
-    f(E) = y_q + sum_h b_h^T G A_h z_q = y_q + sum_j <G, M_j> z_q[j],   M_j = sum_h b_h a_{h,j}^T.
+.. math:: f(E) = y_q + \sum_h b_h^\top G A_h z_q = y_q + \sum_j \langle G, M_j \rangle z_{q,j},
+   \qquad M_j = \sum_h b_h a_{h,j}^\top.
 
 Everything is written for one example; ``jax.vmap`` makes the batch.
 """

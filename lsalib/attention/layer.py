@@ -30,15 +30,15 @@ class LSAParams(NamedTuple):
 
 
 def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -> LSAParams:
-    """Independent normal weights, ``W ~ N(0, scale^2)`` entrywise.
+    r"""Independent normal weights, `W \sim N(0, s^2)` entrywise.
 
     The paper does not give its initial scale; the risk after a fixed number of steps depends on it.
 
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H.
-        scale: standard deviation of each entry.
+        heads: H, their number.
+        scale: s, the standard deviation of each entry.
         dtype: a float type; None means JAX's default.
 
     Returns:
@@ -62,7 +62,9 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -
 def embed(
     X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar
 ) -> Float[Array, "D T"]:
-    """The embedding ``E = [[X^T, x_q], [y^T, y_q]]`` with the initial guess y_q (eq. 2).
+    r"""The embedding of a context and its query, with the initial guess y_q (eq. 2).
+
+    .. math:: E = \begin{pmatrix} X^\top & x_q \\ y^\top & y_q \end{pmatrix}
 
     Args:
         X: context features, (C, d).
@@ -87,10 +89,11 @@ def embed(
 
 @jax.jit
 def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
-    """Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
+    r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
-    ``f(E) = [E + sum_h (1/C) W_P W_V E W_M (E^T W_K^T W_Q E)]_{-1,-1}`` with the mask
-    ``W_M = diag(1_C, 0)``, which hides the query from keys and values.
+    .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C \Big]_{-1,-1}
+
+    The mask `W_M = \mathrm{diag}(1_C, 0)` hides the query from keys and values.
 
     Args:
         params: the weights, (H, D, D) each.
@@ -115,7 +118,7 @@ def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
 def yq_lsa(
     params: LSAParams, w: Float[Array, " d"], X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
-    """LSA whose initial guess is linear in the query, ``y_q = w.x_q`` with trainable w (eqs. 11-12).
+    r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with trainable w (eqs. 11-12).
 
     Args:
         params: the weights, (H, d+1, d+1) each.
@@ -147,7 +150,9 @@ def linear_transformer_block(
     y: Float[Array, " C"],
     x_q: Float[Array, " d"],
 ) -> Scalar:
-    """LSA followed by a linear MLP, with no initial guess: ``[W_2^T W_1 (E + heads)]_{-1,-1}`` (eq. 30).
+    r"""LSA followed by a linear MLP, with no initial guess (eq. 30).
+
+    .. math:: f(E) = \Big[ W_2^\top W_1 \Big( E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C \Big) \Big]_{-1,-1}
 
     Args:
         params: the weights of the attention, (H, D, D) each, D = d+1.

@@ -14,7 +14,9 @@ Scalar = Float[Array, ""]
 
 @jax.jit
 def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
-    """The Gram matrix of the context, ``G = (1/C) sum_i z_i z_i^T`` with ``z_i = [x_i; y_i]``.
+    r"""The Gram matrix of the context's tokens.
+
+    .. math:: G = \frac{1}{C} \sum_i z_i z_i^\top, \qquad z_i = [x_i; y_i]
 
     Args:
         X: context features, (C, d).
@@ -37,13 +39,13 @@ def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
 
 @jax.jit
 def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
-    """What a head does to a prediction: ``b_h``, the last row of ``W_P W_V``, and ``A_h = W_K^T W_Q``.
+    r"""What a head does to a prediction: `b_h`, the last row of `W_P W_V`, and `A_h = W_K^\top W_Q`.
 
     Args:
         params: the weights, (H, D, D) each.
 
     Returns:
-        b of shape (H, D) and A of shape (H, D, D), whose columns are the a_{h,j}.
+        b of shape (H, D) and A of shape (H, D, D), whose columns are the `a_{h,j}`.
 
     Raises:
         ValueError: if the weights do not have one shape (H, D, D).
@@ -61,11 +63,11 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
 
 @jax.jit
 def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParams:
-    """Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, W_V's last row is b, the rest hands on.
+    r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V b; the rest hands on.
 
     Args:
         b: what the heads read of the values, (H, D).
-        A: ``W_K^T W_Q``, (H, D, D).
+        A: `W_K^\top W_Q`, (H, D, D).
 
     Returns:
         ``LSAParams`` with H heads.
@@ -86,7 +88,9 @@ def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParam
 
 @jax.jit
 def lift(params: LSAParams) -> Float[Array, "D D D"]:
-    """The lifted parameters ``M_j = sum_h b_h a_{h,j}^T`` (appendix A.1), in which the risk is convex.
+    r"""The lifted parameters (appendix A.1), in which the risk is convex.
+
+    .. math:: M_j = \sum_h b_h a_{h,j}^\top
 
     Args:
         params: the weights, (H, D, D) each.
@@ -110,7 +114,7 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
 def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
     """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction behind Theorem 1.
 
-    Head h reads coordinate h (``b_h = e_h``) and ``a_{h,j}`` is row h of M_j.
+    Head h reads coordinate h, `b_h = e_h`, and `a_{h,j}` is row h of `M_j`.
 
     Args:
         M: any lifted parameters, (D, D, D).
@@ -134,7 +138,9 @@ def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
 
 @jax.jit
 def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Scalar:
-    """The prediction of ``lsa`` without its unread entries: ``y_q + sum_h b_h^T G A_h z_q``.
+    r"""The prediction of ``lsa`` without its unread entries.
+
+    .. math:: f = y_q + \sum_h b_h^\top G A_h z_q, \qquad z_q = [x_q; y_q]
 
     Equal to ``lsa(params, embed(X, y, x_q, y_q))`` with ``G = gram(X, y)`` up to rounding, at a
     cost that does not depend on the context size.
@@ -166,15 +172,17 @@ def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], 
 
 @jax.jit
 def gd_weights(prior_mean: Float[Array, " d"], step_size: float | Scalar) -> LSAParams:
-    """One head that takes a gradient step of size eta from the prior mean (eq. 7).
+    r"""One head that takes a gradient step of size eta from the prior mean (eq. 7).
 
-    ``W_V = [[0, 0], [w*^T, -1]]``, ``W_K = W_Q = diag(I_d, 0)`` and ``W_P = -eta I``. Eq. 7 prints
-    ``W_P = -(eta/C) I``, but eq. 3 already divides by C: with both, C would be counted twice.
-    The result is one-step GD from w* when the initial guess is ``y_q = w*.x_q``.
+    .. math:: W_V = \begin{pmatrix} 0 & 0 \\ w_\star^\top & -1 \end{pmatrix}, \quad
+       W_K = W_Q = \begin{pmatrix} I_d & 0 \\ 0 & 0 \end{pmatrix}, \quad W_P = -\eta I
+
+    Eq. 7 prints `W_P = -(\eta/C) I`, but eq. 3 already divides by C: with both, C would be counted twice.
+    The result is one-step GD from `w_\star` when the initial guess is `y_q = w_\star^\top x_q`.
 
     Args:
-        prior_mean: w*, shape (d,).
-        step_size: eta.
+        prior_mean: `w_\star`, shape (d,).
+        step_size: `\eta`.
 
     Returns:
         ``LSAParams`` with one head.

@@ -1,11 +1,11 @@
-"""Multi-head softmax attention (He et al., arXiv 2503.12734): the layer, and what a prediction reads of its weights.
+r"""Multi-head softmax attention (He et al., arXiv 2503.12734): the layer, and what a prediction reads of its weights.
 
-With tokens ``z_l = [x_l; y_l]`` and the query ``z_q = [x_q; y_q]``, head h adds to the prediction
+With tokens `z_l = [x_l; y_l]` and the query `z_q = [x_q; y_q]`, head h adds to the prediction
 
-    W_O W_V sum_l p_l z_l,   p = softmax over l of (W_K z_l).(W_Q z_q) / sqrt(D),
+.. math:: W_O W_V \sum_l p_l z_l, \qquad p_l \propto \exp \big( (W_K z_l)^\top (W_Q z_q) / \sqrt{D} \big),
 
 D the length of a token. The query is not among the tokens that are attended to. A head acts through
-``b = W_O W_V`` and ``A = W_K^T W_Q / sqrt(D)`` alone, the softmax's share included in A.
+`b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}` alone, the softmax's share included in A.
 """
 
 import math
@@ -41,14 +41,14 @@ class SoftmaxParams(NamedTuple):
 
 
 def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, dtype=None) -> SoftmaxParams:
-    """Uniform weights: entries of W_K, W_Q, W_V below ``1/sqrt(D)``, of W_O below ``1/sqrt(D H)``, D = dim + outputs.
+    r"""Uniform weights: W_K, W_Q and W_V within `\pm 1/\sqrt{D}`, W_O within `\pm 1/\sqrt{D H}`, with `D = d + m`.
 
     This is what the linear layers in the authors' public code start from.
 
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H.
+        heads: H, their number.
         outputs: m, the number of labels in a token.
         dtype: a float type; None means JAX's default.
 
@@ -78,7 +78,9 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
 
 @jax.jit
 def softmax_heads(params: SoftmaxParams, Z: Float[Array, "L D"], z_q: Float[Array, " D"]) -> Float[Array, "H m"]:
-    """What each head adds to the prediction, ``W_O W_V Z^T softmax(Z W_K^T W_Q z_q / sqrt(D))``.
+    r"""What each head adds to the prediction.
+
+    .. math:: W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q / \sqrt{D} \big)
 
     Args:
         params: the weights.
@@ -112,10 +114,12 @@ def softmax_attention(
     x_q: Float[Array, " d"],
     y_q: float | Scalar = 0.0,
 ) -> Scalar:
-    """The layer's prediction for one context, ``y_q + sum_h head_h``.
+    r"""The layer's prediction for one context.
+
+    .. math:: f = y_q + \sum_h W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q / \sqrt{D} \big)
 
     The residual connection carries the initial guess y_q, as in linear attention (eq. 6 of arXiv 2512.04268);
-    with y_q = 0 this is the model of He et al., which has none.
+    with `y_q = 0` this is the model of He et al., which has none.
 
     Args:
         params: the weights, with one output.
@@ -144,7 +148,7 @@ def softmax_attention(
 
 @jax.jit
 def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
-    """What a head does to a prediction: ``b = W_O W_V`` and ``A = W_K^T W_Q / sqrt(D)``, the «OV» and «KQ» circuits.
+    r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`, the «OV» and «KQ» circuits.
 
     Args:
         params: the weights.
@@ -199,9 +203,11 @@ def reduced_softmax(
     y: Float[Array, " L"],
     x_q: Float[Array, " d"],
 ) -> Scalar:
-    """Two numbers a head: ``sum_h mu_h sum_l y_l softmax(omega_h X x_q)_l``.
+    r"""Softmax attention with two numbers a head.
 
-    The layer with ``A_h = omega_h diag(I_d, 0)`` and ``b_h = mu_h [0; 1]``: logits are inner products of the
+    .. math:: f = \sum_h \mu_h \sum_l y_l \, \mathrm{softmax}(\omega_h X x_q)_l
+
+    The layer with `A_h = \omega_h \, \mathrm{diag}(I_d, 0)` and `b_h = \mu_h [0; 1]`: logits are inner products of the
     features, values are labels.
 
     Args:

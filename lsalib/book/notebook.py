@@ -20,7 +20,7 @@ def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -
 
 
 def glue(name: str, value: object, spec: str = ".4f") -> None:
-    """Record a value for the page's prose, where ``{glue:text}`name` `` stands for it.
+    """Record a value for the page's prose, where ``{glue:text}`name``` stands for it.
 
     Args:
         name: how the prose calls it.

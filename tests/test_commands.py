@@ -1,7 +1,6 @@
 """The commands: set-up runs once and resumes, what is missing is named, and the gate installs only that."""
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,11 +60,13 @@ def root(tmp_path):
 
 
 def start(root: Path, *args: str, **env: str) -> subprocess.Popen:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LSALIB_"))} | env
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LSALIB_", "PACKAGES"))
+    }
     return subprocess.Popen(
         ["make", f"PYTHON={root / 'python'}", *args],
         cwd=root,
-        env=variables,
+        env=variables | env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -224,39 +225,6 @@ def test_unknown_packages_are_refused(root):
     status, said = make(root, "setup", PACKAGES="oldest")
     assert status != 0 and "PACKAGES must be locked, newest or lowest, got oldest" in said
     assert calls(root) == []
-
-
-def parts() -> dict[str, list[str]]:
-    """The tests of each part, as the Makefile hands them to pytest."""
-    said = {part: dry_run(f"test-{part}") for part in ("library", "notebooks", "book")}
-    return {part: re.findall(r"tests/test_\w+\.py", lines) for part, lines in said.items()}
-
-
-def dry_run(target: str) -> str:
-    command = ["make", "--no-print-directory", "--dry-run", "PACKAGES=locked", target]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
-def test_every_test_is_in_one_part():
-    named = [name for part in parts().values() for name in part]
-    assert sorted(named) == sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py"))
-
-
-# What only those have who build the book; tools.meter and tools.programs serve every test.
-BOOK_ONLY = re.compile(
-    r"^(?:from|import) (?:tiny_book|tests\.browser|yaml|nbformat|jupytext|sphinx|tools\.(?!meter|programs))"
-    r"|^from tools import (?!meter\b|programs\b|softmax_runs\b)",
-    re.MULTILINE,
-)
-
-
-def test_the_library_s_part_needs_the_library_alone():
-    """Its lowest packages are installed without those of the book."""
-    needs = {
-        part: [name for name in names if BOOK_ONLY.search((ROOT / name).read_text())] for part, names in parts().items()
-    }
-    assert needs["library"] == []
-    assert needs["book"] and "tests/test_notebooks.py" in needs["notebooks"], "the control: elsewhere it is seen"
 
 
 # Programs that stand for a machine's; apt-get says what it was asked for, make what it was told.

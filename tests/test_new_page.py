@@ -39,7 +39,7 @@ def project(tmp_path_factory):
 
 def run(project: Path, line: str) -> tuple[int, str]:
     """The exit status of a command in that copy, and what it said."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTEST_"))}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PACKAGES", "PYTEST_"))}
     done = subprocess.run(
         shlex.split(line),
         cwd=project,

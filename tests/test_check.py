@@ -21,21 +21,22 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-# Says its name three times, each time only once the three of them have come so far.
+# Says its name three times, each time only once all three have come so far.
 TALK = """
 import pathlib, time
+folder, end = pathlib.Path({folder!r}), time.monotonic() + 900
 for k in range(3):
-    pathlib.Path({1!r}, {0!r} + str(k)).touch()
-    while len(list(pathlib.Path({1!r}).glob("*" + str(k)))) < 3: time.sleep(0.01)
-    print({0!r}, flush=True)
+    (folder / f"{name}{{k}}").touch()
+    while len(list(folder.glob(f"*{{k}}"))) < 3:
+        assert time.monotonic() < end, "the others do not come"
+        time.sleep(0.01)
+    print({name!r}, flush=True)
 """
 
 
 def test_commands_run_at_once_and_keep_their_outputs_apart(tmp_path):
-    done = {
-        each.name: each
-        for each in side_by_side({name: python(TALK.format(name, str(tmp_path))) for name in "abc"}, jobs=3)
-    }
+    talk = {name: python(TALK.format(name=name, folder=str(tmp_path))) for name in "abc"}
+    done = {each.name: each for each in side_by_side(talk, jobs=3)}
     assert {name: each.output for name, each in done.items()} == {name: f"{name}\n" * 3 for name in "abc"}
 
 

@@ -46,30 +46,27 @@ def read_claims(root: Path) -> list[Claim]:
     entries = ledger(root).get("claim", [])
     for entry in entries:
         if set(entry) != set(Claim._fields):
-            raise SystemExit(
-                f"book/claims.toml, {entry.get('id', 'a claim without id')}: expected the keys {', '.join(Claim._fields)}, got {', '.join(entry)}"
-            )
+            name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
+            raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
     return [Claim(**entry) for entry in entries]
 
 
 def read_records(root: Path) -> list[Record]:
     """What the executed notebooks checked, in their order."""
-    notebooks = [(page.stem, notebook) for page in pages.code_pages(root) if (notebook := pages.load(page))]
-    outputs = [
-        (stem, output) for stem, notebook in notebooks for cell in pages.code_cells(notebook) for output in cell.outputs
+    return [
+        Record(page.stem, **output.data[MIME])
+        for page in pages.code_pages(root)
+        for output in pages.outputs(pages.load(page))
+        if MIME in output.get("data", {})
     ]
-    return [Record(stem, **output.data[MIME]) for stem, output in outputs if MIME in output.get("data", {})]
 
 
 def problems(claims: list[Claim], records: list[Record]) -> list[str]:
     """Where the ledger and the checks disagree; empty if they do not."""
     by_id = {claim.id: claim for claim in claims}
     checked = {record.id for record in records if record.kind == "check"}
-    found = [
-        f"{name}: {count} entries, expected one"
-        for name, count in Counter(claim.id for claim in claims).items()
-        if count > 1
-    ]
+    counted = Counter(claim.id for claim in claims).items()
+    found = [f"{name}: {count} entries, expected one" for name, count in counted if count > 1]
     for claim in claims:
         if claim.status not in STATUSES:
             found.append(f"{claim.id}: status «{claim.status}», expected one of: {', '.join(STATUSES)}")
@@ -96,24 +93,21 @@ def badge(status: str) -> str:
     return f'<span class="claim-status claim-{slug(status)}">{status}</span>'
 
 
-def _code(text: str) -> str:
-    return f"`{text}`"
-
-
 def line(record: Record) -> str:
     """One list entry: what was measured against what, and the way to its cell."""
     control = "control: " if record.kind == "control" else ""
-    return (
-        f"- {control}{record.label or 'check'}: {_code(record.measured)} against {_code(record.expected)}, "
-        f'tolerance {_code(record.tolerance)}{seeds_text(record.seeds)} (<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
+    numbers = (
+        f"`{record.measured}` against `{record.expected}`, tolerance `{record.tolerance}`{seeds_text(record.seeds)}"
     )
+    cell = f'<a href="{record.page}.html#{record.anchor}">cell</a>'
+    return f"- {control}{record.label or 'check'}: {numbers} ({cell})\n"
 
 
 def card(claim: Claim, records: list[Record]) -> str:
     """A claim as a narrow card: it wraps on a phone, which a table of these columns cannot."""
     lines = "".join(line(record) for record in records if record.id == claim.id)
     head = f":::{{container}} claim claim-{slug(claim.status)}\n:name: {claim.id}\n\n"
-    return f"{head}{badge(claim.status)} **{claim.place}** · {_code(claim.id)}\n\n{claim.statement}\n\n{lines}:::\n"
+    return f"{head}{badge(claim.status)} **{claim.place}** · `{claim.id}`\n\n{claim.statement}\n\n{lines}:::\n"
 
 
 def title(root: Path, stem: str) -> str:
@@ -133,10 +127,9 @@ def summary_markdown(claims: list[Claim]) -> str:
     """A small table: each status, how many claims have it, and which; those that wait are only counted."""
     rows = []
     for status, group in counts(claims).items():
-        links = [f'<a href="claims.html#{claim.id}">{claim.id}</a>' for claim in group]
-        rows.append(
-            f"| {badge(status)} | {len(group)} | {', '.join(links) if status != NOT_RUN else 'listed in the ledger'} |\n"
-        )
+        links = ", ".join(f'<a href="claims.html#{claim.id}">{claim.id}</a>' for claim in group)
+        which = "listed in the ledger" if status == NOT_RUN else links
+        rows.append(f"| {badge(status)} | {len(group)} | {which} |\n")
     return "| Verdict | Claims | Which |\n|---|---|---|\n" + "".join(rows)
 
 
@@ -171,12 +164,8 @@ def check(root: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.claims_page", description="Make the ledger from what the notebooks checked."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; fail if the ledger is stale or disagrees with the checks"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.claims_page", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where ledger and checks disagree")
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
     if args.check:

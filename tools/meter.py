@@ -1,4 +1,4 @@
-"""What JAX spends on programs: how many it compiles, and the seconds of tracing, lowering and compiling, from its own events."""
+"""What JAX spends on programs, from its own events: how many it compiles, and the seconds that each stage takes."""
 
 import json
 import os
@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-
-__all__ = ["CELLS", "Cost", "Meter", "covered", "peak_memory", "read", "watch_cells", "watched"]
 
 # The environment names the file into which a watched process writes what its parts cost; see tools.profile.
 CELLS = "LSALIB_METER"
@@ -28,7 +26,7 @@ Span = tuple[float, float]
 
 
 class Cost(NamedTuple):
-    """Wall time, programs compiled and programs taken from a cache, seconds in each stage, and seconds of compiling by program name."""
+    """Wall time, programs compiled and taken from a cache, seconds in each stage, and those of compiling by program."""
 
     wall: float
     programs: int

@@ -77,10 +77,15 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
+    """All that the notebook's cells show, in their order; nothing where there is no notebook."""
+    return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
+
+
 def with_outputs(page: Page, executed: NotebookNode) -> NotebookNode:
     """The page with the outputs of a notebook that ran the same code, and what they glue in its prose."""
     notebook = build(page)
-    for cell, ran in zip(code_cells(notebook), code_cells(executed)):
+    for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
     values = dict(prose.recorded(notebook))
     for cell in notebook.cells:
@@ -124,8 +129,7 @@ def text_defects(page: Page) -> list[str]:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
         found += [
-            f"cell {name}: ends in «;», which the validation does not honour; give the value a name instead"
-            for name in silenced
+            f"cell {name}: ends in «;», which the validation ignores; name the value instead" for name in silenced
         ]
     else:
         if "{code-cell}" in text:
@@ -136,12 +140,8 @@ def text_defects(page: Page) -> list[str]:
 
 def orphans(root: Path) -> list[str]:
     """Notebooks that no page stands behind."""
-    known = {page.ipynb for page in code_pages(root)}
-    return [
-        f"book/{path.name}: no text notebook beside it"
-        for path in sorted((root / "book").glob("*.ipynb"))
-        if path not in known
-    ]
+    stray = set((root / "book").glob("*.ipynb")) - {page.ipynb for page in code_pages(root)}
+    return [f"book/{path.name}: no text notebook beside it" for path in sorted(stray)]
 
 
 def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
@@ -149,13 +149,13 @@ def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
     found = []
     if notebook.metadata != expected.metadata:
         found.append("notebook metadata: not the fixed one")
-    for want, cell in zip(expected.cells, notebook.cells):
+    for want, cell in zip(expected.cells, notebook.cells, strict=False):
         differs = [part for part in ("cell_type", "id", "metadata", "source") if want.get(part) != cell.get(part)]
         if differs:
             found.append(f"cell {want.id}: {', '.join(differs)} not as in the page")
     if len(notebook.cells) != len(expected.cells):
         # Every cell after the one that came or went differs too; the first says enough.
-        found = found[:1] + [f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
+        found = [*found[:1], f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
     return found
 
 

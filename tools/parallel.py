@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Lock
 from typing import NamedTuple
 
-__all__ = ["Done", "cores", "side_by_side"]
-
 
 class Done(NamedTuple):
     """A finished command: its name, exit status, output and seconds."""

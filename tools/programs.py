@@ -15,8 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["LIMIT", "VARIABLE", "borrowed", "environment", "shared"]
-
 # The Makefile sets it; empty or not there at all, nothing is kept.
 VARIABLE = "LSALIB_PROGRAMS"
 LIMIT = 10**9  # bytes that are kept

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from tiny_book import HEADER, ROOT, make
+from tiny_book import HEADER, ROOT, make, replace
 
 from tools import check, notebooks, pages
 from tools.pages import Page
@@ -56,8 +56,7 @@ def test_who_stops_listening_stops_what_runs_and_what_waits(tmp_path):
 @pytest.fixture
 def root(tmp_path):
     """A page that imports two parts of a library, each with a test."""
-    make(tmp_path)
-    (tmp_path / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE)
+    make(tmp_path, "\n# A tiny page\n" + CODE)
     (tmp_path / "lsalib/theory").mkdir(parents=True)
     (tmp_path / "lsalib/tasks.py").touch()
     (tmp_path / "tests").mkdir()
@@ -73,7 +72,7 @@ def test_the_tests_of_what_a_page_imports(root):
     tests = [f"tests/test_{name}.py" for name in ("both", "claims", "law", "sampler")]
     assert check.tests_of(page) == ["lsalib/tasks.py", "lsalib/theory", *tests]
     # The control: what it does not import is not tested for it.
-    (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE.replace("figures, theory", "figures"))
+    replace(page.md, "figures, theory", "figures")
     assert check.tests_of(page) == ["lsalib/tasks.py", "tests/test_claims.py", "tests/test_sampler.py"]
 
 

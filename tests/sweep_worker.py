@@ -13,7 +13,7 @@ def main(out, *cluster):
     if cluster:
         address, processes, rank = cluster
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(address, int(processes), int(rank))
+        jax.distributed.initialize(address, int(processes), int(rank), initialization_timeout=900)
     runs = [
         Run(GaussianTask([a, 1.0, 0.0], context_size=C), heads=h) for a, h, C in ((0.0, 1, 4), (1.0, 2, 9), (2.0, 3, 4))
     ]

@@ -23,6 +23,7 @@ def shown(monkeypatch):
         (100.0, 103.0, {"rtol": 0.02}, False),
         (-100.0, -101.0, {"rtol": 0.02}, True),
         ([1.0, 2.0], [1.0, 2.0], {"atol": 1e-9}, True),
+        ([1.0, 1.05], 1.0, {"atol": 0.1}, True),
         ([1.1, 2.0], [1.0, 2.1], {"atol": 1e-9}, False),
         (1.0, 2.0, {"relation": "<"}, True),
         (2.0, 2.0, {"relation": "<"}, False),
@@ -36,7 +37,7 @@ def shown(monkeypatch):
 def test_check_and_control_are_opposites(shown, measured, expected, kwargs, holds):
     passes, fails = (claims.check, claims.control) if holds else (claims.control, claims.check)
     record = passes("some-claim", measured, expected, label="a label", **kwargs)
-    with pytest.raises(claims.ClaimError, match="some-claim"):
+    with pytest.raises(claims.ClaimError, match=f"some-claim: {'the control' if holds else 'check'}"):
         fails("some-claim", measured, expected, **kwargs)
     assert record.passed
     assert [bundle[claims.MIME] for bundle in shown] == [record._asdict()]
@@ -44,16 +45,18 @@ def test_check_and_control_are_opposites(shown, measured, expected, kwargs, hold
     assert f'id="{record.anchor}"' in shown[0]["text/html"]
 
 
-def test_an_array_that_holds_in_part_is_neither(shown):
+@pytest.mark.parametrize("measured", [[1.0, 2.0], [5.0, 2.1]])
+def test_an_array_that_holds_in_part_is_neither(shown, measured):
     for claim in (claims.check, claims.control):
         with pytest.raises(claims.ClaimError, match="some-claim"):
-            claim("some-claim", [1.0, 2.0], [1.0, 2.1], atol=1e-9)
+            claim("some-claim", measured, [1.0, 2.1], atol=1e-9)
     assert shown == []
 
 
 def test_the_critical_entry_is_the_one_that_is_shown(shown):
     record = claims.check("some-claim", [1.0, 2.08, 3.0], [1.0, 2.0, 3.0], atol=0.1, label="a label")
     assert (record.measured, record.expected, record.label) == ("2.1", "2", "a label (closest of 3)")
+    assert claims.control("some-claim", [5.0, 7.0], 1.0, atol=0.1).measured == "5"
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])
@@ -66,12 +69,6 @@ def test_entries_that_rounding_tells_apart_are_a_tie(shown, last):
     # The control: what differs by more than rounding is no tie.
     measured[2] += 1e-6
     assert claims.check("some-claim", measured, expected, atol=2e-3).expected == "3.5"
-
-
-def test_a_control_must_fail_in_every_entry(shown):
-    assert claims.control("some-claim", [5.0, 7.0], 1.0, atol=0.1).measured == "5"
-    with pytest.raises(claims.ClaimError, match="the control"):
-        claims.control("some-claim", [1.0, 7.0], 1.0, atol=0.1)
 
 
 def test_rounding_noise_does_not_show(shown):
@@ -90,10 +87,6 @@ def test_anchors_are_unique(shown):
 def test_markup_is_escaped(shown):
     claims.check("some-claim", 1.0, 2.0, relation="<", label="a < b & c")
     assert "a &lt; b &amp; c" in shown[0]["text/html"]
-
-
-def test_expected_may_be_one_number_for_all(shown):
-    assert claims.check("some-claim", np.ones(3), 1.0, atol=0.1).passed
 
 
 def test_glue_formats_and_names(monkeypatch):

@@ -76,19 +76,15 @@ def test_several_predictors_see_the_same_tasks():
     def guesses(X, y, x_q):
         return jnp.stack([0 * x_q[0], x_q @ jnp.asarray(TASK.prior_mean, x_q.dtype)])
 
-    options = {"batches": 2, "batch_size": 5000}
-    both = metrics.sampled_risk(jax.random.key(0), TASK, guesses, **options)
-    each = [
-        metrics.sampled_risk(jax.random.key(0), TASK, lambda *task, k=k: guesses(*task)[k], **options) for k in range(2)
-    ]
+    risk = lambda f, key=0: metrics.sampled_risk(jax.random.key(key), TASK, f, batches=2, batch_size=5000)
+    both = risk(guesses)
+    each = [risk(lambda *task, k=k: guesses(*task)[k]) for k in range(2)]
     np.testing.assert_allclose(both.mean, [one.mean for one in each], rtol=1e-5)
     np.testing.assert_allclose(both.standard_error, [one.standard_error for one in each], rtol=1e-4)
     exact = np.array([TASK.prior_mean @ TASK.prior_mean + 3, 3.0])
     assert np.all(np.abs(both.mean - exact) < 5 * both.standard_error)
     assert np.all(np.abs(both.mean - exact[::-1]) > 5 * both.standard_error)
-    assert programs(lambda: metrics.sampled_risk(jax.random.key(1), TASK, guesses, **options)) == 0, (
-        "another key is no other program"
-    )
+    assert programs(lambda: risk(guesses, key=1)) == 0, "another key is no other program"
 
 
 def test_a_search_from_the_minimum_does_not_end_above_it(x64):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_book import HEADER, make
+from tiny_book import make
 
 from tools import budget, meter, notebooks, pages, profile
 
@@ -28,9 +28,7 @@ def test_nested_and_overlapping_spans_count_once(spans):
 
 
 def test_a_program_is_counted_when_it_is_compiled():
-    x = np.arange(17.0, dtype=np.float32)
-    watch = meter.Meter()
-    double = jax.jit(lambda x: 2 * x)
+    x, watch, double = np.arange(17.0, dtype=np.float32), meter.Meter(), jax.jit(lambda x: 2 * x)
     double(x)
     first = watch.read()
     assert (first.programs + first.cached, list(first.names)) == (1, ["jit(<lambda>)"])
@@ -56,8 +54,7 @@ def test_an_eager_operation_is_a_program_for_each_shape():
 def root(tmp_path_factory):
     """The tiny book with a page that compiles a few programs."""
     root = tmp_path_factory.mktemp("metered")
-    make(root)
-    (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + JAX)
+    make(root, "\n# A tiny page\n" + JAX)
     notebooks.main(["tiny", f"--root={root}"])
     return root
 

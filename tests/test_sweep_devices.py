@@ -22,7 +22,7 @@ def start(*arguments, devices=1):
 
 
 def finish(process):
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
 
 

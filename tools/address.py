@@ -40,12 +40,8 @@ def book_address(url: str) -> str:
 
 def colab_address(url: str, stem: str) -> str:
     """Where Colab opens a page's notebook; "" for a repository that lives elsewhere."""
-    github = GITHUB.fullmatch(url)
-    return (
-        f"https://colab.research.google.com/github/{github[1]}/{github[2]}/blob/{BRANCH}/book/{stem}.ipynb"
-        if github
-        else ""
-    )
+    colab = f"https://colab.research.google.com/github{url.removeprefix('https://github.com')}"
+    return f"{colab}/blob/{BRANCH}/book/{stem}.ipynb" if GITHUB.fullmatch(url) else ""
 
 
 def config(text: str, url: str) -> str:
@@ -70,11 +66,8 @@ def links(url: str, stems: list[str]) -> str:
     if not url:
         return ""
     book = f"[Read the book]({book_address(url)}) · " if book_address(url) else ""
-    badges = [
-        f"- `{stem}` [![Open in Colab]({BADGE})]({colab_address(url, stem)})\n"
-        for stem in stems
-        if colab_address(url, stem)
-    ]
+    colab = {stem: colab_address(url, stem) for stem in stems if colab_address(url, stem)}
+    badges = [f"- `{stem}` [![Open in Colab]({BADGE})]({address})\n" for stem, address in colab.items()]
     return f"{book}[Repository]({url})\n" + "".join(["\n", *badges] if badges else [])
 
 
@@ -112,9 +105,7 @@ def rewritten(root: Path, url: str) -> dict[Path, str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.address", description="Write the repository's address wherever it belongs."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.address", description=__doc__)
     parser.add_argument("url", metavar="URL", help='https://host/owner/repository, or "" to take it out')
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)

@@ -54,9 +54,7 @@ def timed(phase: str, step: Callable[[], object]) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Build the HTML book; every warning is an error.")
-    parser.add_argument(
-        "--out", type=Path, default=ROOT, metavar="DIR", help="folder that gets _build/html (default: the repository)"
-    )
+    parser.add_argument("--out", type=Path, default=ROOT, metavar="DIR", help="where _build/html goes (default: here)")
     out = parser.parse_args(argv).out.resolve()
     html = out / "_build/html"
     timed("claims page", lambda: claims_page.main([]))

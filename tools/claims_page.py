@@ -55,22 +55,20 @@ def read_claims(root: Path) -> list[Claim]:
 
 def read_records(root: Path) -> list[Record]:
     """What the executed notebooks checked, in their order."""
-    notebooks = [(page.stem, notebook) for page in pages.code_pages(root) if (notebook := pages.load(page))]
-    outputs = [
-        (stem, output) for stem, notebook in notebooks for cell in pages.code_cells(notebook) for output in cell.outputs
+    return [
+        Record(page.stem, **output.data[MIME])
+        for page in pages.code_pages(root)
+        for output in pages.outputs(pages.load(page))
+        if MIME in output.get("data", {})
     ]
-    return [Record(stem, **output.data[MIME]) for stem, output in outputs if MIME in output.get("data", {})]
 
 
 def problems(claims: list[Claim], records: list[Record]) -> list[str]:
     """Where the ledger and the checks disagree; empty if they do not."""
     by_id = {claim.id: claim for claim in claims}
     checked = {record.id for record in records if record.kind == "check"}
-    found = [
-        f"{name}: {count} entries, expected one"
-        for name, count in Counter(claim.id for claim in claims).items()
-        if count > 1
-    ]
+    counted = Counter(claim.id for claim in claims).items()
+    found = [f"{name}: {count} entries, expected one" for name, count in counted if count > 1]
     for claim in claims:
         if claim.status not in STATUSES:
             found.append(f"{claim.id}: status «{claim.status}», expected one of: {', '.join(STATUSES)}")
@@ -97,10 +95,6 @@ def badge(status: str) -> str:
     return f'<span class="claim-status claim-{slug(status)}">{status}</span>'
 
 
-def _code(text: str) -> str:
-    return f"`{text}`"
-
-
 def line(record: Record) -> str:
     """One list entry: what was measured against what, and the way to its cell."""
     control = "control: " if record.kind == "control" else ""
@@ -109,13 +103,15 @@ def line(record: Record) -> str:
         f"tolerance {_code(record.tolerance)}{seeds_text(record.seeds)} "
         f'(<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
     )
+    cell = f'<a href="{record.page}.html#{record.anchor}">cell</a>'
+    return f"- {control}{record.label or 'check'}: {numbers} ({cell})\n"
 
 
 def card(claim: Claim, records: list[Record]) -> str:
     """A claim as a narrow card: it wraps on a phone, which a table of these columns cannot."""
     lines = "".join(line(record) for record in records if record.id == claim.id)
     head = f":::{{container}} claim claim-{slug(claim.status)}\n:name: {claim.id}\n\n"
-    return f"{head}{badge(claim.status)} **{claim.place}** · {_code(claim.id)}\n\n{claim.statement}\n\n{lines}:::\n"
+    return f"{head}{badge(claim.status)} **{claim.place}** · `{claim.id}`\n\n{claim.statement}\n\n{lines}:::\n"
 
 
 def title(root: Path, stem: str) -> str:
@@ -172,12 +168,8 @@ def check(root: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.claims_page", description="Make the ledger from what the notebooks checked."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="change nothing; fail if the ledger is stale or disagrees with the checks"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.claims_page", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where ledger and checks disagree")
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
     if args.check:

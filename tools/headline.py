@@ -13,8 +13,8 @@ def headline(root: Path) -> bytes:
     notebook = pages.load(pages.Page(root, "intro"))
     if notebook is None:
         raise SystemExit("book/intro.ipynb: missing or no notebook; run: make notebook NAME=intro")
-    outputs = [output for cell in pages.code_cells(notebook) for output in cell.outputs]
-    figures = [output.data["image/png"] for output in outputs if "image/png" in output.get("data", {})]
+    shown = [output.get("data", {}) for output in pages.outputs(notebook)]
+    figures = [data["image/png"] for data in shown if "image/png" in data]
     if not figures:
         raise SystemExit("book/intro.ipynb shows no figure; run: make notebook NAME=intro")
     return base64.b64decode(figures[0])

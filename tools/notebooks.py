@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,21 +20,13 @@ from nbformat import NotebookNode
 
 from tools import budget, meter, pages, programs
 from tools.pages import Page
-from tools.parallel import side_by_side
+from tools.parallel import Done, side_by_side
 
 TIMEOUT = 1800  # seconds for one cell
 
 # Its own settings, not pyproject's: there a warning of any third party is an error.
 NBVAL = (
-    "-c",
-    os.devnull,
-    "--noconftest",
-    "-p",
-    "no:cacheprovider",
-    "-q",
-    "--nbval",
-    "--nbval-current-env",
-    f"--nbval-cell-timeout={TIMEOUT}",
+    f"-c {os.devnull} --noconftest -p no:cacheprovider -q --nbval --nbval-current-env --nbval-cell-timeout={TIMEOUT}"
 )
 
 
@@ -42,17 +34,10 @@ def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> Notebo
     """Run the page in a new kernel, in an empty folder: in a hosted notebook it stands alone, too."""
     notebook = pages.build(page)
     with TemporaryDirectory() as empty:
-        client = NotebookClient(
-            notebook,
-            kernel_name="python3",
-            shutdown_kernel="immediate",
-            timeout=TIMEOUT,
-            record_timing=False,
-            coalesce_streams=True,
-            extra_arguments=["--log-level=ERROR"],
-            resources={"metadata": {"path": empty}},
-        )
+        kernel = {"kernel_name": "python3", "shutdown_kernel": "immediate", "extra_arguments": ["--log-level=ERROR"]}
+        form = {"timeout": TIMEOUT, "record_timing": False, "coalesce_streams": True}
         try:
+            client = NotebookClient(notebook, resources={"metadata": {"path": empty}}, **kernel, **form)
             client.execute(env=os.environ | env)
         except Exception as error:  # nbclient's own, or, on Ctrl-C, whatever its clean-up stumbles over
             raise SystemExit(
@@ -96,12 +81,8 @@ def run(todo: list[Page]) -> None:
     if len(todo) == 1:
         run_one(todo[0])
         return
-    commands = {
-        page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", page.stem]
-        for page in longest_first(todo)
-    }
     seconds = {}
-    with closing(side_by_side(commands)) as finished:
+    with closing(apart(todo)) as finished:
         for done in finished:
             if done.status:
                 raise SystemExit(f"\n{done.output.strip()}")
@@ -120,6 +101,12 @@ def run_one(page: Page) -> None:
         raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is left as it was."]))
     save(page, notebook)
     print(f"{time.perf_counter() - start:.1f} s", flush=True)
+
+
+def apart(todo: list[Page], *flags: str) -> Iterator[Done]:
+    """Each page in a process of its own."""
+    command = [sys.executable, "-m", "tools.notebooks", *flags]
+    return side_by_side({page.stem: [*command, f"--root={page.root}", page.stem] for page in longest_first(todo)})
 
 
 def longest_first(todo: list[Page]) -> list[Page]:
@@ -154,7 +141,7 @@ def validate(todo: list[Page]) -> None:
         for page in longest_first(todo)
     }
     seconds, failed = {}, []
-    with closing(side_by_side(commands)) as finished:
+    with closing(apart(todo, "--reproduce")) as finished:
         for done in finished:
             print(done.output.rstrip(), flush=True)
             seconds[done.name] = done.seconds
@@ -166,7 +153,7 @@ def validate(todo: list[Page]) -> None:
 
 def reproduces(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> bool:
     """Whether the notebook's cells, executed again, show what it holds."""
-    command = [sys.executable, "-m", "pytest", *NBVAL, f"--rootdir={page.root}", str(page.ipynb)]
+    command = [sys.executable, "-m", "pytest", *NBVAL.split(), f"--rootdir={page.root}", str(page.ipynb)]
     return subprocess.run(command, cwd=page.root, env=os.environ | env).returncode == 0
 
 
@@ -199,9 +186,7 @@ def named(root: Path, stems: list[str]) -> list[Page]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.notebooks", description="Execute the pages, and hold their notebooks against them."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description=__doc__.splitlines()[0])
     parser.add_argument("stems", nargs="*", metavar="STEM", help="execute these pages")
     modes = parser.add_mutually_exclusive_group()
     for mode, text in {
@@ -214,9 +199,8 @@ def main(argv: list[str] | None = None) -> None:
         modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=text)
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
-    if (args.mode in (None, "reproduce") and not args.stems) or (
-        args.mode in ("all", "changed", "check") and args.stems
-    ):
+    wrong = ("all", "changed", "check") if args.stems else (None, "reproduce")
+    if args.mode in wrong:
         parser.error("name pages, or give one of --all, --changed, --check, --validate")
     root = args.root.resolve()
     todo = named(root, args.stems) if args.stems else pages.code_pages(root)

@@ -77,6 +77,11 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
+    """All that the notebook's cells show, in their order; nothing where there is no notebook."""
+    return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
+
+
 def with_outputs(page: Page, executed: NotebookNode) -> NotebookNode:
     """The page with the outputs of a notebook that ran the same code, and what they glue in its prose."""
     notebook = build(page)
@@ -124,8 +129,7 @@ def text_defects(page: Page) -> list[str]:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
         found += [
-            f"cell {name}: ends in «;», which the validation does not honour; give the value a name instead"
-            for name in silenced
+            f"cell {name}: ends in «;», which the validation ignores; name the value instead" for name in silenced
         ]
     else:
         if "{code-cell}" in text:
@@ -136,12 +140,8 @@ def text_defects(page: Page) -> list[str]:
 
 def orphans(root: Path) -> list[str]:
     """Notebooks that no page stands behind."""
-    known = {page.ipynb for page in code_pages(root)}
-    return [
-        f"book/{path.name}: no text notebook beside it"
-        for path in sorted((root / "book").glob("*.ipynb"))
-        if path not in known
-    ]
+    stray = set((root / "book").glob("*.ipynb")) - {page.ipynb for page in code_pages(root)}
+    return [f"book/{path.name}: no text notebook beside it" for path in sorted(stray)]
 
 
 def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:

@@ -62,21 +62,21 @@ class Task(Protocol):
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class GaussianTask:
-    """A Gaussian distribution over noisy linear regression tasks.
+    r"""A Gaussian distribution over noisy linear regression tasks.
 
-    Task weights ``w ~ N(prior_mean, prior_cov)``, features ``x ~ N(0, feature_cov)``,
-    context labels ``y_i = w.x_i + noise_std * n_i``. The *target* ``w.x_q`` is free of
-    noise: for the risk against a noisy label add ``noise_std**2``.
+    .. math:: w \sim N(w_\star, \Psi), \qquad x \sim N(0, \Lambda), \qquad y_i = w^\top x_i + \sigma n_i
+
+    The *target* `w^\top x_q` is free of noise: for the risk against a noisy label add ``noise_std**2``.
 
     A pytree: ``jax.vmap`` and ``jax.grad`` go through all fields but the context size. Values are checked where they
     are known, shapes always. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change.
 
     Args:
-        prior_mean: w*, shape (d,).
+        prior_mean: `w_\star`, shape (d,).
         context_size: C, the number of labelled examples, at least 1.
-        feature_cov: Lambda, shape (d, d), positive definite; None means the identity.
-        prior_cov: Psi, shape (d, d), positive definite; None means the identity.
-        noise_std: standard deviation of the context's label noise.
+        feature_cov: `\Lambda`, shape (d, d), positive definite; None means the identity.
+        prior_cov: `\Psi`, shape (d, d), positive definite; None means the identity.
+        noise_std: `\sigma`, the standard deviation of the context's label noise.
 
     Raises:
         ValueError: if a field is not finite or does not have its shape, if
@@ -149,13 +149,14 @@ class StandardTask(NamedTuple):
 
 
 def standardize(task: GaussianTask) -> StandardTask:
-    """The change of coordinates in which features are white and labels are residuals.
+    r"""The change of coordinates in which features are white and labels are residuals.
 
-    Subtract the prior mean from the labels and whiten the features, ``x = U xi`` and ``r = y - w*.x``, with U the
-    Cholesky factor of ``feature_cov``. Then ``eps = U^T (w - w*)`` has the covariance ``T T^T``, ``T = U^T R`` with R
-    that of ``prior_cov``, and whatever the task was,
+    Subtract the prior mean from the labels and whiten the features, `x = U \xi` and `r = y - w_\star^\top x`, with U
+    the Cholesky factor of ``feature_cov``. Then `\varepsilon = U^\top (w - w_\star)` has the covariance `T T^\top`,
+    `T = U^\top R` with R that of ``prior_cov``, and whatever the task was,
 
-        xi ~ N(0, I),    eps = T g,  g ~ N(0, I),    r = eps.xi + noise.
+    .. math:: \xi \sim N(0, I), \qquad \varepsilon = T g, \quad g \sim N(0, I), \qquad
+       r = \varepsilon^\top \xi + \sigma n.
 
     Args:
         task: the task distribution.
@@ -176,7 +177,7 @@ def standardize(task: GaussianTask) -> StandardTask:
 
 
 def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False, dtype=None) -> Batch:
-    """Draw tasks: ``w ~ N(w*, Psi)``, ``x ~ N(0, Lambda)``, ``y = X w + noise`` (section 2).
+    r"""Draw tasks, `w \sim N(w_\star, \Psi)`, `x \sim N(0, \Lambda)`, `y = X w + \sigma n` (section 2).
 
     Args:
         key: a key of ``jax.random``.
@@ -228,7 +229,7 @@ def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, 
 
 
 def law(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[Array, Array, Array, Array]:
-    """The law of the data: ``x = U xi``, ``w = w* + R g``, ``y = w.x + s n``, batch last.
+    r"""The law of the data, batch last: `x = U \xi`, `w = w_\star + R g`, `y = w^\top x + \sigma n`.
 
     Args:
         white: the randomness xi, g and n.

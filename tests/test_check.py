@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from tiny_book import HEADER, ROOT, make, replace
+from tiny_book import HEADER, ROOT, make
 
 from tools import check, notebooks, pages, parallel
 from tools.pages import Page

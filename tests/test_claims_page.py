@@ -5,7 +5,6 @@ import json
 import pytest
 from tiny_book import HEADER, ROOT, make, replace
 
-from lsalib.book.claims import seeds_text
 from tools import claims_page, notebooks
 from tools.claims_page import Claim, Record, problems
 

@@ -17,7 +17,6 @@ def defects(page: Page, compiled: int) -> list[str]:
     if limit is None:
         return [f"book/programs.toml: no entry for {page.stem}, which compiles {compiled} programs"]
     if compiled > limit:
-        allows = f"{limit} are allowed by book/programs.toml"
         return [
             f"book/{page.stem}.md compiles {compiled} programs, {limit} are allowed by book/programs.toml: "
             f"make profile NAME={page.stem} shows where"

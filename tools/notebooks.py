@@ -136,10 +136,6 @@ def check(root: Path) -> None:
 
 def validate(todo: list[Page]) -> None:
     """Run the notebooks again, in this environment: what comes out against them, their programs against the budget."""
-    commands = {
-        page.stem: [sys.executable, "-m", "tools.notebooks", f"--root={page.root}", "--reproduce", page.stem]
-        for page in longest_first(todo)
-    }
     seconds, failed = {}, []
     with closing(apart(todo, "--reproduce")) as finished:
         for done in finished:

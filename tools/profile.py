@@ -76,7 +76,6 @@ class Watch:
 def report(profile: Profile, most: int = 12) -> str:
     """The totals, the parts that cost most, and the programs that took longest to compile."""
     stages = ", ".join(f"{stage} {profile.total(stage):.1f} s" for stage in STAGES)
-    counts = f"{profile.total('programs')} programs compiled, {profile.total('cached')} kept ones"
     lines = [
         f"{profile.name}: {profile.wall:.1f} s, {profile.total('programs')} programs compiled, "
         f"{profile.total('cached')} kept ones, at most {profile.memory:.2f} GB",

@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_book import ROOT
 
 from lsalib import theory
 
+ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
 
 

@@ -25,7 +25,7 @@ def test_every_test_is_in_one_part():
 # What only those have who build the book; tools.meter and tools.programs serve every test.
 BOOK_ONLY = re.compile(
     r"^(?:from|import) (?:tiny_book|tests\.browser|yaml|nbformat|jupytext|sphinx|tools\.(?!meter|programs))"
-    r"|^from tools import (?!meter\b|programs\b|softmax_runs\b)",
+    r"|^from tools import (?!meter\b|programs\b)",
     re.MULTILINE,
 )
 

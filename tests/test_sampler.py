@@ -102,7 +102,7 @@ def test_every_word_of_threefry_is_used():
     key = jax.random.key(5)
     words = np.asarray(threefry_2x32(jax.random.key_data(key), jnp.asarray(np.arange(1000, dtype=np.uint32))))
     numbers = np.ravel(normal(key, (10, 100), jnp.float32))
-    np.testing.assert_array_equal(np.argsort(words >> 9, stable=True), np.argsort(numbers, stable=True))
+    np.testing.assert_array_equal(np.argsort(words >> 9, kind="stable"), np.argsort(numbers, kind="stable"))
     assert normal(jax.random.key(0, impl="rbg"), (3,), jnp.float32).shape == (3,)
 
 

@@ -164,18 +164,21 @@ def standard_risk(
         2.0
     """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
-    # The covariance of eps; None where it is the identity, which costs nothing.
-    P = None if task.prior_root is None else task.prior_root @ task.prior_root.T
-    spread, square = (d, d) if P is None else (jnp.trace(P), jnp.vdot(P, P))
+    # The covariance of eps, a number where it is the identity, which then costs nothing.
+    P = 1.0 if task.prior_root is None else task.prior_root @ task.prior_root.T
+    one, spread, square = (
+        (1.0, d, d) if task.prior_root is None else (jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P))
+    )
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
     norms, trace, weighted, corner, cross = (_lifted if 3 * len(b) >= len(c) else _by_heads)(b, A, P)
     even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
     even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
-    answered = _times(P, cross)
-    odd = jnp.vdot(cross, answered + (answered + level * cross) / C)
-    return even + odd + spread - 2 * jnp.trace(answered[:, :d])
+    # E[s s^T] of s, the average of r x: one factor for each entry, since training in float32 ends where rounding does.
+    second = P * (1 + 1 / C) + one * (level / C)
+    odd = jnp.vdot(cross, _times(second, cross))
+    return even + odd + spread - 2 * jnp.trace(_times(P, cross[:, :d]))
 
 
 def _by_heads(b, A, P):
@@ -194,13 +197,13 @@ def _lifted(b, A, P):
     N = (N + N.swapaxes(0, 1)) / 2
     X = N[:-1, :-1]
     trace = jnp.einsum("iik->k", X)
-    weighted = trace if P is None else jnp.einsum("ij,ijk->k", P, X)
+    weighted = trace if jnp.ndim(P) == 0 else jnp.einsum("ij,ijk->k", P, X)
     return 2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1]
 
 
 def _times(P, vectors):
-    """``P @ vectors``; None is the identity."""
-    return vectors if P is None else P @ vectors
+    """``P @ vectors``; a number is a multiple of the identity."""
+    return P * vectors if jnp.ndim(P) == 0 else P @ vectors
 
 
 def _constants(task: GaussianTask, dtype) -> StandardTask:

@@ -3,6 +3,7 @@
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
 from lsalib.theory.constant import ConstantRegression, constant_regression
 from lsalib.theory.few_heads import few_heads_weights
+from lsalib.theory.least import LeastRisk, least_risk
 from lsalib.theory.lifted import LiftedRisk, lifted_risk
 from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
@@ -12,6 +13,7 @@ from lsalib.theory.softmax import centred_task, debiased_risk, debiased_step, so
 __all__ = [
     "ConstantRegression",
     "GramMoments",
+    "LeastRisk",
     "LiftedRisk",
     "bayes_risk",
     "centred_task",
@@ -21,6 +23,7 @@ __all__ = [
     "few_heads_weights",
     "gd_risk",
     "gram_moments",
+    "least_risk",
     "lifted_risk",
     "ltb_risk",
     "optimal_preconditioner",

@@ -94,7 +94,8 @@ def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D
 def _population_risk(params, guess, bias, task: StandardTask) -> Scalar:
     dtype = params.W_K.dtype
     y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(bias, dtype))
-    return standard_risk(*standard_form(*effective(params), y_q, y_q, task), task)
+    b, A = effective(params)
+    return standard_risk(*standard_form(b, A, y_q, y_q, task), task)
 
 
 @jax.jit
@@ -165,10 +166,10 @@ def standard_risk(
     """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
     # The covariance of eps, a number where it is the identity, which then costs nothing.
-    P = 1.0 if task.prior_root is None else task.prior_root @ task.prior_root.T
-    one, spread, square = (
-        (1.0, d, d) if task.prior_root is None else (jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P))
-    )
+    P, one, spread, square = 1.0, 1.0, d, d
+    if task.prior_root is not None:
+        P, one = task.prior_root @ task.prior_root.T, jnp.eye(d, dtype=c.dtype)
+        spread, square = jnp.trace(P), jnp.vdot(P, P)
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.

@@ -5,7 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lsalib import theory
@@ -20,10 +19,8 @@ def test_least_risk_against_heads(capsys):
     least = least_risk.main()
     risks = [found.risk for found in least]
     best = theory.optimal_risk(least_risk.TASK, least_risk.GUESS)
-    assert sorted(risks, reverse=True) == risks and len(set(np.round(risks, 6))) == 4
-    assert [found.exact for found in least] == [False, False, False, True] and risks[-1] == pytest.approx(
-        best, rel=1e-9
-    )
+    assert risks[0] > risks[1] + 0.05 > risks[2] + 0.05 and risks[2:] == pytest.approx([best, best], rel=1e-9)
+    assert [found.exact for found in least] == [False, False, True, True]
     assert max(found.gradient for found in least) < 1e-6
     printed = capsys.readouterr().out
     assert all(f"{risk:.6f}" in printed for risk in risks)

@@ -165,11 +165,7 @@ def standard_risk(
         2.0
     """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
-    # The covariance of eps, a number where it is the identity, which then costs nothing.
-    P, one, spread, square = 1.0, 1.0, d, d
-    if task.prior_root is not None:
-        P, one = task.prior_root @ task.prior_root.T, jnp.eye(d, dtype=c.dtype)
-        spread, square = jnp.trace(P), jnp.vdot(P, P)
+    P, one, spread, square = _prior_cov(task.prior_root, d)
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
@@ -200,6 +196,14 @@ def _lifted(b, A, P):
     trace = jnp.einsum("iik->k", X)
     weighted = trace if jnp.ndim(P) == 0 else jnp.einsum("ij,ijk->k", P, X)
     return 2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1]
+
+
+def _prior_cov(root, d: int):
+    """The covariance of eps, beside it the identity, and tr P and tr P^2; numbers for the identity, which cost nothing."""
+    if root is None:
+        return 1.0, 1.0, d, d
+    P = root @ root.T
+    return P, jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P)
 
 
 def _times(P, vectors):

@@ -199,7 +199,7 @@ def _lifted(b, A, P):
 
 
 def _prior_cov(root, d: int):
-    """The covariance of eps, beside it the identity, and tr P and tr P^2; numbers for the identity, which cost nothing."""
+    """The covariance of eps, the identity beside it, tr P and tr P^2; numbers where P is one, which cost nothing."""
     if root is None:
         return 1.0, 1.0, d, d
     P = root @ root.T

@@ -10,7 +10,14 @@ import pytest
 from lsalib.attention import effective, from_effective, gram, predict
 from lsalib.metrics import sampled_risk
 from lsalib.tasks import GaussianTask
-from lsalib.theory import few_heads_weights, optimal_risk, population_risk, yq_risk
+from lsalib.theory import (
+    constant_regression,
+    few_heads_weights,
+    optimal_risk,
+    optimal_step,
+    population_risk,
+    yq_risk,
+)
 from lsalib.training import minimize
 
 TASK = GaussianTask([1.0, 2.0, -1.0], context_size=5)
@@ -78,6 +85,36 @@ def test_samples_agree(x64):
     assert abs(sample.mean - risk_of(3, GUESS)) > 5 * sample.standard_error
 
 
+def test_units_do_not_count(x64):
+    """Features times 3 and task weights times 2: the risk times 36. The bias is in units of labels, as the noise is."""
+    plain = GaussianTask(TASK.prior_mean, 5, noise_std=0.7)
+    scaled = GaussianTask(2 * TASK.prior_mean, 5, 9 * np.eye(3), 4 * np.eye(3), noise_std=6 * 0.7)
+    risks = [
+        float(population_risk(few_heads_weights(task, 2, unit * GUESS, bias), task, unit * GUESS, bias))
+        for task, unit, bias in ((plain, 1, 0.5), (scaled, 2, 3.0), (scaled, 2, 0.5))
+    ]
+    np.testing.assert_allclose(risks[1], 36 * risks[0], rtol=1e-12)
+    assert risks[2] < risks[1] * (1 - 1e-3)
+
+
+@pytest.mark.parametrize(("share", "enough"), [(0.98, True), (1.02, False)])
+@pytest.mark.parametrize(("d", "C", "noise_std"), [(2, 4, 2**0.5), (3, 5, 1.0), (4, 9, 0.6)])
+def test_with_label_noise_d_heads_are_enough_up_to_a_distance(share, enough, d, C, noise_std, x64):
+    """|w* - g| <= eta*/(2 sqrt(f kappa)) for f tr S + kappa q, the regression of the constant 1."""
+    centre = GaussianTask(np.zeros(d), C, noise_std=noise_std)
+    constant = constant_regression(centre)
+    distance = share * optimal_step(centre) / (2 * np.sqrt(constant.features[0, 0] * constant.residual))
+    task = GaussianTask(distance * np.eye(d)[0], C, noise_std=noise_std)
+    excess = float(population_risk(few_heads_weights(task, d), task)) - optimal_risk(task)
+    assert (excess < 1e-13) == enough and (excess > 1e-6) == (not enough)
+
+
+def test_a_right_guess_needs_one_head(x64):
+    risks = [risk_of(heads, TASK.prior_mean) for heads in (1, 2, 3)]
+    np.testing.assert_allclose(risks, yq_risk(TASK), rtol=1e-14)
+    assert risk_of(1, TASK.prior_mean + 0.1) > yq_risk(TASK) + 1e-3
+
+
 def test_only_the_distance_of_the_guess_counts(x64):
     """A turned prior mean, a moved guess: the same risk. A tiny error of the guess costs next to nothing."""
     turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], context_size=5)
@@ -92,10 +129,8 @@ def test_only_the_distance_of_the_guess_counts(x64):
     [
         (TASK, 4, None, "heads must be at most d = 3, got 4"),
         (TASK, 0, None, "heads must be a whole number of at least 1"),
-        (TASK, 1, TASK.prior_mean, "guess must not be the prior mean"),
         (TASK, 1, [1.0], r"guess must have shape \(3,\)"),
-        (GaussianTask([1.0], 5, noise_std=1.0), 1, None, "task must have identity covariances and noise_std 0"),
-        (GaussianTask([1.0], 5, feature_cov=[[2.0]]), 1, None, "task must have identity covariances"),
+        (GaussianTask([1.0, 1.0], 5, np.diag([1.0, 2.0])), 1, None, "covariances that are multiples of the identity"),
     ],
 )
 def test_bad_input_is_named(task, heads, guess, message):

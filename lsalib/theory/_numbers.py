@@ -11,7 +11,7 @@ from lsalib.tasks import GaussianTask
 
 __all__ = ["Number", "isotropic", "numbers", "precise"]
 
-Number = float | Float[Array, ""]
+Number = float | Float[np.ndarray | Array, ""]
 
 
 def numbers(task: GaussianTask, *more):

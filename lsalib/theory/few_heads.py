@@ -129,7 +129,7 @@ def _least_squares(xp, tau, d, heads, C, noise_var, length, bias):
     risk = risk + m * (1 - 1 / inverse_step) + (d - heads) * (1 - s * gamma)
     coefficients = lambda x, y, z: xp.stack([x - s * z, y, z])
     fit = coefficients(missing * C / 2, q[0] + missing * p[0], q[1] + missing * p[1])
-    constant = error * coefficients(xp.asarray(C / 2, tau.dtype), *p)
+    constant = coefficients(error * C / 2, error * p[0], error * p[1])
     return risk, (c, s), fit, constant, (1 / inverse_step, gamma)
 
 

@@ -53,7 +53,7 @@ def least_risk(
     bias: Number = 0.0,
     *,
     starts: int = 32,
-    steps: int = 500,
+    steps: int = 300,
     seed: int = 0,
 ) -> LeastRisk:
     r"""The least risk of H heads with the initial guess `y_q = g^\top x_q + \beta`, on any task.

@@ -1,5 +1,6 @@
 """Commands side by side, and what belongs to a page."""
 
+import signal
 import sys
 
 import pytest
@@ -45,7 +46,15 @@ def test_a_status_is_handed_on_and_the_order_kept():
     assert [(each.name, each.status) for each in done] == [("second", 3), ("first", 0)]
 
 
-def test_who_stops_listening_stops_what_runs_and_what_waits(tmp_path):
+@pytest.fixture
+def interruptible():
+    """What a shell in the background has its commands ignore is heard again."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_who_stops_listening_stops_what_runs_and_what_waits(interruptible, tmp_path):
     late = f"import time, pathlib; time.sleep(900); pathlib.Path({str(tmp_path / 'late')!r}).touch()"
     finished = side_by_side({"quick": python(""), "slow": python(late), "waiting": python(late)}, jobs=2)
     assert next(finished).name == "quick"

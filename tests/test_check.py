@@ -1,5 +1,6 @@
 """Commands side by side, and what belongs to a page."""
 
+import signal
 import sys
 
 import pytest

@@ -72,14 +72,12 @@ def test_a_profile_names_the_cell_and_its_programs(measured):
     assert 0.1 < measured.memory < 2
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"), [("tiny = 1", "1 are allowed by book/programs.toml"), ("huge = 9", "no entry for tiny")]
-)
-def test_a_page_over_its_budget_is_named(root, measured, entry, message, capfd):
-    (root / "book/programs.toml").write_text(entry + "\n")
-    with pytest.raises(SystemExit, match="too many programs: tiny"):
-        notebooks.main(["--validate", f"--root={root}"])
-    assert message in capfd.readouterr().out
+def test_a_page_over_its_budget_is_named(root, measured, capfd):
+    for entry, message in (("tiny = 1", "1 are allowed by book/programs.toml"), ("huge = 9", "no entry for tiny")):
+        (root / "book/programs.toml").write_text(entry + "\n")
+        with pytest.raises(SystemExit, match="too many programs: tiny"):
+            notebooks.main(["--validate", f"--root={root}"])
+        assert message in capfd.readouterr().out
     (root / "book/programs.toml").write_text(f"tiny = {measured.programs}\n")
     notebooks.main(["--validate", "tiny", f"--root={root}"])
     assert f"tiny: {measured.programs} programs of {measured.programs}" in capfd.readouterr().out
@@ -91,9 +89,7 @@ def test_every_page_has_a_budget():
 
 def test_a_test_file_is_profiled_test_by_test(tmp_path, capfd):
     path = tmp_path / "test_two.py"
-    path.write_text(
-        "import jax, numpy\ndef test_one(): jax.jit(lambda x: x + 1)(numpy.ones(3))\ndef test_none(): pass\n"
-    )
+    path.write_text("import jax\ndef test_one(): jax.jit(lambda x: x + 1)(3.0)\ndef test_none(): pass\n")
     done = profile.of_tests(path)
     assert [part["source"] for part in done.parts] == ["test_one", "test_none"]
     assert done.parts[0]["programs"] >= 1 and done.parts[1]["programs"] == 0

@@ -7,7 +7,7 @@ import jupytext
 import matplotlib.pyplot as plt
 from sts_support import data_folder, need_encoder
 
-from lsalib.sts import data, records
+from lsalib.sts import records
 
 PAGE = Path(__file__).parents[1] / "book/llm.md"
 
@@ -36,8 +36,7 @@ def drawn(folder: Path, monkeypatch) -> tuple[list[str], list[int]]:
 
 def test_the_page_plots_your_own_results(tmp_path, monkeypatch):
     need_encoder()
-    if folder := data_folder():
-        monkeypatch.setenv(data.FOLDER_VARIABLE, folder)
+    data_folder()
     monkeypatch.setattr(plt, "show", lambda: None)
     theirs, (written, expected) = drawn(tmp_path, monkeypatch)
     assert theirs == ["smollm2-135m-instruct"] and written == expected == len(records.recorded())

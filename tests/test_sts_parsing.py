@@ -83,8 +83,8 @@ def work(text: str) -> float:
 @pytest.mark.parametrize("piece", ["1", "1.", "1,", "1-", "score ", "between 1 "])
 def test_sixteen_times_the_text_is_sixteen_times_the_work(piece):
     """And not 256 times, as where a rule begins again at every sign."""
-    text = (piece * 200_000)[:200_000] + "a"
-    assert work(text) < 64 * max(work(text[-12_500:]), 1e-3)
+    text = (piece * 100_000)[:100_000] + "a"
+    assert work(text) < 64 * max(work(text[-6_250:]), 1e-3)
 
 
 def test_an_unknown_mode_is_refused(unchecked):

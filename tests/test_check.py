@@ -1,6 +1,5 @@
 """Commands side by side, and what belongs to a page."""
 
-import signal
 import sys
 
 import pytest

@@ -27,7 +27,7 @@ from lsalib.theory.risk import population_risk
 try:
     from jax import enable_x64
 except ImportError:  # before JAX 0.8
-    from jax.experimental import enable_x64
+    from jax.experimental import enable_x64  # type: ignore[attr-defined, no-redef]  # the types are those of newer JAX
 
 __all__ = ["LeastRisk", "least_risk"]
 

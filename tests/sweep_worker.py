@@ -3,10 +3,12 @@
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 from lsalib.tasks import GaussianTask
-from lsalib.training import Run, sweep
+from lsalib.training import Run, sweep, train
 
 
 def main(out, *cluster):
@@ -20,6 +22,9 @@ def main(out, *cluster):
     leaves = []
     for objective in ("sampled", "population"):
         leaves += jax.tree.leaves(sweep(jax.random.key(0), runs, seeds=4, steps=20, batch_size=64, objective=objective))
+    bowl = lambda params, key: jnp.sum((params - 1.0 + 0.1 * jax.random.normal(key, (2,))) ** 2)
+    start = lambda key: jax.random.normal(key, (2,))
+    leaves += jax.tree.leaves(train(bowl, start, jax.random.key(0), steps=20, optimizer=optax.adam(0.1), seeds=4))
     np.savez(
         out,
         devices=jax.device_count(),

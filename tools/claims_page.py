@@ -46,10 +46,8 @@ def read_claims(root: Path) -> list[Claim]:
     entries = ledger(root).get("claim", [])
     for entry in entries:
         if set(entry) != set(Claim._fields):
-            raise SystemExit(
-                f"book/claims.toml, {entry.get('id', 'a claim without id')}: "
-                f"expected the keys {', '.join(Claim._fields)}, got {', '.join(entry)}"
-            )
+            name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
+            raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
     return [Claim(**entry) for entry in entries]
 
 
@@ -98,10 +96,8 @@ def badge(status: str) -> str:
 def line(record: Record) -> str:
     """One list entry: what was measured against what, and the way to its cell."""
     control = "control: " if record.kind == "control" else ""
-    return (
-        f"- {control}{record.label or 'check'}: {_code(record.measured)} against {_code(record.expected)}, "
-        f"tolerance {_code(record.tolerance)}{seeds_text(record.seeds)} "
-        f'(<a href="{record.page}.html#{record.anchor}">cell</a>)\n'
+    numbers = (
+        f"`{record.measured}` against `{record.expected}`, tolerance `{record.tolerance}`{seeds_text(record.seeds)}"
     )
     cell = f'<a href="{record.page}.html#{record.anchor}">cell</a>'
     return f"- {control}{record.label or 'check'}: {numbers} ({cell})\n"
@@ -131,8 +127,8 @@ def summary_markdown(claims: list[Claim]) -> str:
     """A small table: each status, how many claims have it, and which; those that wait are only counted."""
     rows = []
     for status, group in counts(claims).items():
-        links = [f'<a href="claims.html#{claim.id}">{claim.id}</a>' for claim in group]
-        which = ", ".join(links) if status != NOT_RUN else "listed in the ledger"
+        links = ", ".join(f'<a href="claims.html#{claim.id}">{claim.id}</a>' for claim in group)
+        which = "listed in the ledger" if status == NOT_RUN else links
         rows.append(f"| {badge(status)} | {len(group)} | {which} |\n")
     return "| Verdict | Claims | Which |\n|---|---|---|\n" + "".join(rows)
 

@@ -55,7 +55,7 @@ class Sampler(NamedTuple):
     noisy: bool
 
 
-def pack(weights: Weights) -> Float[np.ndarray, "P"]:
+def pack(weights: Weights) -> Float[np.ndarray, " P"]:
     """All trained numbers of a run in one row, on the host.
 
     Over the leaves of a tree, one by one, Adam takes a CPU ten times as long.

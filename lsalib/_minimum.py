@@ -25,7 +25,12 @@ class Minimum(NamedTuple):
 
 
 def minimize(
-    objective: Callable, params: PyTree[Float[Array, "..."]], *, steps: int = 1000, memory: int = 40
+    objective: Callable,
+    params: PyTree[Float[Array, "..."]],
+    *,
+    steps: int = 1000,
+    memory: int = 40,
+    patience: int | None = None,
 ) -> Minimum:
     """Search a minimum of a smooth, deterministic function from one start, by L-BFGS.
 
@@ -39,12 +44,13 @@ def minimize(
         params: the start, arrays of one float type.
         steps: how many; one that leads upwards, as where only rounding is left to follow, is forgotten in the end.
         memory: how many steps the model of the curvature remembers.
+        patience: how many steps may go by without a lower value before the search ends; None means all of them.
 
     Returns:
         A ``Minimum``. A ``gradient`` that has not vanished tells a search that has not arrived.
 
     Raises:
-        ValueError: if ``steps`` or ``memory`` is below 1.
+        ValueError: if ``steps``, ``memory`` or ``patience`` is below 1.
 
     Example:
         >>> end = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=5)
@@ -52,25 +58,28 @@ def minimize(
         ([3.0, 3.0], 0.0)
     """
     steps, memory = _validate.count("steps", steps), _validate.count("memory", memory)
+    patience = patience if patience is None else _validate.count("patience", patience)
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)
 
-    def step(carry, _):
-        params, state, lowest = carry
+    def step(carry):
+        done, idle, params, state, lowest = carry
         value, gradient = value_and_grad(params, state=state)
+        idle = jnp.where(value < lowest.value, 0, idle + 1)
         lowest = jax.tree.map(
             partial(jnp.where, value < lowest.value), Minimum(params, value, optax.tree.norm(gradient)), lowest
         )
         updates, state = optimizer.update(gradient, state, params, value=value, grad=gradient, value_fn=objective)
-        return (optax.apply_updates(params, updates), state, lowest), None
+        return done + 1, idle, optax.apply_updates(params, updates), state, lowest
 
     @jax.jit
     def search(params):
         value, gradient = jax.value_and_grad(objective)(params)
         start = Minimum(params, value, optax.tree.norm(gradient))
         # The point after the last step is looked at by one step more.
-        (_, _, lowest), _ = jax.lax.scan(step, (params, optimizer.init(params), start), length=steps + 1)
-        return lowest
+        waits = lambda idle: patience is None or idle <= patience
+        goes_on = lambda carry: (carry[0] <= steps) & waits(carry[1])
+        return jax.lax.while_loop(goes_on, step, (0, 0, params, optimizer.init(params), start))[-1]
 
     # The line search mixes weak and strong types, which a strict setting would refuse.
     with jax.numpy_dtype_promotion("standard"):

@@ -46,7 +46,22 @@ def test_the_gradient_tells_an_unfinished_search(x64):
     np.testing.assert_allclose(end.params, [1.0, 1.0], atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["steps", "memory"])
+def test_a_search_ends_once_nothing_gets_lower(x64):
+    looks = []
+
+    def valley(x):
+        jax.debug.callback(lambda: looks.append(0))
+        return 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
+
+    for patience, ended in ((10, True), (None, False)):
+        looks.clear()
+        end = training.minimize(valley, jnp.asarray(np.array([-1.2, 1.0])), steps=1000, patience=patience)
+        jax.effects_barrier()
+        np.testing.assert_allclose(end.params, [1.0, 1.0], atol=1e-9)
+        assert (len(looks) < 500) == ended
+
+
+@pytest.mark.parametrize("name", ["steps", "memory", "patience"])
 def test_counts_must_be_positive(name):
     with pytest.raises(ValueError, match=f"{name} must be a whole number of at least 1, got 0"):
         training.minimize(jnp.sum, jnp.zeros(2), **{name: 0})

@@ -52,8 +52,8 @@ def least_risk(
     guess=None,
     bias: Number = 0.0,
     *,
-    starts: int = 32,
-    steps: int = 300,
+    starts: int = 64,
+    steps: int = 500,
     seed: int = 0,
 ) -> LeastRisk:
     r"""The least risk of H heads with the initial guess `y_q = g^\top x_q + \beta`, on any task.
@@ -201,7 +201,7 @@ def _lowest(inverse, best, counts, starts, steps):
         uneven = V.T @ V - jnp.eye(V.shape[1], dtype=V.dtype)
         return jnp.vdot(missed * counts[:, None], _solve(weight, missed.T).T) + jnp.sum(uneven**2)
 
-    ends = jax.vmap(partial(minimize, excess, steps=steps))(jnp.asarray(starts, best.dtype))
+    ends = jax.vmap(partial(minimize, excess, steps=steps, patience=10))(jnp.asarray(starts, best.dtype))
     V = ends.params[jnp.argmin(ends.value)]
     B, missed, weight = constraints(V)
     forms = (best - _solve(weight, missed.T).T @ B.T @ inverse) / norm[None]

@@ -54,14 +54,14 @@ def finished(*arguments) -> str:
 
 def test_a_sweep_is_killed_resumed_and_extended(tmp_path):
     path = tmp_path / "sweep.safetensors"
-    killed = run(2000, path)
+    killed = run(700, path)
     while not path.exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.kill()
     assert killed.wait() != 0 and path.exists()
     killed.communicate()
-    resumed = finished(2000, path)
-    assert resumed == finished(2000, tmp_path / "whole.safetensors")
-    extended = finished(2300, path)
-    assert extended.startswith("after 2300 steps") and extended.splitlines()[2:] != resumed.splitlines()[2:]
-    assert extended == finished(2300, tmp_path / "longer.safetensors")
+    resumed = finished(700, path)
+    assert resumed == finished(700, tmp_path / "whole.safetensors")
+    extended = finished(800, path)
+    assert extended.startswith("after 800 steps") and extended.splitlines()[2:] != resumed.splitlines()[2:]
+    assert extended == finished(800, tmp_path / "longer.safetensors")

@@ -203,7 +203,7 @@ def _steps(state: State, data: tuple, keys: jax.Array, begin: Step, end: Step, *
             state, each = jax.vmap(update)(state, now)
             return state, losses.at[t - begin].set(each)
 
-        each = jax.eval_shape(jax.vmap(update), state, keys)[1]
+        each = jax.eval_shape(jax.vmap(lambda params, key: program.loss(params, *data, key)), state.params, keys)
         losses = jnp.zeros((PIECE, *each.shape), each.dtype)
         return jax.lax.fori_loop(begin, end, step, (state, losses))
 

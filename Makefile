@@ -71,8 +71,9 @@ test-notebooks: setup
 	@$(PYTEST) $(PAGE_TESTS)
 	@$(PY) -m tools.notebooks --validate
 
+# One file has most of these tests: they are spread over the cores one by one, and each core builds its own book.
 test-book: setup
-	@$(PYTEST) $(BOOK_TESTS)
+	@$(PYTEST) --dist load $(BOOK_TESTS)
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
 	@$(PY) -m tools.check $(NAME)

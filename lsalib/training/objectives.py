@@ -67,8 +67,9 @@ def unpack(row: Float[Array | np.ndarray, "... P"], heads: int, dim: int) -> Wei
     """The weights of H heads on d features that a row holds, or many rows."""
     D = dim + 1
     shapes: list[tuple[int, ...]] = [(heads, D, D)] * 3 + [(heads, D), (dim,)]
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    parts = [row[..., end - math.prod(shape) : end] for shape, end in zip(shapes, ends, strict=True)]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    # Its derivative puts the parts together once; that of one slice after the other adds whole rows up.
+    parts = (np if isinstance(row, np.ndarray) else jnp).split(row, ends, axis=-1)
     return Weights(*(part.reshape(*row.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)))
 
 

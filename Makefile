@@ -71,9 +71,8 @@ test-notebooks: setup
 	@$(PYTEST) $(PAGE_TESTS)
 	@$(PY) -m tools.notebooks --validate
 
-# One file has most of these tests: they are spread over the cores one by one, and each core builds its own book.
 test-book: setup
-	@$(PYTEST) --dist load $(BOOK_TESTS)
+	@$(PYTEST) $(BOOK_TESTS)
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
 	@$(PY) -m tools.check $(NAME)

@@ -214,30 +214,3 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     # Cut into pieces for the bar, the run is still the same, bit for bit.
     monkeypatch.setattr(_progress.sys, "stderr", Terminal())
     assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)
-
-
-@pytest.mark.parametrize(
-    ("runs", "change", "message"),
-    [
-        ([], {}, "runs must be a sequence of at least one Run, got"),
-        ([PLAIN], {}, "runs must be a sequence of at least one Run, got"),
-        (RUNS["plain"], {}, r"runs must be a sequence of at least one Run, got Run\("),
-        ([RUNS["plain"]], {"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
-        (
-            [RUNS["plain"]],
-            {"seeds": [1, 1]},
-            r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]",
-        ),
-        ([RUNS["plain"]], {"seeds": []}, "seeds must be a count or different whole numbers"),
-        ([RUNS["plain"]], {"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
-        ([RUNS["plain"]], {"objective": None}, "objective must be one of"),
-        (
-            [RUNS["plain"]],
-            {"checkpoint": "no/such/folder/a"},
-            "checkpoint must be in a folder that exists, got no/such/folder/a",
-        ),
-    ],
-)
-def test_bad_arguments_are_refused(runs, change, message, unchecked):
-    with pytest.raises(ValueError, match=message):
-        sweep(jax.random.key(0), runs, **OPTIONS | change)

@@ -27,9 +27,8 @@ def test_every_start_ends_at_the_closed_form(x64):
     """With as many heads as features and with one more; with one head less the search ends elsewhere, and higher."""
     task = tasks.GaussianTask([1.0, -2.0, 0.5], context_size=5)
     heads = np.repeat([3, 4, 2], [6, 6, 1])
-    starts = jax.tree.map(
-        lambda *parts: np.stack(parts), *(random_heads(seed, h, 4, of=4) for seed, h in enumerate(heads))
-    )
+    each = [random_heads(seed, h, 4, of=4) for seed, h in enumerate(heads)]
+    starts = jax.tree.map(lambda *parts: np.stack(parts), *each)
     risk = lambda pair: theory.population_risk(attention.from_effective(*pair), task)
     values = np.asarray(jax.jit(jax.vmap(lambda start: training.minimize(risk, start).value))(starts))
     np.testing.assert_allclose(values[heads >= 3], np.full(12, theory.optimal_risk(task)), rtol=1e-9)

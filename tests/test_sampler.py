@@ -114,9 +114,8 @@ def gram_statistics(batch):
     rng = np.random.default_rng(7)
     M = rng.standard_normal((8, *G.shape[1:]))
     read = np.einsum("bij,kij->bk", G, M)
-    return np.concatenate(
-        [read, read[:, :3] * np.asarray(batch.w), np.linalg.slogdet(G + 1e-3 * np.eye(4))[1][:, None]], axis=1
-    )
+    volume = np.linalg.slogdet(G + 1e-3 * np.eye(4))[1]
+    return np.column_stack([read, read[:, :3] * np.asarray(batch.w), volume])
 
 
 def smallest_p(a, b):
@@ -133,9 +132,8 @@ def test_compressed_contexts_have_the_law_of_the_gram_matrix(context_size, noise
     assert tokens.X.shape[1] == context_size and short.X.shape[1] == 3 + (noise_std > 0)
     assert smallest_p(gram_statistics(tokens), gram_statistics(short)) > ALPHA
     # Negative controls: a longer context, and a Gram matrix divided by the wrong number.
-    other = sample(
-        jax.random.key(1), general_task(context_size + max(1, context_size // 4), noise_std), 30_000, compress=True
-    )
+    longer = general_task(context_size + max(1, context_size // 4), noise_std)
+    other = sample(jax.random.key(1), longer, 30_000, compress=True)
     assert smallest_p(gram_statistics(tokens), gram_statistics(other)) < ALPHA
     X, y = (jnp.asarray(np.asarray(part) * np.float32(1.05**0.5)) for part in (short.X, short.y))
     scaled = short._replace(X=X, y=y)

@@ -107,9 +107,8 @@ def test_gd_with_the_best_step_is_optimal_where_features_are_isotropic(x64):
     np.testing.assert_allclose(gd_risk(task), yq_risk(task), rtol=1e-12)
     np.testing.assert_allclose(optimal_preconditioner(task), optimal_step(task) * np.eye(3), rtol=1e-12, atol=1e-15)
     # The control: eq. 7 with eta = 1, and a task whose features are not isotropic.
-    assert (
-        steepest(jax.grad(population_risk)(gd_weights(jnp.asarray(task.prior_mean), 1.0), task, task.prior_mean)) > 0.1
-    )
+    other = gd_weights(jnp.asarray(task.prior_mean), 1.0)
+    assert steepest(jax.grad(population_risk)(other, task, task.prior_mean)) > 0.1
     assert gd_risk(TASKS["general"]) > yq_risk(TASKS["general"]) + 1e-3
 
 
@@ -224,10 +223,8 @@ def test_no_weights_do_better(make, bias, seed, distance):
     with jax.enable_x64(True):
         best = optimal_weights(task, None, bias)
         away = make_params(seed, task.dim, len(best.W_K), distance)
-        near = float(
-            population_risk(jax.tree.map(lambda W, V: jnp.asarray(np.add(W, V)), best, away), task, None, bias)
-        )
-        far = float(population_risk(away, task, None, bias))
+        near = jax.tree.map(lambda W, V: jnp.asarray(np.add(W, V)), best, away)
+        near, far = (float(population_risk(weights, task, None, bias)) for weights in (near, away))
     assert min(near, far) >= optimal_risk(task, None, bias) * (1 - 1e-12)
 
 

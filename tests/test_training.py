@@ -120,29 +120,14 @@ def test_fit_is_a_plain_loop_with_adam(objective, x64):
     for step in range(steps):
         state, opt_state, loss = advance(step, state, opt_state)
         losses.append(float(loss))
-    options = {
-        "steps": steps,
-        "init_scale": 0.3,
-        "guess": GUESS,
-        "bias": BIAS,
-        "learning_rate": 1e-2,
-        "train_guess": True,
-    }
-    run = fit(key, TASK, 2, objective=objective, batch_size=32, compress=False, dtype=jnp.float64, **options)
+    options = {"steps": steps, "init_scale": 0.3, "guess": GUESS, "bias": BIAS, "train_guess": True}
+    options |= {"objective": objective, "batch_size": 32, "compress": False, "dtype": jnp.float64}
+    run = fit(key, TASK, 2, learning_rate=1e-2, **options)
     np.testing.assert_allclose(run.risk, losses, rtol=1e-8)
     for mine, plain in zip((*run.params, run.guess), (*state[0], state[1]), strict=True):
         np.testing.assert_allclose(mine, plain, rtol=1e-6, atol=1e-8)
     # Negative control: another learning rate is seen within these steps.
-    other = fit(
-        key,
-        TASK,
-        2,
-        objective=objective,
-        batch_size=32,
-        compress=False,
-        dtype=jnp.float64,
-        **options | {"learning_rate": 2e-2},
-    )
+    other = fit(key, TASK, 2, learning_rate=2e-2, **options)
     assert abs(np.asarray(other.risk)[-1] / losses[-1] - 1) > 1e-3
 
 
@@ -160,9 +145,8 @@ def test_the_paper_s_training_ends_at_the_exact_optimum():
 
 
 def test_the_exact_risk_in_float64(x64):
-    single, double = (
-        fit(jax.random.key(6), TASK, 2, steps=30, objective="population", dtype=t) for t in (jnp.float32, jnp.float64)
-    )
+    run = lambda dtype: fit(jax.random.key(6), TASK, 2, steps=30, objective="population", dtype=dtype)
+    single, double = run(jnp.float32), run(jnp.float64)
     assert double.risk.dtype == double.params.W_K.dtype == jnp.float64
     start = float(theory.population_risk(double_start(double), TASK))
     np.testing.assert_allclose(np.asarray(double.risk)[0], start, rtol=1e-12)

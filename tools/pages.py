@@ -1,6 +1,7 @@
 """A page and its pair: book/STEM.md is what people edit, book/STEM.ipynb is it with its outputs."""
 
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -10,18 +11,18 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from tools import install_cell, prose
+from tools import fold, install_cell, plain, prose
 
 ROOT = Path(__file__).resolve().parent.parent
-
-# Written by tools.claims_page from numbers that were measured.
-GENERATED = ("_claims_summary", "claims")
 
 # Nothing here changes with the Python that executes a page.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
+
+# Beside these: when, with what and on what the page was executed.
+RUN = "lsalib_run"
 
 # What holds on one machine only, and would make a page differ on the next.
 NOISE = {
@@ -54,7 +55,7 @@ class Page(NamedTuple):
 
 def written_pages(root: Path) -> list[Page]:
     """The pages that people write, by name."""
-    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md")) if md.stem not in GENERATED]
+    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md"))]
 
 
 def code_pages(root: Path) -> list[Page]:
@@ -67,8 +68,9 @@ def build(page: Page) -> NotebookNode:
     cells = notebook.cells
     for number, cell in enumerate(cells):
         cell.id = f"{page.stem}-{number:03d}"
+        fold.fold(cell)
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
-    cells.insert(first, install_cell.cell(page.stem, install_cell.address(page.root), cells))
+    cells.insert(first, install_cell.cell(page.root, page.stem, install_cell.address(page.root), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -82,16 +84,29 @@ def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
     return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
 
 
-def with_outputs(page: Page, executed: NotebookNode) -> NotebookNode:
-    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose."""
+def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) -> NotebookNode:
+    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose.
+
+    Its text is plain Markdown, or the page's own, as the book is built from it.
+    """
     notebook = build(page)
+    if RUN in executed.metadata:
+        notebook.metadata[RUN] = executed.metadata[RUN]
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
-    values = dict(prose.recorded(notebook))
+    values, book = dict(prose.recorded(notebook)), plain.book(page.root, verdicts(page.root))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = prose.fill(cell.source, values)
+            source = prose.fill(cell.source, values)
+            cell.source = plain.plain(source, book) if plainly else source
     return notebook
+
+
+def verdicts(root: Path) -> dict[str, str]:
+    """How each claim fared, as book/claims.toml has it."""
+    ledger = root / "book/claims.toml"
+    entries = tomllib.loads(ledger.read_text(encoding="utf-8")).get("claim", []) if ledger.is_file() else []
+    return {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
 
 
 def same_code(page: Page, notebook: NotebookNode) -> bool:
@@ -128,9 +143,7 @@ def text_defects(page: Page) -> list[str]:
     if page.has_code:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
-        found += [
-            f"cell {name}: ends in «;», which the validation ignores; name the value instead" for name in silenced
-        ]
+        found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")

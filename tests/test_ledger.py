@@ -1,0 +1,152 @@
+"""The ledger: made from the checks of the notebooks, and quick to say where the two disagree."""
+
+import csv
+import json
+
+import jsonschema
+import pytest
+from tiny_book import HEADER, ROOT, make, replace
+
+from lsalib.book.records import METADATA
+from tools import claims, ledger, notebooks, sphinx_ledger
+from tools.claims import Claim, Record, problems
+
+CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", "The risk stops falling at $d + 1$ heads.", "sharpened")
+LABEL, SEEN = (
+    "risk at d heads",
+    {
+        "tolerance": 0.001,
+        "relation": "=",
+        "entries": 1,
+        "seeds": [0, 1],
+        "passed": True,
+        "anchor": "claim-thm1-saturation",
+    },
+)
+CHECK = Record("heads", "thm1-saturation", LABEL, measured=5.238, expected=5.2381, kind="check", **SEEN)
+CONTROL = CHECK._replace(kind="control", label="one head fewer", measured=6.1, anchor="claim-thm1-saturation-2")
+
+LEDGER = """\
+[[claim]]
+id = "tiny-claim"
+place = "P Thm 1"
+page = "tiny"
+statement = "Two and two make four."
+status = "reproduced"
+
+[[claim]]
+id = "big-claim"
+place = "P Thm 2"
+page = "huge"
+statement = "Later."
+status = "not run here yet"
+"""
+
+RECORD = {
+    **{"id": "tiny-claim", "label": "the sum", "measured": 4.0, "expected": 4.0, "relation": "=", "tolerance": 0.1},
+    **{"kind": "check", "seeds": [7], "entries": 1, "passed": True, "anchor": "claim-tiny-claim"},
+}
+
+PAGE = f"""
+# A tiny page
+
+```{{code-cell}} ipython3
+import json
+from IPython.display import display
+
+records = json.loads({json.dumps(json.dumps([RECORD]))})
+display({{"text/plain": "a row"}}, raw=True, metadata={{"{METADATA}": records}})
+```
+"""
+
+
+def test_ledger_and_checks_agree():
+    assert problems([CLAIM], [CHECK, CONTROL]) == []
+    assert problems([CLAIM._replace(status="not run here yet")], []) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "records", "problem"),
+    [
+        ([CLAIM], [], "thm1-saturation: «sharpened», but no check runs"),
+        ([CLAIM], [CONTROL], "thm1-saturation: «sharpened», but no check runs"),
+        ([CLAIM], [CHECK, CHECK._replace(id="thm9")], "thm9, check «risk at d heads» in heads: no such claim"),
+        ([CLAIM._replace(status="not run here yet")], [CHECK], "thm1-saturation: «not run here yet», but a check runs"),
+        ([CLAIM, CLAIM], [CHECK], "thm1-saturation: 2 entries, expected one"),
+        ([CLAIM._replace(status="true")], [CHECK], "thm1-saturation: status «true», expected one of: reproduced"),
+        ([CLAIM], [CHECK, CONTROL._replace(passed=False)], "control «one head fewer» in heads: did not pass"),
+        ([CLAIM._replace(page="llm")], [CHECK], "in heads: the ledger names the page llm"),
+    ],
+)
+def test_a_disagreement_is_named(entries, records, problem):
+    assert any(problem in found for found in problems(entries, records))
+
+
+def test_a_row_says_everything():
+    text = sphinx_ledger.opening(CLAIM, [CHECK, CONTROL]) + sphinx_ledger.closing(CLAIM, [CHECK, CONTROL])
+    assert text.startswith('<tr id="thm1-saturation" data-verdict="sharpened"')
+    badge = '<span class="claim-status claim-sharpened">sharpened</span>'
+    assert all(part in text for part in (badge, "P Thm 1", "1 check and 1 control hold", "<td>0, 1</td>"))
+    assert '<td class="claim-number">5.238</td>' in text and '<td class="claim-number">5.2381</td>' in text
+    assert 'href="heads.html#claim-thm1-saturation-2"' in text and 'href="heads.html"' in text
+    # The check's margin, .001 over .0001, is nearer to the other verdict than the control's.
+    assert "<td>10 ×</td>" in text
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("claims")
+    make(root, PAGE)
+    (root / "book/claims.toml").write_text(LEDGER)
+    notebooks.main(["--all", "--root", str(root)])
+    return root
+
+
+def test_the_records_come_from_the_notebooks(root, capsys):
+    claims.main(["--root", str(root)])
+    assert capsys.readouterr().out == "2 claims: 1 check holds\n"
+    notebooks.main(["--check", "--root", str(root)])
+
+
+def test_a_problem_fails(root):
+    listed = root / "book/claims.toml"
+    replace(listed, "tiny-claim", "small-claim")
+    with pytest.raises(SystemExit, match="tiny-claim, check «the sum» in tiny: no such claim"):
+        claims.main(["--root", str(root)])
+    listed.write_text(LEDGER.replace("status", "verdict", 1))
+    with pytest.raises(SystemExit, match="tiny-claim: expected the keys id, place, page, statement, status, got"):
+        claims.main(["--root", str(root)])
+    listed.write_text(LEDGER)
+    claims.main(["--root", str(root)])
+
+
+def test_the_book_s_own_ledger_holds():
+    claims.main([])
+
+
+def test_what_can_be_downloaded_is_whole_and_unrounded(tmp_path):
+    ledger.write(ROOT, tmp_path)
+    data, schema = (json.loads((tmp_path / name).read_text()) for name in ("claims.json", "claims.schema.json"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(data, schema)
+    records = claims.read_records(ROOT)
+    assert sum(len(claim["checks"]) for claim in data["claims"]) == len(records)
+    lines = list(csv.DictReader((tmp_path / "claims.csv").read_text().splitlines()))
+    assert [(line["claim"], float(line["measured"])) for line in lines] == [
+        (claim["id"], check["measured"]) for claim in data["claims"] for check in claim["checks"]
+    ]
+    # The control: a claim without its verdict is no such file.
+    del data["claims"][0]["status"]
+    with pytest.raises(jsonschema.ValidationError, match="'status' is a required property"):
+        jsonschema.validate(data, schema)
+
+
+def test_a_run_is_recorded(root):
+    (run,) = ledger.runs(root).values()
+    assert set(run) == {"date", "python", "jax", "jaxlib", "numpy", "optax", "machine"}
+
+
+def test_a_page_without_records_has_none(tmp_path):
+    make(tmp_path)
+    (tmp_path / "book/tiny.md").write_text(HEADER + "\n# No notebook yet\n")
+    assert claims.read_records(tmp_path) == []

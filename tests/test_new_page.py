@@ -11,7 +11,7 @@ import pytest
 from tiny_book import ROOT, replace
 
 from tests.browser import copy_project
-from tools import address, claims_page, new_page, pages
+from tools import address, claims, new_page, pages
 
 SECTION = re.search(
     r"^## A page and a claim.*?(?=^## )", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
@@ -32,7 +32,7 @@ def project(tmp_path_factory):
     python.chmod(0o755)
     (project / ".venv/.ready").touch()
     for path in (project / "tests").glob("test_*.py"):
-        if path.name not in ("test_claims.py", "test_claims_page.py"):
+        if path.name not in ("test_claims.py", "test_ledger.py"):
             path.unlink()
     return project
 
@@ -74,14 +74,14 @@ def test_the_page_is_whole_and_its_notebook_what_it_says(project, followed):
     page = pages.Page(project, STEM)
     assert pages.text_defects(page) == [] and pages.pair_defects(page, pages.load(page)) == []
     shown = (project / f"_build/html/book/{STEM}.html").read_text()
-    assert "5.238" in shown and 'class="claim claim-pass"' in shown
+    assert "5.238" in shown and '<tr class="claim-pass" id="claim-first-light-risk">' in shown
 
 
 def test_the_ledger_has_the_claim(project, followed):
-    claims_page.check(project)
-    records = [record for record in claims_page.read_records(project) if record.page == STEM]
+    claims.main(["--root", str(project)])
+    records = [record for record in claims.read_records(project) if record.page == STEM]
     assert [(record.kind, record.passed) for record in records] == [("check", True), ("control", True)]
-    assert f":name: {records[0].id}\n" in (project / "book/claims.md").read_text()
+    assert f'<tr id="{records[0].id}"' in (project / "_build/html/book/claims.html").read_text()
 
 
 def test_a_page_that_says_something_else_fails(project, followed):
@@ -117,8 +117,9 @@ def test_a_page_of_the_book_is_not_written_over(name):
     assert (ROOT / f"book/{name}.md").read_bytes() == before
 
 
-def test_the_page_comes_before_the_ledger_with_its_suffix():
+def test_the_page_is_the_last_chapter():
     toc = new_page.contents((ROOT / "_toc.yml").read_text(), "first_light")
-    assert re.search(r"\n( *)- file: book/first_light\.ipynb\n\1- file: book/claims\.md\n", toc)
-    with pytest.raises(SystemExit, match=r"expected one line «- file: book/claims\.md»"):
+    assert re.search(r"\n( *)- file: book/\w+\.ipynb\n\1- file: book/first_light\.ipynb\n", toc)
+    assert toc.rindex(".ipynb") < toc.index("book/claims.md")
+    with pytest.raises(SystemExit, match=r"expected a line «- file: book/….ipynb»"):
         new_page.contents("format: jb-book\n", "first_light")

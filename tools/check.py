@@ -10,7 +10,7 @@ from tools.pages import Page
 from tools.parallel import cores, side_by_side
 
 # The claims: what checks them, and the ledger.
-ALWAYS = ("test_claims.py", "test_claims_page.py")
+ALWAYS = ("test_claims.py", "test_ledger.py")
 # Every page imports these, whatever it is about.
 EVERYWHERE = {"book", "_validate"}
 

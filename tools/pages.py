@@ -15,9 +15,6 @@ from tools import fold, install_cell, plain, prose
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Written by tools.claims_page from numbers that were measured.
-GENERATED = ("_claims_summary", "claims")
-
 # Nothing here changes with the Python that executes a page.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -58,7 +55,7 @@ class Page(NamedTuple):
 
 def written_pages(root: Path) -> list[Page]:
     """The pages that people write, by name."""
-    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md")) if md.stem not in GENERATED]
+    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md"))]
 
 
 def code_pages(root: Path) -> list[Page]:

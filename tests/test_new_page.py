@@ -13,10 +13,9 @@ from tiny_book import ROOT, replace
 from tests.browser import copy_project
 from tools import address, claims, new_page, pages
 
-SECTION = re.search(
-    r"^## A page and a claim.*?(?=^## )", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
-)
-RECIPE = [line for block in re.findall(r"```bash\n(.*?)```", SECTION[0], re.DOTALL) for line in block.splitlines()]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+(SECTION,) = re.findall(r"^## A page and a claim.*?(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
+RECIPE = [line for block in re.findall(r"```bash\n(.*?)```", SECTION, re.DOTALL) for line in block.splitlines()]
 (STEM,) = {re.search(r"NAME=(\w+)", line)[1] for line in RECIPE if "NAME=" in line}
 CHANGED = ("_toc.yml", "book/claims.toml", "book/programs.toml")
 
@@ -40,15 +39,8 @@ def project(tmp_path_factory):
 def run(project: Path, line: str) -> tuple[int, str]:
     """The exit status of a command in that copy, and what it said."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PACKAGES", "PYTEST_"))}
-    done = subprocess.run(
-        shlex.split(line),
-        cwd=project,
-        env=env | {"PYTHONPATH": str(project)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-    )
+    env["PYTHONPATH"], both = str(project), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(shlex.split(line), cwd=project, env=env, text=True, timeout=900, **both)
     return done.returncode, done.stdout
 
 

@@ -143,9 +143,7 @@ def text_defects(page: Page) -> list[str]:
     if page.has_code:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
-        found += [
-            f"cell {name}: ends in «;», which the validation ignores; name the value instead" for name in silenced
-        ]
+        found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from lsalib.book import claims, notebook
+from lsalib.book.records import METADATA, Record, margin_text, rows
 
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What would be displayed."""
+    """What each cell would display."""
     bundles = []
-    monkeypatch.setattr(claims, "show", lambda bundle: bundles.append(bundle))
+    monkeypatch.setattr(claims, "show", lambda *bundle: bundles.append(bundle))
+    claims._show_pending()
+    bundles.clear()
     return bundles
 
 
@@ -40,9 +43,11 @@ def test_check_and_control_are_opposites(shown, measured, expected, kwargs, hold
     with pytest.raises(claims.ClaimError, match=f"some-claim: {'the control' if holds else 'check'}"):
         fails("some-claim", measured, expected, **kwargs)
     assert record.passed
-    assert [bundle[claims.MIME] for bundle in shown] == [record._asdict()]
-    assert "a label" in shown[0]["text/html"]
-    assert f'id="{record.anchor}"' in shown[0]["text/html"]
+    claims._show_pending()
+    ((bundle, metadata),) = shown
+    assert metadata == {METADATA: [record._asdict()]}
+    assert "a label" in bundle["text/html"]
+    assert f'id="{record.anchor}"' in bundle["text/html"]
 
 
 @pytest.mark.parametrize("measured", [[1.0, 2.0], [5.0, 2.1]])
@@ -50,33 +55,63 @@ def test_an_array_that_holds_in_part_is_neither(shown, measured):
     for claim in (claims.check, claims.control):
         with pytest.raises(claims.ClaimError, match="some-claim"):
             claim("some-claim", measured, [1.0, 2.1], atol=1e-9)
+    claims._show_pending()
     assert shown == []
 
 
-def test_the_critical_entry_is_the_one_that_is_shown(shown):
+def test_a_cell_has_one_row_for_all_that_it_checks(shown):
+    claims.check("some-claim", 1.0, 1.0, atol=1.0, seeds=range(8))
+    claims.check("other-claim", 1.0, 1.0, atol=1.0)
+    claims.control("some-claim", 3.0, 1.0, atol=1.0, label="broken")
+    claims._show_pending()
+    claims._show_pending()
+    ((bundle, metadata),) = shown
+    assert bundle["text/plain"].startswith("✓ 2 checks and 1 control hold · some-claim · other-claim\n")
+    assert bundle["text/html"].count("<details") == 1 and "<td>0–7</td>" in bundle["text/html"]
+    assert [record["kind"] for record in metadata[METADATA]] == ["check", "check", "control"]
+
+
+def test_the_entry_closest_to_its_bound_speaks_for_an_array(shown):
     record = claims.check("some-claim", [1.0, 2.08, 3.0], [1.0, 2.0, 3.0], atol=0.1, label="a label")
-    assert (record.measured, record.expected, record.label) == ("2.1", "2", "a label (closest of 3)")
-    assert claims.control("some-claim", [5.0, 7.0], 1.0, atol=0.1).measured == "5"
+    assert (record.measured, record.expected, record.entries) == (2.08, 2.0, 3)
+    assert "a label, closest of 3" in rows([record])
+    assert claims.control("some-claim", [5.0, 7.0], 1.0, atol=0.1).measured == 5
+    # In tolerances: 0.4 of 0.5 is closer than 1 of 10.
+    assert claims.check("some-claim", [1.4, 101.0], [1.0, 100.0], atol=np.array([0.5, 10.0])).measured == 1.4
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_entries_that_rounding_tells_apart_are_a_tie(shown, last):
-    """On another machine another one would be last by a bit, and the page's outputs would differ."""
+    """On another machine another one would be last by a bit, and the page's record would differ."""
     expected = np.array([1.5, 2.5, 3.5])
     measured = expected + 1e-3
     measured[last] = np.nextafter(measured[last], np.inf)
-    assert claims.check("some-claim", measured, expected, atol=2e-3).expected == "1.5"
+    assert claims.check("some-claim", measured, expected, atol=2e-3).expected == 1.5
     # The control: what differs by more than rounding is no tie.
     measured[2] += 1e-6
-    assert claims.check("some-claim", measured, expected, atol=2e-3).expected == "3.5"
+    assert claims.check("some-claim", measured, expected, atol=2e-3).expected == 3.5
 
 
-def test_rounding_noise_does_not_show(shown):
-    """Two machines that differ in the last bits show the same text."""
-    a = claims.check("some-claim", 110 / 21 * (1 + 1e-15), 110 / 21, rtol=1e-12)
-    b = claims.check("some-claim", 110 / 21 * (1 - 3e-15), 110 / 21, rtol=1e-12)
-    assert (a.measured, a.expected) == (b.measured, b.expected) == ("5.2381", "5.2381")
-    assert claims.check("some-claim", -3e-16, 0.0, atol=1e-12).measured == "0"
+@pytest.mark.parametrize(
+    ("kind", "measured", "relation", "atol", "margin"),
+    [
+        ("check", 1.1, "=", 0.5, "5 ×"),
+        ("check", 1.0, "=", 0.5, "equal"),
+        ("check", 4.0, ">", 0.1, "30 ×"),
+        ("check", 4.0, ">", 0.0, "no tolerance"),
+        ("control", 3.0, "=", 0.5, "4 ×"),
+    ],
+)
+def test_a_margin_says_how_far_the_other_verdict_is(shown, kind, measured, relation, atol, margin):
+    record = getattr(claims, kind)("some-claim", measured, 1.0, relation=relation, atol=atol)
+    assert margin_text(record) == margin
+
+
+def test_what_is_kept_is_not_rounded(shown):
+    record = claims.check("some-claim", 110 / 21 * (1 + 1e-12), 110 / 21, rtol=1e-9)
+    assert record.measured - record.expected > 0
+    claims._show_pending()
+    assert Record(**shown[0][1][METADATA][0]) == record
 
 
 def test_anchors_are_unique(shown):
@@ -85,8 +120,19 @@ def test_anchors_are_unique(shown):
 
 
 def test_markup_is_escaped(shown):
-    claims.check("some-claim", 1.0, 2.0, relation="<", label="a < b & c")
-    assert "a &lt; b &amp; c" in shown[0]["text/html"]
+    record = claims.check("some-claim", 1.0, 2.0, relation="<", label="a < b & c")
+    assert "a &lt; b &amp; c" in rows([record])
+
+
+def test_a_table_is_shown_in_both_forms(monkeypatch):
+    bundles = []
+    monkeypatch.setattr(notebook, "show", bundles.append)
+    notebook.table(["who", "heads", "risk"], [["a < b", 3, 110 / 21], ["c", 12, -1.0]], caption="Risks.", spec=".2f")
+    assert bundles[0]["text/plain"] == "who    heads  risk\na < b  3      5.24\nc      12     −1.00\nRisks."
+    page = bundles[0]["text/html"]
+    assert "<caption>Risks.</caption>" in page and "<td>a &lt; b</td><td class=number>3</td>" in page
+    with pytest.raises(ValueError, match=r"rows\[1\] must have 2 entries, one for each column, got 1"):
+        notebook.table(["a", "b"], [[1, 2], [3]])
 
 
 def test_glue_formats_and_names(monkeypatch):

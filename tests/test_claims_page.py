@@ -11,10 +11,17 @@ from tools.claims_page import Claim, Record, problems
 CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", "The risk stops falling at $d + 1$ heads.", "sharpened")
 LABEL, SEEN = (
     "risk at d heads",
-    {"tolerance": "0.001", "seeds": [0, 1], "passed": True, "anchor": "claim-thm1-saturation"},
+    {
+        "tolerance": 0.001,
+        "relation": "=",
+        "entries": 1,
+        "seeds": [0, 1],
+        "passed": True,
+        "anchor": "claim-thm1-saturation",
+    },
 )
-CHECK = Record("heads", "thm1-saturation", LABEL, measured="5.238", expected="5.2381", kind="check", **SEEN)
-CONTROL = CHECK._replace(kind="control", label="one head fewer", measured="6.1", anchor="claim-thm1-saturation-2")
+CHECK = Record("heads", "thm1-saturation", LABEL, measured=5.238, expected=5.2381, kind="check", **SEEN)
+CONTROL = CHECK._replace(kind="control", label="one head fewer", measured=6.1, anchor="claim-thm1-saturation-2")
 
 LEDGER = """\
 [[claim]]
@@ -33,8 +40,8 @@ status = "not run here yet"
 """
 
 RECORD = {
-    **{"id": "tiny-claim", "label": "the sum", "measured": "4", "expected": "4", "tolerance": "0.1"},
-    **{"kind": "check", "seeds": [7], "passed": True, "anchor": "claim-tiny-claim"},
+    **{"id": "tiny-claim", "label": "the sum", "measured": 4.0, "expected": 4.0, "relation": "=", "tolerance": 0.1},
+    **{"kind": "check", "seeds": [7], "entries": 1, "passed": True, "anchor": "claim-tiny-claim"},
 }
 
 PAGE = f"""
@@ -44,7 +51,8 @@ PAGE = f"""
 import json
 from IPython.display import display
 
-display({{"{claims_page.MIME}": json.loads({json.dumps(json.dumps(RECORD))})}}, raw=True)
+records = json.loads({json.dumps(json.dumps([RECORD]))})
+display({{"text/plain": "a row"}}, raw=True, metadata={{"{claims_page.METADATA}": records}})
 ```
 """
 
@@ -76,7 +84,7 @@ def test_a_card_says_everything():
     assert text.startswith(":::{container} claim claim-sharpened\n:name: thm1-saturation\n")
     badge = '<span class="claim-status claim-sharpened">sharpened</span>'
     assert all(part in text for part in (badge, "**P Thm 1**", CLAIM.statement, "seeds 0, 1"))
-    assert "- risk at d heads: `5.238` against `5.2381`, tolerance `0.001`" in text
+    assert "- risk at d heads: `5.238` against `5.2381`, tolerance `0.001`, seeds 0, 1" in text
     assert "- control: one head fewer: `6.1` against" in text
     assert 'href="heads.html#claim-thm1-saturation-2"' in text
     assert claims_page.slug("refuted as stated") == "refuted-as-stated"
@@ -101,7 +109,9 @@ def test_the_page_comes_from_the_notebooks(root):
     notebooks.main(["--check", "--root", str(root)])
     page = (root / "book/claims.md").read_text()
     assert "## A tiny page" in page and "## huge" in page
-    assert '- the sum: `4` against `4`, tolerance `0.1`, seed 7 (<a href="tiny.html#claim-tiny-claim">cell</a>)' in page
+    assert (
+        '- the sum: `4` against `4`, tolerance `0.1`, seeds 7 (<a href="tiny.html#claim-tiny-claim">cell</a>)' in page
+    )
     summary = (root / "book/_claims_summary.md").read_text()
     assert 'reproduced</span> | 1 | <a href="claims.html#tiny-claim">tiny-claim</a> |' in summary
     assert "not run here yet</span> | 1 | listed in the ledger |" in summary

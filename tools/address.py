@@ -79,7 +79,8 @@ def notebook(path: Path, url: str) -> str:
         raise SystemExit(
             f"book/{path.name}: no cell {install_cell.cell_id(path.stem)}; run: python -m tools.notebooks {path.stem}"
         )
-    cells[0].source = install_cell.source(url, content.cells)
+    seconds = install_cell.seconds(path.parent.parent, path.stem)
+    cells[0].source = install_cell.source(url, content.cells, seconds)
     return nbformat.writes(content) + "\n"
 
 

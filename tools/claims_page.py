@@ -7,8 +7,8 @@ from collections import Counter, namedtuple
 from pathlib import Path
 from typing import NamedTuple
 
-from lsalib.book.claims import MIME, seeds_text
-from lsalib.book.claims import Record as Check
+from lsalib.book.records import METADATA, number, seeds_text
+from lsalib.book.records import Record as Check
 from tools import pages
 
 NOT_RUN = "not run here yet"
@@ -54,10 +54,10 @@ def read_claims(root: Path) -> list[Claim]:
 def read_records(root: Path) -> list[Record]:
     """What the executed notebooks checked, in their order."""
     return [
-        Record(page.stem, **output.data[MIME])
+        Record(page.stem, **record)
         for page in pages.code_pages(root)
         for output in pages.outputs(pages.load(page))
-        if MIME in output.get("data", {})
+        for record in output.get("metadata", {}).get(METADATA, [])
     ]
 
 
@@ -96,11 +96,12 @@ def badge(status: str) -> str:
 def line(record: Record) -> str:
     """One list entry: what was measured against what, and the way to its cell."""
     control = "control: " if record.kind == "control" else ""
-    numbers = (
-        f"`{record.measured}` against `{record.expected}`, tolerance `{record.tolerance}`{seeds_text(record.seeds)}"
-    )
+    relation = "" if record.relation == "=" else f"{record.relation} "
+    measured, expected = (number(value, record.tolerance) for value in (record.measured, record.expected))
+    seeds = f", seeds {seeds_text(record.seeds)}" if record.seeds else ""
+    numbers = f"`{measured}` against `{relation}{expected}`, tolerance `{record.tolerance:.2g}`{seeds}"
     cell = f'<a href="{record.page}.html#{record.anchor}">cell</a>'
-    return f"- {control}{record.label or 'check'}: {numbers} ({cell})\n"
+    return f"- {control}{record.label}: {numbers} ({cell})\n"
 
 
 def card(claim: Claim, records: list[Record]) -> str:

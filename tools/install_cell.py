@@ -1,6 +1,7 @@
 """The one generated cell: it makes a page run where lsalib is missing, as in a hosted notebook."""
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,8 @@ from nbformat.v4 import new_code_cell
 URL_LINE = re.compile(r'^(repository:\s*\n(?:[ \t]+.*\n)*?[ \t]+url:[ \t]*)"([^"\n]*)"', re.MULTILINE)
 
 SOURCE = """\
-# Where lsalib is missing, as in a hosted notebook, install it; a JAX that is already there stays as it is.
+# Where lsalib is missing, as in a hosted notebook, this installs it{with_what}; a JAX that is already there stays.
+# {cost}No GPU is needed; where there is one, JAX uses it.
 import importlib.util
 import subprocess
 import sys
@@ -53,13 +55,27 @@ def cell_id(stem: str) -> str:
     return f"{stem}-install"
 
 
-def source(address: str, cells: Iterable[NotebookNode]) -> str:
+def seconds(root: Path, stem: str) -> int | None:
+    """How long the page took on two cores, with nothing compiled before, when that was last measured."""
+    measured = root / "benchmarks/pages.json"
+    if not measured.is_file():
+        return None
+    *_, latest = json.loads(measured.read_text(encoding="utf-8")).values()
+    page = latest["pages"].get(stem)
+    return math.ceil(page["cold"]["wall"]) if page else None
+
+
+def source(address: str, cells: Iterable[NotebookNode], seconds: int | None = None) -> str:
     """The cell's code, by what the page's own code needs."""
     models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
     here, install = ("'.[sts]' matplotlib", WITH_MODELS) if models else (". matplotlib", ALONE)
-    return SOURCE.format(address=json.dumps(address), here=here, install=install)
+    with_what = ", with matplotlib and the weights of two small models" if models else ", with matplotlib"
+    cost = f"The page takes about {seconds} s on two cores. " if seconds else ""
+    return SOURCE.format(address=json.dumps(address), here=here, install=install, with_what=with_what, cost=cost)
 
 
-def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:
+def cell(root: Path, stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:
     """The cell as the page's notebook holds it before these cells; the book does not show it."""
-    return new_code_cell(source(address, cells), id=cell_id(stem), metadata={"tags": ["remove-cell"]})
+    return new_code_cell(
+        source(address, cells, seconds(root, stem)), id=cell_id(stem), metadata={"tags": ["remove-cell"]}
+    )

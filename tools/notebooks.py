@@ -5,11 +5,14 @@ python -m tools.notebooks --all | --changed | --check | --validate [STEM…] | S
 
 import argparse
 import os
+import platform
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from datetime import date
+from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -26,7 +29,9 @@ TIMEOUT = 1800  # seconds for one cell
 
 # Its own settings, not pyproject's: there a warning of any third party is an error.
 NBVAL = (
-    f"-c {os.devnull} --noconftest -p no:cacheprovider -q --nbval --nbval-current-env --nbval-cell-timeout={TIMEOUT}"
+    *f"-c {os.devnull} --noconftest -p no:cacheprovider -q --nbval --nbval-current-env".split(),
+    f"--nbval-cell-timeout={TIMEOUT}",
+    f"--nbval-sanitize-with={Path(__file__).with_name('sanitize.cfg')}",
 )
 
 
@@ -44,7 +49,15 @@ def execute(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> Notebo
                 f"\n{_failed_cell(page, notebook)}\n{str(error) or 'The kernel was stopped.'}\n"
                 f"{page.ipynb.name} is left as it was."
             ) from None
+    notebook.metadata[pages.RUN] = circumstances()
     return pages.with_outputs(page, notebook)
+
+
+def circumstances() -> dict[str, str]:
+    """When, with what and on what a page is executed, as its notebook keeps it."""
+    versions = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")}
+    machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
+    return {"date": f"{date.today()}", "python": platform.python_version(), **versions, "machine": machine}
 
 
 def _failed_cell(page: Page, notebook: NotebookNode) -> str:
@@ -149,7 +162,7 @@ def validate(todo: list[Page]) -> None:
 
 def reproduces(page: Page, env: Mapping[str, str] = MappingProxyType({})) -> bool:
     """Whether the notebook's cells, executed again, show what it holds."""
-    command = [sys.executable, "-m", "pytest", *NBVAL.split(), f"--rootdir={page.root}", str(page.ipynb)]
+    command = [sys.executable, "-m", "pytest", *NBVAL, f"--rootdir={page.root}", str(page.ipynb)]
     return subprocess.run(command, cwd=page.root, env=os.environ | env).returncode == 0
 
 

@@ -1,6 +1,7 @@
 """A page and its pair: book/STEM.md is what people edit, book/STEM.ipynb is it with its outputs."""
 
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from tools import install_cell, prose
+from tools import fold, install_cell, plain, prose
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +23,9 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
+
+# Beside these: when, with what and on what the page was executed.
+RUN = "lsalib_run"
 
 # What holds on one machine only, and would make a page differ on the next.
 NOISE = {
@@ -67,8 +71,9 @@ def build(page: Page) -> NotebookNode:
     cells = notebook.cells
     for number, cell in enumerate(cells):
         cell.id = f"{page.stem}-{number:03d}"
+        fold.fold(cell)
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
-    cells.insert(first, install_cell.cell(page.stem, install_cell.address(page.root), cells))
+    cells.insert(first, install_cell.cell(page.root, page.stem, install_cell.address(page.root), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -82,16 +87,29 @@ def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
     return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
 
 
-def with_outputs(page: Page, executed: NotebookNode) -> NotebookNode:
-    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose."""
+def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) -> NotebookNode:
+    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose.
+
+    Its text is plain Markdown, or the page's own, as the book is built from it.
+    """
     notebook = build(page)
+    if RUN in executed.metadata:
+        notebook.metadata[RUN] = executed.metadata[RUN]
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
-    values = dict(prose.recorded(notebook))
+    values, book = dict(prose.recorded(notebook)), plain.book(page.root, verdicts(page.root))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = prose.fill(cell.source, values)
+            source = prose.fill(cell.source, values)
+            cell.source = plain.plain(source, book) if plainly else source
     return notebook
+
+
+def verdicts(root: Path) -> dict[str, str]:
+    """How each claim fared, as book/claims.toml has it."""
+    ledger = root / "book/claims.toml"
+    entries = tomllib.loads(ledger.read_text(encoding="utf-8")).get("claim", []) if ledger.is_file() else []
+    return {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
 
 
 def same_code(page: Page, notebook: NotebookNode) -> bool:

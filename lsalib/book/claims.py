@@ -1,46 +1,28 @@
-"""The executable claims: each check raises when it fails, shows a verdict, and leaves a record.
+"""The executable claims: each check raises when it fails, and leaves a record; a cell shows its records as one row.
 
-The record travels inside the notebook, as display data of its own type, so the ledger is made from
-the very outputs that the book shows.
+The records travel inside the notebook, in the metadata of that row, so the ledger is made from the very
+outputs that the book shows.
 """
 
 import html
-import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from lsalib.book.notebook import show
+from lsalib.book.notebook import after_cell, show
+from lsalib.book.records import METADATA, Record, rows, tally
 
-__all__ = ["MIME", "ClaimError", "Record", "check", "control", "seeds_text"]
-
-MIME = "application/vnd.lsalib.claim+json"
+__all__ = ["ClaimError", "Record", "check", "control"]
 
 # How often a claim was checked in this session: the anchors of a page are unique.
 _seen: Counter[str] = Counter()
+# What the running cell has checked so far.
+_pending: list[Record] = []
 
 
 class ClaimError(AssertionError):
     """A claim's check failed, or its negative control passed."""
-
-
-class Record(NamedTuple):
-    """One check as the ledger keeps it; numbers are text, rounded to what the tolerance can tell."""
-
-    id: str
-    label: str
-    measured: str
-    expected: str
-    tolerance: str
-    kind: str
-    seeds: list[int]
-    passed: bool
-    anchor: str
-
-    def _ipython_display_(self) -> None:
-        """Nothing more: the verdict has been shown when a cell ends in a check."""
 
 
 def check(
@@ -54,7 +36,7 @@ def check(
     label: str = "",
     seeds: Sequence[int] = (),
 ) -> Record:
-    """Assert that ``measured`` stands in ``relation`` to ``expected``, show it, and record it.
+    """Assert that ``measured`` stands in ``relation`` to ``expected``, and record it; the cell shows it.
 
     "=" asks for ``|measured - expected| <= atol + rtol |expected|`` in every entry, "<" for
     ``measured < expected - atol - rtol |expected|``, and ">" the other way round: the tolerance
@@ -80,12 +62,11 @@ def check(
 
     Example:
         >>> check("exact-gd-risk", 5.2381, 110 / 21, atol=1e-4, label="one-step GD").measured
-        '5.2381'
+        5.2381
     """
     record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "check")
     if not record.passed:
-        comparison = f"{record.measured} {relation} {record.expected} fails (tolerance {record.tolerance})"
-        raise ClaimError(f"{claim_id}: {label or 'check'}: {comparison}")
+        raise ClaimError(f"{claim_id}: {label or 'check'}: {_comparison(record)} fails")
     return _publish(record)
 
 
@@ -116,12 +97,12 @@ def control(
     """
     record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "control")
     if not record.passed:
-        raise ClaimError(f"{claim_id}: the control «{label}» passes: {record.measured} {relation} {record.expected}")
+        raise ClaimError(f"{claim_id}: the control «{label}» passes: {_comparison(record)}")
     return _publish(record)
 
 
 def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, kind) -> Record:
-    """The record, judged on the unrounded numbers; the entry nearest to the other verdict speaks for the array."""
+    """The record, judged on the unrounded numbers; the entry closest to the other verdict speaks for the array."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
     if not (np.min(atol) >= 0 and rtol >= 0):
@@ -134,63 +115,52 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
             raise ValueError(f"{name} must be one number or have the shape of measured, {got.shape}, got {shape}")
     if not (got.size and np.isfinite(got).all() and np.isfinite(want).all()):
         raise ValueError(f"measured and expected must be finite and not empty, got {measured!r} and {expected!r}")
-    allowed = np.asarray(atol + rtol * np.abs(want))
-    # How far each entry is on the right side of its bound.
+    allowed = np.broadcast_to(np.asarray(atol + rtol * np.abs(want)), got.shape)
+    # How far each entry is on the right side of its bound, in tolerances where there is one.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
     holds = slack >= 0 if relation == "=" else slack > 0
     passed = bool(holds.all() if kind == "check" else not holds.any())
+    slack = np.divide(slack, allowed, out=np.array(slack), where=allowed > 0)
     # Among entries that only rounding tells apart the first speaks: on another machine it must be the same one.
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
-    critical = np.unravel_index(np.argmax(distance <= 1e-9 * (np.abs(want).max() + allowed.max())), slack.shape)
-    shown, wanted, tolerance = (float(np.broadcast_to(a, slack.shape)[critical]) for a in (got, want, allowed))
+    closest = np.unravel_index(np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape)
     _seen[claim_id] += 1
-    record = Record(
+    return Record(
         id=claim_id,
-        label=label + (f" (closest of {got.size})" if got.size > 1 else ""),
-        measured=_rounded(shown, tolerance),
-        expected=("" if relation == "=" else f"{relation} ") + _rounded(wanted, tolerance),
-        tolerance=f"{tolerance:.1g}",
+        label=label or "check",
+        measured=float(got[closest]),
+        relation=relation,
+        expected=float(np.broadcast_to(want, got.shape)[closest]),
+        tolerance=float(allowed[closest]),
+        entries=got.size,
         kind=kind,
         seeds=list(map(int, seeds)),
         passed=passed,
         anchor=f"claim-{claim_id}" + (f"-{_seen[claim_id]}" if _seen[claim_id] > 1 else ""),
     )
-    return record
 
 
-def seeds_text(seeds: Sequence[int]) -> str:
-    """«, seeds 0–7», or the list where a seed is left out; "" where nothing was sampled.
-
-    Example:
-        >>> seeds_text(range(8)), seeds_text([0, 5, 9]), seeds_text([3]), seeds_text([])
-        (', seeds 0–7', ', seeds 0, 5, 9', ', seed 3', '')
-    """
-    numbers = list(seeds)
-    run = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
-    shown = f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
-    return f", seed{'s' * (len(numbers) > 1)} {shown}" if numbers else ""
-
-
-def _rounded(value: float, tolerance: float) -> str:
-    """At most six digits, and none that the tolerance cannot tell: rounding noise must not show."""
-    if tolerance > 0:
-        value = round(value, -math.floor(math.log10(tolerance))) + 0.0
-    return f"{value:.6g}"
+def _comparison(record: Record) -> str:
+    return f"{record.measured:.6g} {record.relation} {record.expected:.6g} (tolerance {record.tolerance:.2g})"
 
 
 def _publish(record: Record) -> Record:
-    mark, words = ("✓", "holds") if record.kind == "check" else ("✗", "fails, as it must")
-    label = html.escape(record.label or "check")
-    expected = html.escape(record.expected)
-    seeds = seeds_text(record.seeds)
-    css = "claim-pass" if record.kind == "check" else "claim-control"
-    tolerance = f"tolerance {record.tolerance}{seeds}"
-    text = f"{mark} {record.id}: {record.label}: {record.measured} against {record.expected} ({tolerance}): {words}"
-    page = (
-        f'<div class="claim {css}" id="{record.anchor}"><span class="claim-mark">{mark}</span> '
-        f'<span class="claim-label">{label}</span> '
-        f'<span class="claim-numbers">{record.measured} against {expected}, {tolerance}: {words}</span> '
-        f'<a class="claim-id" href="claims.html#{html.escape(record.id)}">{html.escape(record.id)}</a></div>'
-    )
-    show({MIME: record._asdict(), "text/html": page, "text/plain": text})
+    _pending.append(record)
+    after_cell(_show_pending)
     return record
+
+
+def _show_pending() -> None:
+    """One row for all that the cell has checked."""
+    records = tuple(_pending)
+    _pending.clear()
+    if not records:
+        return
+    ids = list(dict.fromkeys(record.id for record in records))
+    links = " · ".join(f'<a class="claim-id" href="claims.html#{name}">{name}</a>' for name in map(html.escape, ids))
+    page = (
+        f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)} · {links}</summary>'
+        f"{rows(records)}</details>"
+    )
+    text = "\n".join([f"✓ {tally(records)} · {' · '.join(ids)}", *(f"  {r.kind}: {r.label}" for r in records)])
+    show({"text/html": page, "text/plain": text}, {METADATA: [record._asdict() for record in records]})

@@ -1,6 +1,9 @@
 """What a page needs of its notebook; outside a notebook nothing is shown."""
 
-__all__ = ["glue"]
+import html
+from collections.abc import Callable, Sequence
+
+__all__ = ["glue", "table"]
 
 
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:
@@ -17,6 +20,64 @@ def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -
         from IPython.display import display
 
         display(bundle, raw=True, metadata=metadata or {})
+
+
+def after_cell(call: Callable[[], None]) -> None:
+    """Call this once each time a cell of the notebook has ended, with or without an error; silent outside IPython.
+
+    Example:
+        >>> after_cell(print)
+    """
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return
+    shell = get_ipython()
+    if shell is not None and call not in _hooks:
+        _hooks[call] = lambda result: call()
+        shell.events.register("post_run_cell", _hooks[call])
+
+
+_hooks: dict[Callable[[], None], Callable[[object], None]] = {}
+
+
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "", spec: str | Sequence[str] = ".4g"
+) -> None:
+    """Show results as a table with a head and a caption.
+
+    Args:
+        head: a name for each column.
+        rows: for each row as many entries, numbers or texts.
+        caption: what the table shows.
+        spec: a format specification for the numbers, or one for each column.
+
+    Raises:
+        ValueError: if a row, or ``spec``, has another length than the head.
+
+    Example:
+        >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # a notebook shows it
+    """
+    specs = [spec] * len(head) if isinstance(spec, str) else list(spec)
+    for name, found in {"spec": specs, **{f"rows[{n}]": row for n, row in enumerate(rows)}}.items():
+        if len(found) != len(head):
+            raise ValueError(f"{name} must have {len(head)} entries, one for each column, got {len(found)}")
+    texts = [[_entry(*pair) for pair in zip(row, specs, strict=True)] for row in rows]
+    numeric = [all(not isinstance(row[n], str) for row in rows) for n in range(len(head))]
+    tag = lambda kind, text, n: f"<{kind}{' class=number' * numeric[n]}>{html.escape(text)}</{kind.split()[0]}>"
+    top = "".join(tag('th scope="col"', name, n) for n, name in enumerate(head))
+    body = "".join(f"<tr>{''.join(tag('td', text, n) for n, text in enumerate(row))}</tr>" for row in texts)
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    page = f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in [head, *texts]]
+    show({"text/html": page, "text/plain": "\n".join(line.rstrip() for line in [*lines, *[caption] * bool(caption)])})
+
+
+def _entry(value: object, spec: str) -> str:
+    if isinstance(value, (str, int)):
+        return str(value)
+    return format(float(value), spec).replace("-", "−")  # type: ignore[arg-type]
 
 
 def glue(name: str, value: object, spec: str = ".4f") -> None:

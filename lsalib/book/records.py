@@ -1,0 +1,125 @@
+"""A check as the notebook and the ledger keep it, and how both show it."""
+
+import html
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["HEAD", "METADATA", "Record", "cells", "margin_text", "number", "rows", "seeds_text", "tally"]
+
+# Where in an output's metadata its records are.
+METADATA = "lsalib_checks"
+
+
+class Record(NamedTuple):
+    """One check as the ledger keeps it: of an array, the entry that is closest to its bound."""
+
+    id: str
+    label: str
+    measured: float
+    relation: str
+    expected: float
+    tolerance: float
+    entries: int
+    kind: str
+    seeds: list[int]
+    passed: bool
+    anchor: str
+
+    @property
+    def margin(self) -> float:
+        """How far from the other verdict, in tolerances: 1 is the edge, inf is equal or without a tolerance.
+
+        For a check of an equation the tolerance over the deviation, for everything else the distance from the
+        bound over the tolerance.
+
+        Example:
+            >>> Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a").margin
+            5.0
+        """
+        deviation = abs(self.measured - self.expected)
+        if self.relation == "=" and self.kind == "check":
+            return round(self.tolerance / deviation, 6) if deviation else math.inf
+        return round(deviation / self.tolerance, 6) if self.tolerance else math.inf
+
+    def _ipython_display_(self) -> None:
+        """Nothing more: the cell shows its row when it ends in a check."""
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """«0–7», or the list where a seed is left out; "" where nothing was sampled.
+
+    Example:
+        >>> seeds_text(range(8)), seeds_text([0, 5, 9]), seeds_text([3]), seeds_text([])
+        ('0–7', '0, 5, 9', '3', '')
+    """
+    numbers = list(seeds)
+    run = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
+
+
+def number(value: float, tolerance: float) -> str:
+    """As many digits as tell two numbers apart that the tolerance does, and two more; of rounding noise three.
+
+    Example:
+        >>> number(110 / 21, 1e-6), number(-3.14159e-16, 1e-12), number(8.0, 0.5), number(0.0, 0.0)
+        ('5.23809524', '-3.14e-16', '8', '0')
+    """
+    if abs(value) <= tolerance or not (value and tolerance):
+        return f"{value:.3g}" if tolerance else f"{value:.8g}"
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(tolerance)) + 3
+    return f"{value:.{min(max(digits, 3), 16)}g}"
+
+
+def margin_text(record: Record) -> str:
+    """The margin in a reader's words: «12 ×», or what there is in its place.
+
+    Example:
+        >>> margin_text(Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a"))
+        '5 ×'
+    """
+    if math.isfinite(margin := record.margin):
+        return f"{margin:,.0f} ×" if margin >= 10 else f"{margin:.2g} ×"
+    return "equal" if record.relation == "=" else "no tolerance"
+
+
+def tally(records: Sequence[Record]) -> str:
+    """«5 checks and 2 controls hold».
+
+    Example:
+        >>> tally([Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a")])
+        '1 check holds'
+    """
+    counts = Counter(record.kind for record in records)
+    parts = [f"{n} {kind}{'s' * (n > 1)}" for kind in ("check", "control") if (n := counts[kind])]
+    return f"{' and '.join(parts)} hold{'s' * (len(records) == 1)}"
+
+
+HEAD = ("what", "measured", "expected", "tolerance", "margin", "seeds")
+
+
+def cells(record: Record) -> tuple[str, ...]:
+    """The record's entries under ``HEAD``, as HTML."""
+    what = html.escape(record.label) + (f", closest of {record.entries}" if record.entries > 1 else "")
+    expected = number(record.expected, record.tolerance)
+    numbers = (
+        number(record.measured, record.tolerance),
+        expected if record.relation == "=" else f"{html.escape(record.relation)} {expected}",
+        f"{record.tolerance:.2g}",
+        margin_text(record),
+    )
+    mark = {"check": "✓", "control": "✗"}[record.kind]
+    first = f'<td><span class="claim-mark">{mark}</span> {"control: " if record.kind == "control" else ""}{what}</td>'
+    return (first, *(f'<td class="claim-number">{n}</td>' for n in numbers), f"<td>{seeds_text(record.seeds)}</td>")
+
+
+def rows(records: Sequence[Record], anchors: bool = True) -> str:
+    """A table of records: what, measured, expected, tolerance, margin, seeds."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
+    place = lambda record: f' id="{record.anchor}"' if anchors else ""
+    lines = "".join(
+        f'<tr class="claim-{"pass" if r.kind == "check" else "control"}"{place(r)}>{"".join(cells(r))}</tr>'
+        for r in records
+    )
+    return f'<div class="claims-table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'

@@ -52,6 +52,7 @@ def make(root: Path, page: str = PAGE) -> Path:
     (root / "book").mkdir(parents=True)
     # Without an address, whichever the checkout has.
     (root / "_config.yml").write_text(address.config((ROOT / "_config.yml").read_text(), ""))
+    (root / "_toc.yml").write_text("format: jb-book\nroot: book/tiny.ipynb\n")
     (root / "book/programs.toml").write_text("tiny = 0\n")
     md = root / "book/tiny.md"
     md.write_text(HEADER + page)

@@ -22,8 +22,8 @@ statement = "With the best step size, one gradient step from the prior mean has 
 status = "reproduced"
 """
 
-# The ledger closes the book; a page comes before it. The suffix says that the notebook is shown, with its outputs.
-LEDGER = re.compile(r"^( *)- file: book/claims\.md$", re.MULTILINE)
+# The last page that is a notebook. The suffix says that the notebook is shown, with its outputs.
+LAST = re.compile(r"^( *)- file: book/\w+\.ipynb$(?!(?:.|\n)*\.ipynb$)", re.MULTILINE)
 
 
 def slug(name: str) -> str:
@@ -37,10 +37,10 @@ def page(name: str) -> str:
 
 
 def contents(text: str, name: str) -> str:
-    """_toc.yml with the page before the ledger."""
-    listed, count = LEDGER.subn(rf"\1- file: book/{name}.ipynb\n\g<0>", text)
+    """_toc.yml with the page as the last chapter."""
+    listed, count = LAST.subn(rf"\g<0>\n\1- file: book/{name}.ipynb", text)
     if count != 1:
-        raise SystemExit("_toc.yml: expected one line «- file: book/claims.md», before which the page is put")
+        raise SystemExit("_toc.yml: expected a line «- file: book/….ipynb», after which the page is put")
     return listed
 
 

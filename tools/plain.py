@@ -47,7 +47,7 @@ def plain(text: str, book: Book) -> str:
     text = ROLE.sub(lambda found: role(found["name"], found["text"], book), text)
     while FENCE.search(text):
         text = FENCE.sub(lambda found: directive(found, book), text)
-    return PAGE_LINK.sub(r"\1.ipynb)", text).strip("\n")
+    return PAGE_LINK.sub(r"\1.ipynb\2)", text).strip("\n")
 
 
 def equation(found: re.Match, book: Book) -> str:

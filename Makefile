@@ -23,7 +23,7 @@ URL =
 
 # The tests in three parts: each needs more than the one before, the library, the pages, a browser.
 BOOK_TESTS := $(wildcard tests/test_book*.py)
-PAGE_TESTS := $(wildcard $(patsubst %,tests/test_%.py,address check claims_page colab commands meter new_page notebooks \
+PAGE_TESTS := $(wildcard $(patsubst %,tests/test_%.py,address check colab commands ledger meter new_page notebooks \
   packaging parts programs readme sts_page workflows))
 LIBRARY_TESTS := lsalib $(filter-out $(BOOK_TESTS) $(PAGE_TESTS),$(wildcard tests/test_*.py))
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
@@ -96,9 +96,9 @@ notebook: named setup  ## execute one page again: make notebook NAME=heads
 named:
 	@$(if $(NAME),:,echo "Which page? make $(firstword $(MAKECMDGOALS)) NAME=…" >&2; exit 1)
 
-# What is made from the executed notebooks: the ledger, its summary, the README's figure.
+# The claims against what the notebooks checked, and the README's figure from the first of them.
 ledger: setup
-	@$(PY) -m tools.claims_page
+	@$(PY) -m tools.claims
 	@$(PY) -m tools.headline
 
 serve: book  ## build the book and serve it on localhost

@@ -2,13 +2,14 @@
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
 import tiny_book
 import yaml
-from tiny_book import ROOT, edit, make, replace
+from tiny_book import ROOT, dry_run, edit, make, replace
 
 from tools import address, install_cell, notebooks
 
@@ -39,15 +40,7 @@ def test_the_tiny_book_has_no_address_whichever_the_checkout_has(tmp_path, monke
 
 @pytest.fixture
 def root(executed, tmp_path):
-    return make_copy(executed, tmp_path / "copy")
-
-
-def make_copy(source, target):
-    target.mkdir()
-    (target / "book").mkdir()
-    for path, content in contents(source).items():
-        (target / path).write_bytes(content)
-    return target
+    return shutil.copytree(executed, tmp_path / "copy")
 
 
 def contents(root):
@@ -118,26 +111,11 @@ def test_addresses_are_normalised(given, kept):
     assert address.normalised(given) == kept
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *(
-            "owner/repo",
-            "https://github.com/owner",
-            "git@github.com:owner/repo.git",
-            "ftp://host/owner/repo",
-            "https://host/a b/c",
-        ),
-        *(
-            f"{URL}/tree/main",
-            f"{URL}?x=1",
-            f"{URL}#readme",
-            "https://user:word@github.com/owner/repo",
-            f'{URL}"',
-            "file:relative",
-        ),
-    ],
-)
+NO_ADDRESSES = "owner/repo https://github.com/owner git@github.com:owner/repo.git ftp://host/owner/repo".split()
+NO_ADDRESSES += ["https://host/a b/c", "https://user:word@github.com/owner/repo", "file:relative"]
+
+
+@pytest.mark.parametrize("url", [*NO_ADDRESSES, *(URL + end for end in ("/tree/main", "?x=1", "#readme", '"'))])
 def test_other_addresses_are_refused(url, root):
     before = contents(root)
     with pytest.raises(SystemExit, match="expected https://host/owner/repository"):
@@ -146,10 +124,8 @@ def test_other_addresses_are_refused(url, root):
 
 
 def test_another_host_gives_the_repository_link_only():
-    assert (
-        address.links("https://git.example.org/owner/repo", ["tiny"])
-        == "[Repository](https://git.example.org/owner/repo)\n"
-    )
+    url = "https://git.example.org/owner/repo"
+    assert address.links(url, ["tiny"]) == f"[Repository]({url})\n"
 
 
 def test_the_pages_of_an_owner_have_no_folder():
@@ -162,10 +138,7 @@ def test_the_pages_of_an_owner_have_no_folder():
         (lambda root: (root / "README.md").write_text("no markers\n"), "README.md: expected the two lines"),
         (lambda root: (root / "CITATION.cff").unlink(), "Missing in copy/: CITATION.cff"),
         (lambda root: replace(root / "_config.yml", '  url: ""\n', ""), "_config.yml: expected a line"),
-        (
-            lambda root: edit(root / "book/tiny.ipynb", lambda cells: cells.pop(1)),
-            "book/tiny.ipynb: no cell tiny-install",
-        ),
+        (lambda root: edit(root / "book/tiny.ipynb", lambda cells: cells.pop(1)), "tiny.ipynb: no cell tiny-install"),
     ],
 )
 def test_nothing_is_written_where_something_is_missing(spoil, message, root):
@@ -177,11 +150,7 @@ def test_nothing_is_written_where_something_is_missing(spoil, message, root):
 
 
 def test_make_passes_the_address_on():
-    said = subprocess.run(
-        ["make", "--dry-run", "address", f"URL={URL}"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert f'-m tools.address "{URL}"' in said.stdout
-    refused = subprocess.run(
-        [sys.executable, "-m", "tools.address", "nowhere"], cwd=ROOT, capture_output=True, text=True
-    )
+    assert f'-m tools.address "{URL}"' in dry_run("address", f"URL={URL}")
+    command = [sys.executable, "-m", "tools.address", "nowhere"]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert refused.returncode == 1 and "URL='nowhere' is no repository's address" in refused.stderr

@@ -97,11 +97,8 @@ def test_new_code_must_be_executed_first(root, monkeypatch):
 def test_page_and_tests_are_run_and_a_failure_is_named(root, monkeypatch, capfd):
     monkeypatch.setattr(pages, "ROOT", root)
     monkeypatch.setattr(pages, "pair_defects", lambda *_: [])
-    monkeypatch.setattr(
-        check,
-        "commands",
-        lambda page: {page.stem: python("print('4 programs')"), "tests": python("raise SystemExit(1)")},
-    )
+    commands = {"tiny": python("print('4 programs')"), "tests": python("raise SystemExit(1)")}
+    monkeypatch.setattr(check, "commands", lambda page: commands)
     with pytest.raises(SystemExit, match=r"^Failed: tests$"):
         check.main(["tiny"])
     assert "4 programs\ntiny: " in capfd.readouterr().out

@@ -54,25 +54,11 @@ def test_the_paper_scale():
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(d=st.integers(1, 8), C=st.integers(1, 30), seed=st.integers(0, 2**16), noise=st.sampled_from([0.0, 0.5]))
-def test_relations_between_the_risks(d, C, seed, noise):
-    rng = np.random.default_rng(seed)
-    covariances = [a @ a.T + 0.1 * np.eye(d) for a in rng.normal(size=(2, d, d))]
-    w_star, g, bias = rng.normal(size=d), rng.normal(size=d), rng.normal()
+@given(d=st.integers(1, 8), C=st.integers(1, 30), seed=st.integers(0, 2**16))
+def test_the_laws_of_isotropic_tasks(d, C, seed):
+    w_star, g, (bias, *_) = np.random.default_rng(seed).normal(size=(3, d))
     isotropic = tasks.GaussianTask(w_star, C)
-    general = tasks.GaussianTask(w_star, C, *covariances, noise_std=noise)
     np.testing.assert_allclose(theory.gd_risk(isotropic), d * (d + 1) / (C + d + 1), rtol=1e-12)
     np.testing.assert_allclose(theory.yq_risk(isotropic), theory.gd_risk(isotropic), rtol=1e-10)
     gap = theory.optimal_risk(isotropic, g, bias) - theory.yq_risk(isotropic)
     np.testing.assert_allclose(gap, 2 * (np.sum((w_star - g) ** 2) + bias**2) / (C * d + 2), rtol=1e-9, atol=1e-12)
-    # One step size is one preconditioner among many; the best of either beats a step of zero.
-    assert theory.yq_risk(general) <= theory.gd_risk(general) * (1 + 1e-9) <= theory.gd_risk(general, 0.0) * (1 + 2e-9)
-    for factor in (0.9, 1.1):
-        assert theory.gd_risk(general, factor * theory.optimal_step(general)) > theory.gd_risk(general)
-
-
-def test_bayes_risk_says_where_it_has_no_closed_form():
-    with pytest.raises(ValueError, match="noise_std 0"):
-        theory.bayes_risk(GENERAL)
-    with pytest.raises(ValueError, match="identity covariances"):
-        theory.bayes_risk(tasks.GaussianTask([1.0, 2.0], 1, feature_cov=[[1.0, 0.5], [0.5, 1.0]]))

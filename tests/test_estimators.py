@@ -56,13 +56,9 @@ def test_metrics_tell_two_predictors_apart(x64):
 
     @jax.jit
     def compare(first, second):
-        f, g = (
-            lambda *example, step=step: estimators.one_step_gd(*example, jnp.ones(4), step) for step in (first, second)
-        )
-        return [
-            metric(f, g, *example)
-            for metric in (metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine)
-        ]
+        f, g = (lambda *x, step=step: estimators.one_step_gd(*x, jnp.ones(4), step) for step in (first, second))
+        compared = metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine
+        return [metric(f, g, *example) for metric in compared]
 
     a, b = (np.ones(4) - step * X.T @ (X @ np.ones(4) - y) / len(y) for step in (0.2, 0.5))
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)

@@ -35,10 +35,8 @@ def test_a_task_loss_and_optimiser_of_one_s_own(capsys):
     # No layer with a guess that is linear in the query is better than the best step.
     best = own_task.best_step(own_task.StudentTask())
     assert best - 4 * risk.standard_error < risk.mean < 1.02 * best
-    assert (
-        0 < risk.standard_error < 0.02 * best
-        and f"{risk.mean:.3f} ± {risk.standard_error:.3f}" in capsys.readouterr().out
-    )
+    assert 0 < risk.standard_error < 0.02 * best
+    assert f"{risk.mean:.3f} ± {risk.standard_error:.3f}" in capsys.readouterr().out
     # The control: features with lighter tails allow a lower risk, and this one is above it.
     lighter = own_task.best_step(own_task.StudentTask(freedom=1000))
     assert risk.mean > lighter + 10 * risk.standard_error

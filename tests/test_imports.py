@@ -9,7 +9,7 @@ import pytest
 
 LIBRARY = Path(__file__).parents[1] / "lsalib"
 # Anybody may use these; they import nothing of the library but each other.
-COMMON = {"lsalib._files", "lsalib._progress", "lsalib._random", "lsalib._validate"}
+COMMON = {"lsalib._arrays", "lsalib._files", "lsalib._progress", "lsalib._random", "lsalib._validate"}
 PARTS = {"book": COMMON, "sts": COMMON | {"lsalib.book"}}
 
 
@@ -34,6 +34,16 @@ def foreign(part: str, source: str) -> set[str]:
 def test_pages_and_language_models_need_nothing_of_the_layers(part):
     found = {path.name: foreign(part, path.read_text()) for path in (LIBRARY / part).rglob("*.py")}
     assert len(found) > 4 and not set().union(*found.values()), found
+
+
+def beyond_common(module: str) -> set[str]:
+    """What this module imports of the library that is not common."""
+    return imported((LIBRARY.parent / f"{module.replace('.', '/')}.py").read_text()) - COMMON
+
+
+def test_common_modules_import_nothing_but_each_other():
+    assert set().union(*map(beyond_common, COMMON)) == set()
+    assert beyond_common("lsalib.tasks") == {"lsalib._white"}, "the control"
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ import pytest
 from tiny_book import ROOT, replace
 
 from tests.browser import copy_project
-from tools import address, claims_page, new_page, pages
+from tools import address, claims, new_page, pages
 
-SECTION = re.search(
-    r"^## A page and a claim.*?(?=^## )", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE | re.DOTALL
-)
-RECIPE = [line for block in re.findall(r"```bash\n(.*?)```", SECTION[0], re.DOTALL) for line in block.splitlines()]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+(SECTION,) = re.findall(r"^## A page and a claim.*?(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
+RECIPE = [line for block in re.findall(r"```bash\n(.*?)```", SECTION, re.DOTALL) for line in block.splitlines()]
 (STEM,) = {re.search(r"NAME=(\w+)", line)[1] for line in RECIPE if "NAME=" in line}
 CHANGED = ("_toc.yml", "book/claims.toml", "book/programs.toml")
 
@@ -32,7 +31,7 @@ def project(tmp_path_factory):
     python.chmod(0o755)
     (project / ".venv/.ready").touch()
     for path in (project / "tests").glob("test_*.py"):
-        if path.name not in ("test_claims.py", "test_claims_page.py"):
+        if path.name not in ("test_claims.py", "test_ledger.py"):
             path.unlink()
     return project
 
@@ -40,15 +39,8 @@ def project(tmp_path_factory):
 def run(project: Path, line: str) -> tuple[int, str]:
     """The exit status of a command in that copy, and what it said."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PACKAGES", "PYTEST_"))}
-    done = subprocess.run(
-        shlex.split(line),
-        cwd=project,
-        env=env | {"PYTHONPATH": str(project)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-    )
+    env["PYTHONPATH"], both = str(project), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(shlex.split(line), cwd=project, env=env, text=True, timeout=900, **both)
     return done.returncode, done.stdout
 
 
@@ -78,10 +70,10 @@ def test_the_page_is_whole_and_its_notebook_what_it_says(project, followed):
 
 
 def test_the_ledger_has_the_claim(project, followed):
-    claims_page.check(project)
-    records = [record for record in claims_page.read_records(project) if record.page == STEM]
+    claims.main(["--root", str(project)])
+    records = [record for record in claims.read_records(project) if record.page == STEM]
     assert [(record.kind, record.passed) for record in records] == [("check", True), ("control", True)]
-    assert f":name: {records[0].id}\n" in (project / "book/claims.md").read_text()
+    assert f'<tr id="{records[0].id}"' in (project / "_build/html/book/claims.html").read_text()
 
 
 def test_a_page_that_says_something_else_fails(project, followed):

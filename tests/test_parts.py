@@ -1,20 +1,14 @@
 """The tests in their three parts: every test is in one, and the library's part asks for nothing that the book needs."""
 
 import re
-import subprocess
 
-from tiny_book import ROOT
+from tiny_book import ROOT, dry_run
 
 
 def parts() -> dict[str, list[str]]:
     """The tests of each part, as the Makefile hands them to pytest."""
     said = {part: dry_run(f"test-{part}") for part in ("library", "notebooks", "book")}
     return {part: re.findall(r"tests/test_\w+\.py", lines) for part, lines in said.items()}
-
-
-def dry_run(target: str) -> str:
-    command = ["make", "--no-print-directory", "--dry-run", "PACKAGES=locked", target]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def test_every_test_is_in_one_part():
@@ -32,8 +26,7 @@ BOOK_ONLY = re.compile(
 
 def test_the_library_s_part_needs_the_library_alone():
     """Its lowest packages are installed without those of the book."""
-    needs = {
-        part: [name for name in names if BOOK_ONLY.search((ROOT / name).read_text())] for part, names in parts().items()
-    }
+    needs = lambda name: BOOK_ONLY.search((ROOT / name).read_text())
+    needs = {part: list(filter(needs, names)) for part, names in parts().items()}
     assert needs["library"] == []
     assert needs["book"] and "tests/test_notebooks.py" in needs["notebooks"], "the control: elsewhere it is seen"

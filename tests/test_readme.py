@@ -38,13 +38,10 @@ def test_the_figure_is_the_one_of_the_book():
     assert (ROOT / headline.FIGURE).read_bytes() == headline.headline(ROOT)
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (None, "missing or no notebook"),
-        ('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', "shows no figure"),
-    ],
-)
+EMPTY = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+
+
+@pytest.mark.parametrize(("written", "message"), [(None, "missing or no notebook"), (EMPTY, "shows no figure")])
 def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
     (tmp_path / "book").mkdir()
     if written:
@@ -55,10 +52,8 @@ def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
 
 def test_paths_and_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
-    commands, paths = (
-        re.findall(r"\bmake ([a-z-]+)", re.sub(r"make and git", "", README)),
-        re.findall(r"^\| `([^`]+)`", README, re.MULTILINE),
-    )
+    commands = re.findall(r"\bmake ([a-z-]+)", README.replace("make and git", ""))
+    paths = re.findall(r"^\| `([^`]+)`", README, re.MULTILINE)
     assert {"book", "test"} <= set(commands) and "lsalib/" in paths
     for command in commands:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE), command

@@ -49,9 +49,8 @@ def assert_equal(a, b):
 
 @pytest.mark.parametrize("objective", ["sampled", "population"])
 def test_every_run_is_what_fit_gives(objective):
-    together = dict(
-        zip(RUNS, sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS), strict=True)
-    )
+    fits = sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS)
+    together = dict(zip(RUNS, fits, strict=True))
     for name, run in RUNS.items():
         alone = fit(jax.random.key(0), run.task, run.heads, objective=objective, **fields(run), **OPTIONS)
         # Up to the order of sums: products of other shapes are taken apart differently.
@@ -145,18 +144,11 @@ def test_the_checkpoint_of_another_sweep_is_refused_and_kept(tmp_path):
     stored = OPTIONS | {"checkpoint": tmp_path / "a"}
     sweep(jax.random.key(0), [RUNS["plain"]], **stored)
     before = (tmp_path / "a").read_bytes()
-    others = [
-        {"batch_size": 32},
-        {"seeds": 2},
-        {"objective": "population"},
-        {"compress": False},
-        {"dtype": jnp.float16},
-    ]
-    cases = [(0, "plain", change) for change in others] + [(1, "plain", {}), (0, "bias", {}), (0, "prior mean", {})]
-    for key, name, change in cases:
-        with pytest.raises(
-            ValueError, match=r"checkpoint must belong to this training, got .* of a training with other runs"
-        ):
+    others = {"batch_size": 32, "seeds": 2, "objective": "population", "compress": False, "dtype": jnp.float16}
+    cases = [(0, "plain", {name: value}) for name, value in others.items()]
+    message = r"checkpoint must belong to this training, got .* of a training with other runs"
+    for key, name, change in [*cases, (1, "plain", {}), (0, "bias", {}), (0, "prior mean", {})]:
+        with pytest.raises(ValueError, match=message):
             sweep(jax.random.key(key), [RUNS[name]], **stored | change)
     assert (tmp_path / "a").read_bytes() == before
 
@@ -170,9 +162,7 @@ def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
         path.write_bytes(damaged)
-        with pytest.raises(
-            ValueError, match=r"checkpoint must be a file that a training wrote, .*a, which cannot be read"
-        ):
+        with pytest.raises(ValueError, match=r"must be a file that a training wrote, .*a, which cannot be read"):
             sweep(jax.random.key(0), [RUNS["plain"]], **stored)
         assert path.read_bytes() == damaged
     path.write_bytes(save({"x": np.zeros(3)}))
@@ -214,30 +204,3 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     # Cut into pieces for the bar, the run is still the same, bit for bit.
     monkeypatch.setattr(_progress.sys, "stderr", Terminal())
     assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)
-
-
-@pytest.mark.parametrize(
-    ("runs", "change", "message"),
-    [
-        ([], {}, "runs must be a sequence of at least one Run, got"),
-        ([PLAIN], {}, "runs must be a sequence of at least one Run, got"),
-        (RUNS["plain"], {}, r"runs must be a sequence of at least one Run, got Run\("),
-        ([RUNS["plain"]], {"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
-        (
-            [RUNS["plain"]],
-            {"seeds": [1, 1]},
-            r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]",
-        ),
-        ([RUNS["plain"]], {"seeds": []}, "seeds must be a count or different whole numbers"),
-        ([RUNS["plain"]], {"checkpoint_every": 0}, "checkpoint_every must be a whole number of at least 1, got 0"),
-        ([RUNS["plain"]], {"objective": None}, "objective must be one of"),
-        (
-            [RUNS["plain"]],
-            {"checkpoint": "no/such/folder/a"},
-            "checkpoint must be in a folder that exists, got no/such/folder/a",
-        ),
-    ],
-)
-def test_bad_arguments_are_refused(runs, change, message, unchecked):
-    with pytest.raises(ValueError, match=message):
-        sweep(jax.random.key(0), runs, **OPTIONS | change)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from refusals import refusals
 from scipy import stats
 
 from lsalib import estimators, metrics, theory
@@ -56,12 +57,8 @@ def test_flattened_and_back_a_task_is_itself():
     noisy, plain = GaussianTask(context_size=4, **FIELDS), GaussianTask([1.0], context_size=2)
     for task, leaves in ((noisy, 4), (plain, 1)):
         flat, structure = jax.tree.flatten(task)
-        again = structure.unflatten(flat)
-        assert len(flat) == leaves and (again.dim, again.context_size, again.noisy) == (
-            task.dim,
-            task.context_size,
-            task.noisy,
-        )
+        again, sizes = structure.unflatten(flat), lambda task: (task.dim, task.context_size, task.noisy)
+        assert len(flat) == leaves and sizes(again) == sizes(task)
         np.testing.assert_array_equal(again.prior_mean, task.prior_mean)
     assert plain.noise_std == 0.0 and jax.tree.structure(noisy) != jax.tree.structure(plain)
 
@@ -110,9 +107,8 @@ def test_a_foreign_task_is_trained_on():
         return jnp.mean((answer - target) ** 2)
 
     end = train(squared_error, lambda key: init(key, 3, 1, 0.3), KEY, steps=400, optimizer=optax.adam(1e-2))
-    after = metrics.sampled_risk(
-        KEY, task, lambda *example: lsa(end.params, embed(*example, example[2].sum())), batches=2, batch_size=4000
-    )
+    trained = lambda X, y, x_q: lsa(end.params, embed(X, y, x_q, x_q.sum()))
+    after = metrics.sampled_risk(KEY, task, trained, batches=2, batch_size=4000)
     best = 3 * (1 - 1 / (1 + 2 / 6))
     assert best - 4 * after.standard_error < after.mean < 1.3 * best < np.asarray(end.risk)[:10].mean()
 
@@ -126,18 +122,13 @@ class Flat(Signs):
         return super().sample(key, n)._replace(target=jnp.ones((n, 1)))
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (object(), "task must have dim and sample"),
-        ({"dim": 3}, "task must have dim and sample"),
-        (Short(), r"the X of the task's sample must have shape \(4, C, 4\), got shape \(4, 6, 3\)"),
-        (Flat(), r"the target of the task's sample must have shape \(4,\), got shape \(4, 1\)"),
-    ],
+measure = lambda task: metrics.sampled_risk(KEY, task, one_step, batches=1, batch_size=4)
+test_a_task_that_lacks_something_is_refused = refusals(
+    (lambda: measure(object()), "task must have dim and sample"),
+    (lambda: measure({"dim": 3}), "task must have dim and sample"),
+    (lambda: measure(Short()), r"the X of the task's sample must have shape \(4, C, 4\), got shape \(4, 6, 3\)"),
+    (lambda: measure(Flat()), r"the target of the task's sample must have shape \(4,\), got shape \(4, 1\)"),
 )
-def test_a_task_that_lacks_something_is_refused(task, message, unchecked):
-    with pytest.raises(ValueError, match=message):
-        metrics.sampled_risk(KEY, task, one_step, batches=1, batch_size=4)
 
 
 @pytest.fixture
@@ -155,9 +146,7 @@ def test_nothing_broadcasts_without_strict_mode(lenient, unchecked):
     row = lambda X, y, x_q: x_q[:1]
     plain = lambda X, y, x_q: x_q[0]
     for shape, f in {"(1,)": row, "(3, 3)": lambda X, y, x_q: jnp.outer(x_q, x_q)}.items():
-        with pytest.raises(
-            ValueError, match=rf"f must return a scalar, or at least two in a vector, got shape \{shape[:-1]}\)"
-        ):
+        with pytest.raises(ValueError, match=rf"must return a scalar, or .* in a vector, got shape \{shape[:-1]}\)"):
             metrics.sampled_risk(KEY, task, f, batches=1, batch_size=4)
     context = jnp.ones((6, 3)), jnp.ones(6), jnp.ones(3)
     for measure in (metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine):

@@ -1,14 +1,9 @@
-"""Fewer heads than features: explicit weights, descent over all weights and samples."""
+"""Fewer heads than features: explicit weights, and descent over all weights."""
 
-from functools import partial
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from theory_reference import descend
 
-from lsalib.attention import effective, from_effective, gram, predict
-from lsalib.metrics import sampled_risk
 from lsalib.tasks import GaussianTask
 from lsalib.theory import (
     constant_regression,
@@ -18,7 +13,6 @@ from lsalib.theory import (
     population_risk,
     yq_risk,
 )
-from lsalib.training import minimize
 
 TASK = GaussianTask([1.0, 2.0, -1.0], context_size=5)
 GUESS = np.array([0.5, -1.0, 2.0])
@@ -28,25 +22,10 @@ def risk_of(heads, guess=None):
     return float(population_risk(few_heads_weights(TASK, heads, guess), TASK, guess))
 
 
-def descend(cases, starts=8):
-    """The least risks that L-BFGS finds over all weights, for pairs of a number of heads and a guess."""
-    rng, most = np.random.default_rng(0), max(heads for heads, _ in cases)
-
-    def search(start, guess):
-        return minimize(lambda pair: population_risk(from_effective(*pair), TASK, guess), start, steps=300).value
-
-    # A head that starts at zero stays there: each factor's gradient contains the other.
-    there = np.array([np.arange(most) < heads for heads, _ in cases], float)
-    b = 0.3 * rng.standard_normal((starts, len(cases), most, 4)) * there[..., None]
-    A = 0.3 * rng.standard_normal((starts, len(cases), most, 4, 4)) * there[..., None, None]
-    guesses = np.stack([np.zeros(3) if guess is None else guess for _, guess in cases])
-    return np.asarray(jax.jit(jax.vmap(jax.vmap(search), (0, None)))((b, A), guesses)).min(0)
-
-
 def test_no_search_finds_better(x64):
     """With one head and with two, without a guess and with one."""
     cases = [(heads, guess) for heads in (1, 2) for guess in (None, GUESS)]
-    found = descend(cases)
+    found = descend(TASK, [(*case, 0.0) for case in cases], starts=8)
     np.testing.assert_allclose([risk_of(*case) for case in cases], found, rtol=1e-7)
     # The control: one head more is something else.
     assert (found > np.array([risk_of(heads + 1, guess) for heads, guess in cases]) + 1e-3).all()
@@ -56,33 +35,6 @@ def test_no_search_finds_better(x64):
 def test_with_d_heads_it_is_the_optimum(guess, x64):
     np.testing.assert_allclose(risk_of(3, guess), optimal_risk(TASK, guess), rtol=1e-12)
     assert risk_of(2, guess) > optimal_risk(TASK, guess) + 1e-3
-
-
-@jax.jit
-def steepest(b, A):
-    """The largest entry of the risk's gradient."""
-    slope = jax.grad(lambda pair: population_risk(from_effective(*pair), TASK, GUESS))((b, A))
-    return jnp.maximum(*(jnp.abs(leaf).max() for leaf in slope))
-
-
-@pytest.mark.parametrize("heads", [1, 2, 3])
-def test_it_is_a_stationary_point(heads, x64):
-    # Heads of zero have no gradient: one program for all three.
-    missing = (0, 3 - heads)
-    b, A = effective(few_heads_weights(TASK, heads, GUESS))
-    b, A = np.pad(b, (missing, (0, 0))), np.pad(A, (missing, (0, 0), (0, 0)))
-    assert steepest(b, A) < 1e-5
-    # The control: the mixture turned around.
-    b[0] *= -1
-    assert steepest(b, A) > 0.1
-
-
-def test_samples_agree(x64):
-    answer = partial(predict, few_heads_weights(TASK, 2, GUESS))
-    guess = jnp.asarray(GUESS)
-    sample = sampled_risk(jax.random.key(0), TASK, lambda X, y, x_q: answer(gram(X, y), x_q, guess @ x_q), batches=8)
-    assert abs(sample.mean - risk_of(2, GUESS)) < 5 * sample.standard_error
-    assert abs(sample.mean - risk_of(3, GUESS)) > 5 * sample.standard_error
 
 
 def test_units_do_not_count(x64):
@@ -122,17 +74,3 @@ def test_only_the_distance_of_the_guess_counts(x64):
     near = TASK.prior_mean + np.array([1e-4, 0.0, 0.0])
     np.testing.assert_allclose(risk_of(1, near), yq_risk(TASK), atol=1e-6)
     assert risk_of(1, near + 1.0) > yq_risk(TASK) + 0.1
-
-
-@pytest.mark.parametrize(
-    ("task", "heads", "guess", "message"),
-    [
-        (TASK, 4, None, "heads must be at most d = 3, got 4"),
-        (TASK, 0, None, "heads must be a whole number of at least 1"),
-        (TASK, 1, [1.0], r"guess must have shape \(3,\)"),
-        (GaussianTask([1.0, 1.0], 5, np.diag([1.0, 2.0])), 1, None, "covariances that are multiples of the identity"),
-    ],
-)
-def test_bad_input_is_named(task, heads, guess, message):
-    with pytest.raises(ValueError, match=message):
-        few_heads_weights(task, heads, guess)

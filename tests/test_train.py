@@ -51,10 +51,8 @@ def test_it_is_a_plain_loop(optimizer):
     np.testing.assert_allclose(end.params, params, rtol=1e-5)
     assert jax.tree.structure(end.opt_state) == jax.tree.structure(opt_state)
     # Negative control: other batches are seen.
-    assert (
-        abs(np.asarray(train(bowl, START, jax.random.key(4), steps=steps, optimizer=optimizer).risk) - losses).max()
-        > 1e-3
-    )
+    other = train(bowl, START, jax.random.key(4), steps=steps, optimizer=optimizer)
+    assert abs(np.asarray(other.risk) - losses).max() > 1e-3
 
 
 def test_seeds_are_trainings_of_their_own():
@@ -63,13 +61,12 @@ def test_seeds_are_trainings_of_their_own():
     assert many.params.shape == (3, 2) and many.risk.shape == (3, 20) and many.snapshots.shape == (3, 3, 2)
     assert len(np.unique(np.asarray(many.risk)[:, 0])) == 3
     np.testing.assert_array_equal(many.snapshots[:, -1], many.params)
-    (third,) = (train(bowl, drawn, jax.random.key(0), seeds=[2], **options).seed(0),)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), third, many.seed(2))
+    third = train(bowl, drawn, jax.random.key(0), seeds=[2], **options).seed(0)
     alone = train(bowl, drawn, jax.random.key(0), **options)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), alone, many.seed(0))
-    np.testing.assert_array_equal(
-        alone.snapshots[0], drawn(jax.random.split(jax.random.fold_in(jax.random.key(0), 0))[0])
-    )
+    for mine, seed in ((third, 2), (alone, 0)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), mine, many.seed(seed))
+    start, _ = jax.random.split(jax.random.fold_in(jax.random.key(0), 0))
+    np.testing.assert_array_equal(alone.snapshots[0], drawn(start))
 
 
 def test_a_shorter_training_is_the_beginning_of_a_longer_one():
@@ -106,37 +103,9 @@ def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(tmp_path, monkey
         assert_equal(resumed, train(bowl, drawn, jax.random.key(0), steps=steps, **options))
     with pytest.raises(ValueError, match="steps must be at least 41, which the checkpoint has reached, got 40"):
         train(bowl, drawn, jax.random.key(0), steps=40, **stored)
-    with pytest.raises(
-        ValueError, match=r"snapshots must lie beyond step 41, which the checkpoint has reached, got \[13\]"
-    ):
+    with pytest.raises(ValueError, match=r"must lie beyond step 41, which the checkpoint has reached, got \[13\]"):
         train(bowl, drawn, jax.random.key(0), steps=50, **stored | {"snapshots": [12, 13]})
-    for key, start, change in (
-        (1, drawn, {}),
-        (0, START, {}),
-        (0, drawn, {"optimizer": optax.sgd(0.1)}),
-        (0, drawn, {"seeds": 3}),
-    ):
+    others = (1, drawn, {}), (0, START, {}), (0, drawn, {"optimizer": optax.sgd(0.1)}), (0, drawn, {"seeds": 3})
+    for key, start, change in others:
         with pytest.raises(ValueError, match="checkpoint must belong to this training"):
             train(bowl, start, jax.random.key(key), steps=50, **stored | change)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
-        ({"seeds": []}, r"seeds must be a count or different whole numbers of at least 0, got \[\]"),
-        ({"checkpoint_every": 0.5}, "checkpoint_every must be a whole number of at least 1, got 0.5"),
-        ({"snapshots": [3, 3]}, r"snapshots must be increasing whole numbers of 0 to 5, got \[3, 3\]"),
-        ({"snapshots": [6]}, r"snapshots must be increasing whole numbers of 0 to 5, got \[6\]"),
-        ({"snapshots": [0.5]}, r"snapshots must be increasing whole numbers of 0 to 5, got \[0.5\]"),
-        ({"params": np.arange(2)}, r"params must be a pytree of float arrays, got \(1, 2\)"),
-        ({"params": {}}, r"params must be a pytree of float arrays, got \{\}"),
-        ({"loss": lambda p, key: (p.sum(), p)}, "loss must return a float scalar or one array of them, got"),
-        ({"loss": lambda p, key: p.sum() > 0}, "loss must return a float scalar or one array of them, got"),
-        ({"optimizer": "adam"}, "optimizer must be an optax.GradientTransformation, got 'adam'"),
-    ],
-)
-def test_bad_arguments_are_refused(change, message, unchecked):
-    arguments = {"loss": bowl, "params": START, "steps": 5, "optimizer": ADAM} | change
-    with pytest.raises(ValueError, match=message):
-        train(arguments.pop("loss"), arguments.pop("params"), jax.random.key(0), **arguments)

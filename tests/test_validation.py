@@ -3,20 +3,30 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from refusals import refusals
 
 from lsalib import attention, estimators, metrics, tasks, theory, training
 from lsalib.book import claims
 
-KEY = jax.random.key(0)
+KEY, SGD = jax.random.key(0), optax.sgd(0.1)
 TASK = tasks.GaussianTask([1.0, 2.0], context_size=3)
 X, Y, X_Q = jnp.ones((3, 2)), jnp.ones(3), jnp.ones(2)
 PARAMS = attention.init(KEY, dim=2, heads=1, scale=0.1)
+NOISY, SKEW = tasks.GaussianTask([1.0, 2.0], 3, noise_std=0.5), tasks.GaussianTask([1.0, 2.0], 1, np.diag([1.0, 2.0]))
 covariance = lambda matrix, name="feature_cov": tasks.GaussianTask([1.0, 2.0], 3, **{name: matrix})
 swapped = lambda name, *shape: PARAMS._replace(**{name: jnp.ones(shape)})
 block = lambda W_1, W_2: attention.linear_transformer_block(PARAMS, W_1, W_2, X, Y, X_Q)
-sweep = lambda **options: training.sweep(KEY, [training.Run(TASK, 1)], **options)
+ltb = lambda W_1, W_2, params=PARAMS: theory.ltb_risk(params, W_1, W_2, TASK)
+run = training.Run(TASK, 1)
+sweep = lambda runs=(run,), **options: training.sweep(KEY, runs, **options)
+fit = lambda **options: training.fit(KEY, TASK, **{"heads": 1, "steps": 2, "batch_size": 4} | options)
+
+
+def train(loss=lambda x, key: x.sum(), params=X_Q, steps=5, optimizer=SGD, **options):
+    return training.train(loss, params, KEY, steps=steps, optimizer=optimizer, **options)
+
 
 test_bad_input_is_refused = refusals(
     (lambda: tasks.GaussianTask([1.0, np.nan], 3), "prior_mean must be finite"),
@@ -30,7 +40,10 @@ test_bad_input_is_refused = refusals(
     (lambda: covariance([[1.0, 0.5], [0.0, 1.0]], "prior_cov"), "prior_cov must be symmetric"),
     (lambda: tasks.GaussianTask([1.0], 3, prior_cov=[[np.nan]]), "prior_cov must be finite"),
     (lambda: tasks.GaussianTask([1.0], 3, noise_std=-1.0), "noise_std must be a finite number of at least 0"),
-    (lambda: tasks.sample(KEY, TASK, 0), "batch_size must be a whole number of at least 1"),
+    *(
+        (lambda n=n: tasks.sample(KEY, TASK, n), "batch_size must be a whole number of at least 1, got")
+        for n in (0, -1, 2.5, True, "8")
+    ),
     (lambda: attention.init(KEY, 2, 0, 0.1), "heads must be a whole number of at least 1, got 0"),
     (lambda: attention.init(KEY, 0, 1, 0.1), "dim must be a whole number of at least 1"),
     (lambda: attention.init(KEY, 2, 1, 0.0), "scale must be a finite number greater than 0"),
@@ -58,14 +71,64 @@ test_bad_input_is_refused = refusals(
     (lambda: estimators.bayes(X, Y, X_Q, X_Q, None, -1.0), "noise_std must be"),
     (lambda: theory.gd_risk(TASK, np.inf), "step_size must be a finite number"),
     (lambda: theory.optimal_risk(TASK, guess=[1.0]), r"guess must have shape \(2,\), got shape \(1,\)"),
-    (lambda: theory.optimal_risk(TASK, bias=np.nan), "bias must be a finite number"),
+    (lambda: theory.optimal_risk(TASK, [1.0, np.inf]), "guess must be finite"),
+    (lambda: theory.optimal_risk(TASK, bias=np.nan), "bias must be a finite number, got nan"),
+    (lambda: theory.optimal_weights(TASK, [1.0]), r"guess must have shape \(2,\), got shape \(1,\)"),
+    (lambda: theory.optimal_weights(TASK, [1.0, np.inf]), "guess must be finite"),
+    (lambda: theory.optimal_weights(TASK, bias=np.inf), "bias must be a finite number, got inf"),
+    (lambda: theory.bayes_risk(NOISY), "task must have noise_std 0"),
+    (lambda: theory.bayes_risk(SKEW), "task must have identity covariances when context_size < d"),
+    (lambda: theory.population_risk(attention.init(KEY, 3, 1, 0.1), TASK), r"W_K must have .*, got shape \(1, 4, 4\)"),
+    (lambda: theory.population_risk(swapped("W_Q", 2, 3, 3), TASK), r"W_Q must have shape \(1, 3, 3\), got .*\(2, 3"),
+    (lambda: theory.population_risk(PARAMS, TASK, [1.0]), r"guess must have shape \(2,\), got shape \(1,\)"),
+    (lambda: jax.jit(lambda g: theory.population_risk(PARAMS, TASK, g))(Y), r"guess must have shape \(2,\)"),
+    (lambda: theory.population_risk(PARAMS, TASK, bias=np.nan), "bias must be a finite number, got nan"),
+    (lambda: ltb(jnp.eye(3), jnp.eye(3), swapped("W_P", 3, 3)), "W_P must have shape"),
+    (lambda: ltb(jnp.eye(2), jnp.eye(3)), r"W_1 must have shape \(m, 3\), got shape \(2, 2\)"),
+    (lambda: ltb(jnp.eye(3), jnp.ones((5, 3))), r"W_2 must have shape \(3, 3\), got shape \(5, 3\)"),
+    (lambda: theory.lifted_risk(TASK, [1.0]), r"guess must have shape \(2,\), got shape \(1,\)"),
+    (lambda: theory.lifted_risk(TASK, bias=np.inf), "bias must be a finite number, got inf"),
+    (
+        lambda: theory.lifted_risk(TASK).curvature(jnp.ones((2, 2, 2))),
+        r"V must have shape \(3, 3, 3\), got .*\(2, 2, 2",
+    ),
+    (lambda: theory.least_risk(TASK, 0), "heads must be a whole number of at least 1, got 0"),
+    (lambda: theory.least_risk(TASK, 1, [1.0]), r"guess must have shape \(2,\), got shape \(1,\)"),
+    (lambda: theory.least_risk(TASK, 1, bias=np.nan), "bias must be a finite number, got nan"),
+    (lambda: theory.least_risk(NOISY, 1, starts=0), "starts must be a whole number of at least 1, got 0"),
+    (lambda: theory.least_risk(NOISY, 1, steps=0), "steps must be a whole number of at least 1, got 0"),
+    (lambda: theory.few_heads_weights(TASK, 3), "heads must be at most d = 2, got 3"),
+    (lambda: theory.few_heads_weights(TASK, 0), "heads must be a whole number of at least 1"),
+    (lambda: theory.few_heads_weights(TASK, 1, [1.0]), r"guess must have shape \(2,\)"),
+    (lambda: theory.few_heads_weights(SKEW, 1), "covariances that are multiples of the identity"),
+    *(
+        (lambda name=name: training.minimize(jnp.sum, X_Q, **{name: 0}), f"{name} must be a whole number of at least 1")
+        for name in ("steps", "memory", "patience")
+    ),
+    (lambda: attention.from_effective(jnp.ones((2, 3)), jnp.ones((2, 3, 2))), r"A must have shape \(2, 3, 3\), got"),
     (lambda: metrics.sampled_risk(KEY, TASK, lambda X, y, x_q: 0.0, batches=0), "batches must be"),
-    (lambda: training.fit(KEY, TASK, 1, objective="adversarial"), "objective must be one of .* got 'adversarial'"),
-    (lambda: training.fit(KEY, TASK, 0), "heads must be a whole number"),
-    (lambda: training.fit(KEY, TASK, 1, steps=0), "steps must be a whole number"),
-    (lambda: training.fit(KEY, TASK, 1, learning_rate=0.0), "learning_rate must be a finite number greater than 0"),
-    (lambda: training.fit(KEY, TASK, 1, guess=[1.0]), r"guess must have shape \(2,\)"),
-    (lambda: training.fit(KEY, TASK, 1, init_scale=-1.0), "scale must be a finite number greater than 0"),
+    (lambda: fit(objective="exact"), r"objective must be one of \('sampled', 'population'\), got 'exact'"),
+    (lambda: fit(heads=0), "heads must be a whole number of at least 1, got 0"),
+    (lambda: fit(steps=0), "steps must be a whole number of at least 1, got 0"),
+    (lambda: fit(batch_size=1.5), "batch_size must be a whole number of at least 1, got 1.5"),
+    (lambda: fit(learning_rate=0.0), "learning_rate must be a finite number greater than 0, got 0.0"),
+    (lambda: fit(init_scale=-1.0), "init_scale must be a finite number greater than 0, got -1.0"),
+    (lambda: fit(guess=[1.0]), r"guess must have shape \(2,\), got shape \(1,\)"),
+    (lambda: fit(bias=np.inf), "bias must be a finite number, got inf"),
+    (lambda: fit(dtype=jnp.int32), "dtype must be a float type in use"),
+    (lambda: fit(dtype=jnp.float64), "float64 needs jax_enable_x64"),
+    (lambda: train(steps=0), "steps must be a whole number of at least 1, got 0"),
+    (lambda: train(seeds=[]), r"seeds must be a count or different whole numbers of at least 0, got \[\]"),
+    (lambda: train(checkpoint_every=0.5), "checkpoint_every must be a whole number of at least 1, got 0.5"),
+    *(
+        (lambda at=at: train(snapshots=at), r"snapshots must be increasing whole numbers of 0 to 5, got \[")
+        for at in ([3, 3], [6], [0.5])
+    ),
+    (lambda: train(params=np.arange(2)), r"params must be a pytree of float arrays, got \(1, 2\)"),
+    (lambda: train(params={}), r"params must be a pytree of float arrays, got \{\}"),
+    (lambda: train(loss=lambda p, key: (p.sum(), p)), "loss must return a float scalar or one array of them, got"),
+    (lambda: train(loss=lambda p, key: p.sum() > 0), "loss must return a float scalar or one array of them, got"),
+    (lambda: train(optimizer="adam"), "optimizer must be an optax.GradientTransformation, got 'adam'"),
     (
         lambda: claims.check("id", X_Q, Y, atol=1.0),
         r"expected must be one number or have the shape of measured, \(2,\)",
@@ -77,9 +140,20 @@ test_bad_input_is_refused = refusals(
     (lambda: attention.lift(swapped("W_P", 2, 3, 3)), r"W_P must have shape \(1, 3, 3\)"),
     (lambda: training.Run(None, 1), "task must be a GaussianTask, got None"),
     (lambda: training.Run(TASK, 1, train_guess="no"), "train_guess must be True or False, got 'no'"),
+    (lambda: sweep([]), "runs must be a sequence of at least one Run, got"),
+    (lambda: sweep([TASK]), "runs must be a sequence of at least one Run, got"),
+    (lambda: sweep(run), r"runs must be a sequence of at least one Run, got Run\("),
+    (lambda: sweep(seeds=0), "seeds must be a whole number of at least 1, got 0"),
+    (lambda: sweep(seeds=[1, 1]), r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]"),
     (lambda: sweep(seeds=[1.5]), r"seeds must be a count or different whole numbers.*got \[1.5\]"),
+    (lambda: sweep(seeds=[]), "seeds must be a count or different whole numbers"),
+    (lambda: sweep(objective=None), "objective must be one of"),
+    (lambda: sweep(checkpoint_every=0), "checkpoint_every must be a whole number of at least 1, got 0"),
     (lambda: sweep(dtype="nonsense"), "dtype must be a float type, got 'nonsense'"),
-    (lambda: sweep(checkpoint="no/such/folder/state"), "checkpoint must be in a folder that exists"),
+    (
+        lambda: sweep(checkpoint="no/such/folder/state"),
+        "checkpoint must be in a folder that exists, got no/such/folder/s",
+    ),
     (lambda: claims.check("id", X_Q, 1.0, atol=Y), r"atol must be one number or have the shape .*\(2,\), got \(3,\)"),
     (lambda: claims.check("id", np.nan, 1.0, atol=1.0), "must be finite"),
     (lambda: claims.check("id", 1.0, np.nan, atol=1.0), "must be finite"),

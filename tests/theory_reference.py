@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib.attention import LSAParams, embed, gram, lsa
+from lsalib.attention import LSAParams, embed, from_effective, gram, lsa
 from lsalib.tasks import GaussianTask, sample
-from lsalib.theory import gram_moments
+from lsalib.theory import gram_moments, population_risk
+from lsalib.training import minimize
 
 
 def make_task(seed: int, dim: int, context_size: int, noise_std: float = 0.0, covariances: bool = True) -> GaussianTask:
@@ -21,6 +22,14 @@ def make_task(seed: int, dim: int, context_size: int, noise_std: float = 0.0, co
     return GaussianTask(prior_mean, context_size, *covs, noise_std=noise_std)
 
 
+# Nothing about it is special.
+GENERAL = GaussianTask(
+    [1.0, -2.0, 0.5],
+    context_size=9,
+    feature_cov=[[1.0, 0.4, 0.0], [0.4, 2.0, -0.3], [0.0, -0.3, 0.5]],
+    prior_cov=[[0.5, 0.1, 0.2], [0.1, 1.0, 0.0], [0.2, 0.0, 2.0]],
+    noise_std=0.7,
+)
 TASKS = {
     "isotropic": make_task(0, 3, 4, covariances=False),
     "noisy": make_task(1, 3, 2, noise_std=0.8, covariances=False),
@@ -28,6 +37,10 @@ TASKS = {
     "general, noisy": make_task(3, 3, 3, noise_std=1.1),
     "one feature": make_task(4, 1, 1, noise_std=0.5),
 }
+
+
+def make_guess(task: GaussianTask):
+    return 0.4 * np.random.default_rng(100).normal(size=task.dim)
 
 
 def make_params(seed: int, dim: int, heads: int, scale: float = 0.5) -> LSAParams:
@@ -75,6 +88,23 @@ def least(quadratic, size: int):
         return value - slope @ np.linalg.pinv(curvature, rcond=1e-13, hermitian=True) @ slope / 2
 
     return minimum
+
+
+def descend(task: GaussianTask, cases, starts: int = 12, scale: float = 0.3):
+    """The least risks that L-BFGS finds over the heads (b, A), for each number of heads, guess and bias."""
+    rng, most, D = np.random.default_rng(0), max(heads for heads, *_ in cases), task.dim + 1
+
+    def search(start, guess, bias):
+        risk = lambda pair: population_risk(from_effective(*pair), task, guess, bias)
+        return minimize(risk, start, steps=300).value
+
+    # A head that starts at zero stays there: each factor's gradient contains the other.
+    there = np.array([np.arange(most) < heads for heads, *_ in cases], float)[..., None]
+    b = scale * rng.normal(size=(starts, len(cases), most, D)) * there
+    A = scale * rng.normal(size=(starts, len(cases), most, D, D)) * there[..., None]
+    guesses = np.stack([np.zeros(task.dim) if guess is None else guess for _, guess, _ in cases])
+    biases = np.array([bias for *_, bias in cases])
+    return np.asarray(jax.jit(jax.vmap(jax.vmap(search), (0, None, None)))((b, A), guesses, biases)).min(0)
 
 
 def sampled_gram(seed: int, task: GaussianTask, count: int):

@@ -1,5 +1,6 @@
 """A book of one page that needs nothing but Python, for the tests of the notebook chain."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,19 @@ def make(root: Path, page: str = PAGE) -> Path:
     md = root / "book/tiny.md"
     md.write_text(HEADER + page)
     return md
+
+
+def dry_run(*args: str, **options) -> str:
+    """What make would run in this checkout."""
+    command = ["make", "--no-print-directory", "--dry-run", "PACKAGES=locked", *args]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, **options).stdout
+
+
+def commit(root: Path) -> None:
+    """Make a repository of the folder, with all that is in it."""
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=state"]):
+        subprocess.run([*git, *command], cwd=root, check=True)
 
 
 def replace(path: Path, old: str, new: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sphinx_external_toc.parsing import parse_toc_yaml
 
-from tools import claims_page, headline
+from tools import claims, headline
 
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = ["-W", "-n", "--keep-going", "-q"]
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=ROOT, metavar="DIR", help="where _build/html goes (default: here)")
     out = parser.parse_args(argv).out.resolve()
     html = out / "_build/html"
-    timed("claims page", lambda: claims_page.main([]))
+    timed("claims", lambda: claims.main([]))
     timed("headline", headline.main)
     timed("html", lambda: render(out))
     timed("pages", lambda: check_pages(html))

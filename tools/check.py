@@ -10,7 +10,7 @@ from tools.pages import Page
 from tools.parallel import cores, side_by_side
 
 # The claims: what checks them, and the ledger.
-ALWAYS = ("test_claims.py", "test_claims_page.py")
+ALWAYS = ("test_claims.py", "test_ledger.py")
 # Every page imports these, whatever it is about.
 EVERYWHERE = {"book", "_validate"}
 
@@ -52,8 +52,7 @@ def commands(page: Page) -> dict[str, list[str]]:
             *python,
             "pytest",
             "-q",
-            "-n",
-            str(max(1, cores() - 1)),
+            f"-n{max(1, cores() - 1)}",
             "--dist=loadfile",
             "--durations=5",
             *tests_of(page),

@@ -5,7 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from tools import claims_page, pages
+from tools import claims, pages
 
 TEMPLATE = Path(__file__).with_suffix(".md")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -51,7 +51,7 @@ def taken(root: Path, name: str) -> list[str]:
         found.append("_toc.yml")
     if name in tomllib.loads((root / "book/programs.toml").read_text(encoding="utf-8")):
         found.append("book/programs.toml")
-    if f"{slug(name)}-risk" in {claim.id for claim in claims_page.read_claims(root)}:
+    if f"{slug(name)}-risk" in {claim.id for claim in claims.read_claims(root)}:
         found.append("book/claims.toml")
     return found
 
@@ -62,10 +62,10 @@ def written(root: Path, name: str) -> dict[Path, str]:
         raise SystemExit(f"NAME={name!r} is no page's name; expected small letters, digits and _, as in first_light")
     if known := taken(root, name):
         raise SystemExit(f"NAME={name} is taken, by {', '.join(known)}; choose another")
-    toc, claims, programs = (root / path for path in ("_toc.yml", "book/claims.toml", "book/programs.toml"))
+    toc, listed, programs = (root / path for path in ("_toc.yml", "book/claims.toml", "book/programs.toml"))
     return {
         toc: contents(toc.read_text(encoding="utf-8"), name),
-        claims: claims.read_text(encoding="utf-8") + CLAIM.format(slug=slug(name), name=name),
+        listed: listed.read_text(encoding="utf-8") + CLAIM.format(slug=slug(name), name=name),
         programs: programs.read_text(encoding="utf-8") + f"{name} = {PROGRAMS}\n",
         root / f"book/{name}.md": page(name),
     }

@@ -15,9 +15,6 @@ from tools import fold, install_cell, plain, prose
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Written by tools.claims_page from numbers that were measured.
-GENERATED = ("_claims_summary", "claims")
-
 # Nothing here changes with the Python that executes a page.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -58,7 +55,7 @@ class Page(NamedTuple):
 
 def written_pages(root: Path) -> list[Page]:
     """The pages that people write, by name."""
-    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md")) if md.stem not in GENERATED]
+    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md"))]
 
 
 def code_pages(root: Path) -> list[Page]:
@@ -146,9 +143,7 @@ def text_defects(page: Page) -> list[str]:
     if page.has_code:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
-        found += [
-            f"cell {name}: ends in «;», which the validation ignores; name the value instead" for name in silenced
-        ]
+        found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
-from tools.claims_page import Claim, badge, read_claims
+from tools.claims import Claim, read_claims
 from tools.install_cell import seconds
 from tools.pages import ROOT
 
@@ -47,6 +47,10 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
         message = inliner.reporter.error(f"no claim in book/claims.toml is called {text!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
     return [nodes.raw("", linked_badge(found), format="html")], []
+
+
+def badge(status: str) -> str:
+    return f'<span class="claim-status claim-{status.replace(" ", "-")}">{status}</span>'
 
 
 def linked_badge(claim: Claim) -> str:

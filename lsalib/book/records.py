@@ -3,7 +3,7 @@
 import html
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 __all__ = ["HEAD", "METADATA", "Record", "cells", "margin_text", "number", "rows", "seeds_text", "tally"]
@@ -114,12 +114,13 @@ def cells(record: Record) -> tuple[str, ...]:
     return (first, *(f'<td class="claim-number">{n}</td>' for n in numbers), f"<td>{seeds_text(record.seeds)}</td>")
 
 
-def rows(records: Sequence[Record], anchors: bool = True) -> str:
-    """A table of records: what, measured, expected, tolerance, margin, seeds."""
-    head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
-    place = lambda record: f' id="{record.anchor}"' if anchors else ""
-    lines = "".join(
-        f'<tr class="claim-{"pass" if r.kind == "check" else "control"}"{place(r)}>{"".join(cells(r))}</tr>'
-        for r in records
-    )
+def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None) -> str:
+    """A table of records: what, measured, expected, tolerance, margin, seeds; with a link, the way to each cell."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in (*HEAD, *["cell"] * bool(link)))
+    lines = ""
+    for record in records:
+        place = "" if link else f' id="{record.anchor}"'
+        way = f'<td><a href="{link(record)}">its cell<span class="unseen"> of {record.anchor}</span></a></td>' if link else ""
+        kind = "pass" if record.kind == "check" else "control"
+        lines += f'<tr class="claim-{kind}"{place}>{"".join(cells(record))}{way}</tr>'
     return f'<div class="claims-table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'

@@ -5,7 +5,7 @@ their own (``objectives``). ``loop`` compiles the steps and spreads them over de
 unfinished. ``minimize`` searches an exact risk's minimum by second-order steps instead.
 """
 
-from lsalib.training.minimum import Minimum, minimize
+from lsalib._minimum import Minimum, minimize
 from lsalib.training.objectives import OBJECTIVES
 from lsalib.training.runs import Fit, Run
 from lsalib.training.sweeps import fit, sweep

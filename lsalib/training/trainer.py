@@ -74,7 +74,8 @@ def train(
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
         checkpoint: a path: the state is stored there every ``checkpoint_every`` steps. A training that was stopped goes
             on from there, bit for bit on the same devices; with more ``steps`` it is extended. Start, key, seeds and
-            optimiser must be those that began it; that the loss is the same one is the caller's word.
+            the form of the optimiser's state must be those that began it; that the loss and the optimiser's
+            numbers, such as its step size, are the same is the caller's word.
         checkpoint_every: steps between two such states.
 
     Returns:

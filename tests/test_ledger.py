@@ -1,12 +1,15 @@
 """The ledger: made from the checks of the notebooks, and quick to say where the two disagree."""
 
+import csv
 import json
 
+import jsonschema
 import pytest
 from tiny_book import HEADER, ROOT, make, replace
 
-from tools import claims_page, notebooks
-from tools.claims_page import Claim, Record, problems
+from lsalib.book.records import METADATA
+from tools import claims, ledger, notebooks, sphinx_ledger
+from tools.claims import Claim, Record, problems
 
 CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", "The risk stops falling at $d + 1$ heads.", "sharpened")
 LABEL, SEEN = (
@@ -52,7 +55,7 @@ import json
 from IPython.display import display
 
 records = json.loads({json.dumps(json.dumps([RECORD]))})
-display({{"text/plain": "a row"}}, raw=True, metadata={{"{claims_page.METADATA}": records}})
+display({{"text/plain": "a row"}}, raw=True, metadata={{"{METADATA}": records}})
 ```
 """
 
@@ -63,7 +66,7 @@ def test_ledger_and_checks_agree():
 
 
 @pytest.mark.parametrize(
-    ("claims", "records", "problem"),
+    ("entries", "records", "problem"),
     [
         ([CLAIM], [], "thm1-saturation: «sharpened», but no check runs"),
         ([CLAIM], [CONTROL], "thm1-saturation: «sharpened», but no check runs"),
@@ -75,19 +78,19 @@ def test_ledger_and_checks_agree():
         ([CLAIM._replace(page="llm")], [CHECK], "in heads: the ledger names the page llm"),
     ],
 )
-def test_a_disagreement_is_named(claims, records, problem):
-    assert any(problem in found for found in problems(claims, records))
+def test_a_disagreement_is_named(entries, records, problem):
+    assert any(problem in found for found in problems(entries, records))
 
 
-def test_a_card_says_everything():
-    text = claims_page.card(CLAIM, [CHECK, CONTROL])
-    assert text.startswith(":::{container} claim claim-sharpened\n:name: thm1-saturation\n")
+def test_a_row_says_everything():
+    text = sphinx_ledger.opening(CLAIM, [CHECK, CONTROL]) + sphinx_ledger.closing(CLAIM, [CHECK, CONTROL])
+    assert text.startswith('<tr id="thm1-saturation" data-verdict="sharpened"')
     badge = '<span class="claim-status claim-sharpened">sharpened</span>'
-    assert all(part in text for part in (badge, "**P Thm 1**", CLAIM.statement, "seeds 0, 1"))
-    assert "- risk at d heads: `5.238` against `5.2381`, tolerance `0.001`, seeds 0, 1" in text
-    assert "- control: one head fewer: `6.1` against" in text
-    assert 'href="heads.html#claim-thm1-saturation-2"' in text
-    assert claims_page.slug("refuted as stated") == "refuted-as-stated"
+    assert all(part in text for part in (badge, "P Thm 1", "1 check and 1 control hold", "<td>0, 1</td>"))
+    assert '<td class="claim-number">5.238</td>' in text and '<td class="claim-number">5.2381</td>' in text
+    assert 'href="heads.html#claim-thm1-saturation-2"' in text and 'href="heads.html"' in text
+    # The check's margin, .001 over .0001, is nearer to the other verdict than the control's.
+    assert "<td>10 ×</td>" in text
 
 
 @pytest.fixture(scope="module")
@@ -96,58 +99,54 @@ def root(tmp_path_factory):
     make(root, PAGE)
     (root / "book/claims.toml").write_text(LEDGER)
     notebooks.main(["--all", "--root", str(root)])
-    claims_page.main(["--root", str(root)])
     return root
 
 
-def check(root):
-    claims_page.main(["--check", "--root", str(root)])
-
-
-def test_the_page_comes_from_the_notebooks(root):
-    check(root)
+def test_the_records_come_from_the_notebooks(root, capsys):
+    claims.main(["--root", str(root)])
+    assert capsys.readouterr().out == "2 claims: 1 check holds\n"
     notebooks.main(["--check", "--root", str(root)])
-    page = (root / "book/claims.md").read_text()
-    assert "## A tiny page" in page and "## huge" in page
-    assert (
-        '- the sum: `4` against `4`, tolerance `0.1`, seeds 7 (<a href="tiny.html#claim-tiny-claim">cell</a>)' in page
-    )
-    summary = (root / "book/_claims_summary.md").read_text()
-    assert 'reproduced</span> | 1 | <a href="claims.html#tiny-claim">tiny-claim</a> |' in summary
-    assert "not run here yet</span> | 1 | listed in the ledger |" in summary
-    assert "sharpened" not in summary
 
 
-@pytest.mark.parametrize("name", ["claims.md", "_claims_summary.md"])
-def test_a_stale_page_is_seen(name, root):
-    path = root / "book" / name
-    fresh = path.read_text()
-    replace(path, "reproduced", "corrected")
-    with pytest.raises(SystemExit, match=f"book/{name}: not what the notebooks say now"):
-        check(root)
-    path.write_text(fresh)
-    check(root)
-
-
-def test_a_problem_fails_the_check_although_the_page_is_fresh(root):
-    ledger = root / "book/claims.toml"
-    replace(ledger, "tiny-claim", "small-claim")
-    claims_page.main(["--root", str(root)])
+def test_a_problem_fails(root):
+    listed = root / "book/claims.toml"
+    replace(listed, "tiny-claim", "small-claim")
     with pytest.raises(SystemExit, match="tiny-claim, check «the sum» in tiny: no such claim"):
-        check(root)
-    ledger.write_text(LEDGER.replace("status", "verdict", 1))
+        claims.main(["--root", str(root)])
+    listed.write_text(LEDGER.replace("status", "verdict", 1))
     with pytest.raises(SystemExit, match="tiny-claim: expected the keys id, place, page, statement, status, got"):
-        check(root)
-    ledger.write_text(LEDGER)
-    claims_page.main(["--root", str(root)])
-    check(root)
+        claims.main(["--root", str(root)])
+    listed.write_text(LEDGER)
+    claims.main(["--root", str(root)])
 
 
 def test_the_book_s_own_ledger_holds():
-    claims_page.check(ROOT)
+    claims.main([])
+
+
+def test_what_can_be_downloaded_is_whole_and_unrounded(tmp_path):
+    ledger.write(ROOT, tmp_path)
+    data, schema = (json.loads((tmp_path / name).read_text()) for name in ("claims.json", "claims.schema.json"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(data, schema)
+    records = claims.read_records(ROOT)
+    assert sum(len(claim["checks"]) for claim in data["claims"]) == len(records)
+    lines = list(csv.DictReader((tmp_path / "claims.csv").read_text().splitlines()))
+    assert [(line["claim"], float(line["measured"])) for line in lines] == [
+        (claim["id"], check["measured"]) for claim in data["claims"] for check in claim["checks"]
+    ]
+    # The control: a claim without its verdict is no such file.
+    del data["claims"][0]["status"]
+    with pytest.raises(jsonschema.ValidationError, match="'status' is a required property"):
+        jsonschema.validate(data, schema)
+
+
+def test_a_run_is_recorded(root):
+    (run,) = ledger.runs(root).values()
+    assert set(run) == {"date", "python", "jax", "jaxlib", "numpy", "optax", "machine"}
 
 
 def test_a_page_without_records_has_none(tmp_path):
     make(tmp_path)
     (tmp_path / "book/tiny.md").write_text(HEADER + "\n# No notebook yet\n")
-    assert claims_page.read_records(tmp_path) == []
+    assert claims.read_records(tmp_path) == []

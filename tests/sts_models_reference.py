@@ -3,6 +3,8 @@
 The order of the rows of W_q and W_k is the other one there, so that a mistake in either order shows.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,14 +17,28 @@ TINY = llama.Config(
 
 
 def tiny(seed=0):
-    """Weights as those of ``llama.init``, drawn without compiling: norms of one, normal matrices."""
-    rng, shapes = np.random.default_rng(seed), jax.eval_shape(lambda: llama.init(jax.random.key(0), TINY))
+    """Random weights, drawn without compiling: norms of one, normal matrices."""
+    rng, L, D, F, V = np.random.default_rng(seed), TINY.layers, TINY.dim, TINY.hidden, TINY.vocab
+    matrix = lambda *shape: jnp.asarray(0.3 * rng.standard_normal(shape), jnp.zeros(0).dtype)
+    norm, square, keys = (
+        jnp.asarray(np.ones((L, D)), jnp.zeros(0).dtype),
+        (L, D, D),
+        (L, TINY.kv_heads * TINY.head_dim, D),
+    )
+    embedding, attention = matrix(V, D), [matrix(*shape) for shape in (square, keys, keys, square)]
+    return llama.Params(
+        embedding, llama.Layer(norm, *attention, norm, matrix(L, F, D), matrix(L, F, D), matrix(L, D, F)), norm[0]
+    )
 
-    def draw(path, leaf):
-        is_norm = "norm" in jax.tree_util.keystr(path)
-        return jnp.asarray(np.ones(leaf.shape) if is_norm else 0.3 * rng.standard_normal(leaf.shape), leaf.dtype)
 
-    return jax.tree_util.tree_map_with_path(draw, shapes)
+@partial(jax.jit, static_argnums=1)
+def _ours(params, config, tokens):
+    return llama.logits(params, llama.forward(params, config, llama.embed(params, tokens)).hidden)
+
+
+def ours(params, config, tokens):
+    """Logits (T, vocab) by the library."""
+    return np.asarray(_ours(params, config, np.asarray(tokens, np.int32)))
 
 
 def halves(weight, heads):

@@ -8,12 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusals
 
-from lsalib.sts.models import open_model, retry, smollm2, text
-from lsalib.sts.models.transformers_model import answer_tokens
+from lsalib.sts.models import LanguageModel, open_model, smollm2, text
 
 USER, ANSWER = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 SMALL = "smollm2-135m-instruct"
-cut_at_random = lambda words: [hash(words)]
+
+
+class Echo(LanguageModel):
+    """A model that repeats, or counts, what it is asked, the last first."""
+
+    def _answer(self, asked, limit, stop, keep):
+        for n in reversed(range(len(asked))):
+            keep(n, asked[n] if isinstance(asked[n], str) else asked[n][-1]["content"])
+
+    def _score(self, asked, answers, keep):
+        for n in reversed(range(len(asked) if len(answers) < 3 else 0)):
+            keep(n, [float(len(asked[n]) + len(answer)) for answer in answers])
+
+
+complete = lambda *prompts, stop=(), limit=1: Echo().complete(list(prompts), max_new_tokens=limit, stop=stop)
+chat = lambda *talks: Echo().chat(list(talks), max_new_tokens=1)
 
 test_bad_input_is_refused = refusals(
     (lambda: open_model("gpt-2"), rf"name must be one of {SMALL}, hf:…, openai:…, as in open_model\(.* got 'gpt-2'"),
@@ -23,16 +37,18 @@ test_bad_input_is_refused = refusals(
     (lambda: open_model(f"{SMALL}:"), "name must be one of"),
     (lambda: open_model(SMALL, temperature=1), "options must be those of SmolLM2.*temperature"),
     (lambda: open_model(SMALL, batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
-    (lambda: text.check_prompts("Score:"), "prompts must be a list of texts"),
-    (lambda: text.check_prompts([3]), r"prompts\[0\] must be a text"),
-    (lambda: text.check_answers("3.2"), "answers must be a sequence"),
-    (lambda: text.check_answers(["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
-    (lambda: text.check_conversations([[]]), r"conversations\[0\] must be a list of at least one message"),
-    (lambda: text.check_conversations([[USER | {"role": "bot"}]]), r"conversations\[0\]\[0\] must be .* got .*bot"),
-    (lambda: text.check_conversations([[USER, ANSWER]]), "must end with a message of the user"),
-    (lambda: text.cut("3", "\n"), "stop must be a sequence of non-empty texts"),
-    (lambda: text.cut("3", [""]), "stop must be a sequence of non-empty texts"),
-    (lambda: answer_tokens(cut_at_random, "Score:", ["3"]), "answers must begin where a token .* '3' after 'Score:'"),
+    (lambda: Echo().complete("Score:", max_new_tokens=1), "prompts must be a list of texts"),
+    (lambda: complete("3", 3), r"prompts\[1\] must be a text"),
+    (lambda: complete("3", limit=0), "max_new_tokens must be a whole number"),
+    (lambda: complete("3", stop="\n"), "stop must be a sequence of non-empty texts"),
+    (lambda: complete("3", stop=[""]), "stop must be a sequence of non-empty texts"),
+    (lambda: chat([]), r"conversations\[0\] must be a list of at least one message"),
+    (lambda: chat([USER | {"role": "bot"}]), r"conversations\[0\]\[0\] must be .* got .*bot"),
+    (lambda: chat([USER, ANSWER]), "must end with a message of the user"),
+    (lambda: Echo().score_logprobs(["a"], "3.2"), "answers must be a sequence"),
+    (lambda: Echo().score_logprobs(["a"], ["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
+    (lambda: Echo().score_logprobs(["a", [USER]], ["3"]), r"prompts\[1\] must be a text"),
+    (lambda: Echo().score_logprobs([[USER], "a"], ["3"]), r"conversations\[1\] must be a list"),
 )
 
 
@@ -44,19 +60,18 @@ def test_a_cut_answer_holds_no_stop_string(answer, stop):
     assert kept == answer or any(answer[len(kept) :].startswith(end) for end in stop)
 
 
-@given(st.integers(0, 40), st.floats(0, 1, exclude_max=True), st.one_of(st.none(), st.floats(0, 1e6)))
-def test_waits_are_bounded_and_as_long_as_asked(attempt, chance, asked):
-    wait = retry.delay(attempt, chance, asked)
-    assert (wait is None) == (asked is not None and asked > 60)
-    if wait is not None:
-        assert (asked or 0) <= wait <= 60
-        assert wait >= min(60, 0.5 * 2**attempt) / 2
-
-
-@given(st.text())
-def test_any_retry_after_is_read_or_ignored(value):
-    seconds = retry.retry_after({"retry-after": value})
-    assert seconds is None or 0 <= seconds < float("inf")
+def test_what_arrives_is_handed_on_and_comes_back_in_order():
+    arrived = []
+    answers = Echo().complete(
+        ["one;", "two"], max_new_tokens=1, stop=[";"], on_answer=lambda *each: arrived.append(each)
+    )
+    assert answers == ["one", "two"] and arrived == [(1, "two"), (0, "one")]
+    assert chat([USER]) == ["Hello"]
+    arrived.clear()
+    rows = Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=lambda *each: arrived.append(each))
+    assert rows.tolist() == [[2, 3], [3, 4]] and arrived == [(1, [3, 4]), (0, [2, 3])]
+    assert Echo().score_logprobs(["a"], ["x", "y", "z"]) is None
+    assert complete() == [] and Echo().score_logprobs([], ["x", "y"]).shape == (0, 2)
 
 
 def test_a_conversation_as_text():

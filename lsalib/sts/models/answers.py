@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lsalib.sts.models import llama
-from lsalib.sts.models.batching import Reading, read_prompts
+from lsalib.sts.models.batching import Reading
 
-__all__ = ["AnswerTree", "answer_tree", "score"]
+__all__ = ["AnswerTree", "answer_tree", "logprobs_and_attention", "score"]
 
 
 class AnswerTree(NamedTuple):
@@ -61,21 +61,19 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
     for a, answer in enumerate(answers):
         for k in range(len(answer)):
             parent[a, k], token[a, k], used[a, k] = nodes[tuple(answer[:k])], answer[k], True
-    tokens = np.array([beginning[-1] if beginning else -1 for beginning in nodes], np.int32)
-    return AnswerTree(
-        tokens, np.array([len(beginning) for beginning in nodes], np.int32), ancestors, parent, token, used
-    )
+    tokens, depths = np.array([(beginning[-1] if beginning else -1, len(beginning)) for beginning in nodes], np.int32).T
+    return AnswerTree(tokens, depths, ancestors, parent, token, used)
 
 
-def answer_logprobs(
+def logprobs_and_attention(
     params: llama.Params,
     config: llama.Config,
     x: Float[Array, "T dim"],
     length: int | Int[Array, ""],
     tree: AnswerTree,
     value_gain: Float[Array, "L T"] | None = None,
-) -> Float[Array, " A"]:
-    """Log-probability of each answer after one prompt; differentiable in the prompt's input embeddings.
+) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
+    """How likely each answer is after one prompt, differentiable in its input embeddings, and where its end looks.
 
     ``log p(answer | prompt) = sum_k log p(token_k | prompt, token_1 … token_(k-1))``: the prompt is read once,
     then all beginnings of answers at once, each of which sees the prompt and its own beginning.
@@ -88,73 +86,15 @@ def answer_logprobs(
         value_gain: of the tokens that the last one sees, as in ``llama.forward``.
 
     Returns:
-        Log-probabilities, (A,). What ends an answer is counted only where the answer says it.
-
-    Example:
-        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> params = llama.init(jax.random.key(0), config)
-        >>> compiled = jax.jit(answer_logprobs, static_argnums=1)
-        >>> every = compiled(params, config, jnp.ones((3, 4)), 3, answer_tree([[t] for t in range(5)]))
-        >>> round(float(jnp.exp(every).sum()), 4)
-        1.0
-    """
-    return logprobs_and_attention(params, config, x, length, tree, value_gain)[0]
-
-
-def logprobs_and_attention(
-    params: llama.Params,
-    config: llama.Config,
-    x: Float[Array, "T dim"],
-    length: int | Int[Array, ""],
-    tree: AnswerTree,
-    value_gain: Float[Array, "L T"] | None = None,
-) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
-    """What ``answer_logprobs`` says, and where the prompt's last token looks, which is part of the same pass.
-
-    Args:
-        params, config, x, length, tree, value_gain: as in ``answer_logprobs``.
-
-    Returns:
-        Log-probabilities (A,), and weights (L, heads, T), zero on the padding; each row sums to one.
-
-    Example:
-        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> params = llama.init(jax.random.key(0), config)
-        >>> compiled = jax.jit(logprobs_and_attention, static_argnums=1)
-        >>> compiled(params, config, jnp.ones((3, 4)), 2, answer_tree([[1], [2, 3]]))[1].sum(2).tolist()
-        [[1.0, 1.0]]
+        Log-probabilities (A,), in which what ends an answer counts only where the answer says it, and the attention
+        of the prompt's last token (L, heads, T), zero on the padding; each row sums to one.
     """
     root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
-    past = llama.read(params, config, x, value_gain=value_gain).cache
+    past = llama.forward(params, config, x, value_gain=value_gain).cache
     logprobs, weights = _after(params, config, past, root, length, tree, keep_weights=True)
     # Node 0 sees the tokens before it in their slots, and itself among the nodes.
     attention = weights[:, :, 0, : len(x)].at[..., length - 1].set(weights[:, :, 0, len(x)])
     return logprobs, attention
-
-
-def score(
-    params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]] | Reading, tree: AnswerTree
-) -> Float[np.ndarray, "n A"]:
-    """Log-probabilities of the answers after each prompt of a batch.
-
-    Args:
-        params, config: the model.
-        prompts: token ids, at least one each; or a batch from ``read_prompts``, with room for the longest answer.
-        tree: the answers.
-
-    Returns:
-        Log-probabilities, (n, A).
-
-    Raises:
-        ValueError: if a prompt is empty, or longer than the model's context with the longest answer.
-
-    Example:
-        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 64)
-        >>> score(llama.init(jax.random.key(0), config), config, [[1], [2, 3]], answer_tree([[4], [0, 1]])).shape
-        (2, 2)
-    """
-    reading = prompts if isinstance(prompts, Reading) else read_prompts(params, config, prompts, tree.used.shape[1])
-    return np.asarray(_score(params, config, reading.tokens, reading.lengths, reading.cache, tree))[: reading.count]
 
 
 @partial(jax.jit, static_argnums=1)
@@ -166,12 +106,18 @@ def _score(params, config, tokens, lengths, cache, tree):
     return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
 
 
+def score(params: llama.Params, config: llama.Config, reading: Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
+    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest."""
+    return np.asarray(_score(params, config, reading.tokens, reading.lengths, reading.cache, tree))[: reading.count]
+
+
 def _after(params, config, past, root, length, tree, keep_weights=False):
     """The answers after a prompt that was read, and the nodes' attention; its last token, ``root``, is node 0."""
     nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
-    out = llama.forward(params, config, nodes, length - 1 + jnp.asarray(tree.depth), mask, past, keep_weights)
+    positions = length - 1 + jnp.asarray(tree.depth)
+    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights)
     logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
     return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1), out.weights

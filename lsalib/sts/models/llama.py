@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
 
-__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "init", "logits", "read"]
+__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "logits"]
 
 
 class Config(NamedTuple):
@@ -74,96 +74,9 @@ class Output(NamedTuple):
     weights: Float[Array, "L heads T seen"] | None
 
 
-def init(key: Array, config: Config, scale: float = 0.02) -> Params:
-    """Random weights, for tests: normal matrices of the given scale, norms of one.
-
-    Args:
-        key: random key.
-        config: the model's shape.
-        scale: standard deviation of the matrices' entries.
-
-    Returns:
-        The weights.
-
-    Example:
-        >>> init(jax.random.key(0), Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)).layers.k.shape
-        (1, 2, 4)
-
-    Source: the layout of Touvron et al. (2023).
-    """
-    L, D, F, K = config.layers, config.dim, config.hidden, config.kv_heads * config.head_dim
-    shapes = {
-        "q": (L, D, D),
-        "k": (L, K, D),
-        "v": (L, K, D),
-        "o": (L, D, D),
-        "gate": (L, F, D),
-        "up": (L, F, D),
-        "down": (L, D, F),
-    }
-    matrices = {
-        name: scale * jax.random.normal(k, shape)
-        for (name, shape), k in zip(shapes.items(), jax.random.split(key, 7), strict=True)
-    }
-    layers = Layer(attn_norm=jnp.ones((L, D)), mlp_norm=jnp.ones((L, D)), **matrices)
-    return Params(scale * jax.random.normal(jax.random.fold_in(key, 7), (config.vocab, D)), layers, jnp.ones(D))
-
-
-def empty_cache(config: Config, slots: int = 0, dtype=jnp.float32) -> Cache:
-    """A cache of zeros. Slots that hold nothing must be masked out; zero slots is a cache of nothing.
-
-    Args:
-        config: the model's shape.
-        slots: how many tokens it can hold.
-        dtype: of keys and values.
-
-    Returns:
-        The cache, each part (L, kv_heads, slots, head_dim).
-
-    Example:
-        >>> empty_cache(Config(2, 4, 2, 8, 16, 11, 1e4, 1e-5, 32), 5).keys.shape
-        (2, 2, 5, 2)
-    """
-    shape = (config.layers, config.kv_heads, slots, config.head_dim)
-    return Cache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
-
-
-def causal_mask(length: int) -> Bool[Array, "T T"]:
-    """Who sees whom in a prompt: row t may look at columns up to t.
-
-    Args:
-        length: number of tokens, T.
-
-    Returns:
-        The mask, (T, T), true where looking is allowed.
-
-    Raises:
-        ValueError: if ``length`` is not a whole number of at least 1.
-
-    Example:
-        >>> causal_mask(3).astype(int).tolist()
-        [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    """
-    length = _validate.count("length", length)
-    return jnp.tril(jnp.ones((length, length), bool))
-
-
 @jax.jit
 def embed(params: Params, tokens: Int[Array, "*T"]) -> Float[Array, "*T dim"]:
-    """The tokens' input vectors, rows of the embedding matrix.
-
-    Args:
-        params: the weights.
-        tokens: token ids.
-
-    Returns:
-        One row per token.
-
-    Example:
-        >>> params = init(jax.random.key(0), Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8))
-        >>> embed(params, jnp.array([4, 0])).shape
-        (2, 4)
-    """
+    """The tokens' input vectors, rows of the embedding matrix."""
     return params.embedding[tokens]
 
 
@@ -171,9 +84,10 @@ def forward(
     params: Params,
     config: Config,
     x: Float[Array, "T dim"],
-    positions: Int[Array, " T"],
-    mask: Bool[Array, "T seen"],
-    past: Cache,
+    positions: Int[Array, " T"] | None = None,
+    mask: Bool[Array, "T seen"] | None = None,
+    past: Cache | None = None,
+    *,
     keep_weights: bool = False,
     value_gain: Float[Array, "L T"] | None = None,
 ) -> Output:
@@ -189,9 +103,10 @@ def forward(
         params: the weights.
         config: the model's shape.
         x: input embeddings of the new tokens, (T, dim); differentiable.
-        positions: their positions, (T,).
-        mask: (T, slots + T), true where looking is allowed; every token must see something.
-        past: the cache of earlier tokens.
+        positions: their positions, (T,); None means those that follow the slots.
+        mask: (T, slots + T), true where looking is allowed; every token must see something. None means that it sees
+            all slots, itself and the new tokens before it: padding on the right is seen by nobody before it.
+        past: the cache of earlier tokens; None means an empty one.
         keep_weights: whether to return the attention weights.
         value_gain: what the new tokens' values are multiplied by, a factor a layer and token; None means one. Zero
             silences a token, and the derivative at one says what its values do.
@@ -202,17 +117,14 @@ def forward(
     Raises:
         ValueError: if a shape does not fit.
 
-    Example:
-        >>> config = Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> params = init(jax.random.key(0), config)
-        >>> x = embed(params, jnp.array([1, 2, 3]))
-        >>> out = forward(params, config, x, jnp.arange(3), causal_mask(3), empty_cache(config), keep_weights=True)
-        >>> out.hidden.shape, out.weights.shape
-        ((3, 4), (1, 2, 3, 3))
-
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
+    if past is None:
+        nothing = jnp.zeros((config.layers, config.kv_heads, 0, config.head_dim), x.dtype)
+        past = Cache(nothing, nothing)
     T, slots = len(x), past.keys.shape[2]
+    positions = jnp.arange(slots, slots + T) if positions is None else positions
+    mask = jnp.tri(T, slots + T, slots, dtype=bool) if mask is None else mask
     _validate.shape("x", x, ("T", config.dim))
     _validate.shape("positions", positions, (T,))
     _validate.shape("mask", mask, (T, slots + T))
@@ -237,46 +149,8 @@ def forward(
     return Output(_norm(x, params.norm, config.norm_eps), cache, attention)
 
 
-def read(
-    params: Params,
-    config: Config,
-    x: Float[Array, "T dim"],
-    keep_weights: bool = False,
-    value_gain: Float[Array, "L T"] | None = None,
-) -> Output:
-    """Read a prompt from its first token. Padding on its right is seen by nobody before it.
-
-    Args:
-        params, config, keep_weights, value_gain: as in ``forward``.
-        x: input embeddings, (T, dim).
-
-    Returns:
-        As ``forward``, with the positions 0 … T - 1, a causal mask and an empty cache.
-
-    Example:
-        >>> config = Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> read(init(jax.random.key(0), config), config, jnp.ones((3, 4))).cache.keys.shape
-        (1, 1, 3, 2)
-    """
-    cache = empty_cache(config, dtype=x.dtype)
-    return forward(params, config, x, jnp.arange(len(x)), causal_mask(len(x)), cache, keep_weights, value_gain)
-
-
 def logits(params: Params, hidden: Float[Array, "*T dim"]) -> Float[Array, "*T vocab"]:
-    """Scores of the next token, ``hidden E^T``.
-
-    Args:
-        params: the weights.
-        hidden: last hidden states, (..., dim).
-
-    Returns:
-        Unnormalised log-probabilities, (..., vocab).
-
-    Example:
-        >>> params = init(jax.random.key(0), Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8))
-        >>> logits(params, jnp.ones((3, 4))).shape
-        (3, 5)
-    """
+    """Unnormalised log-probabilities of the next token, ``hidden E^T``."""
     with jax.default_matmul_precision("float32"):
         return hidden @ params.embedding.T
 

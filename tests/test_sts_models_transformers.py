@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sts_models_reference as reference
 
-from lsalib.sts.models import LanguageModel, gguf_weights, llama, open_model
+from lsalib.sts.models import LanguageModel, llama, open_model, smollm2
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
         do_sample=True, temperature=2.0, repetition_penalty=9.0, eos_token_id=0, pad_token_id=1
     )
     network.save_pretrained(folder)
-    tokenizer = gguf_weights.byte_pairs(TOKENS, ["a b"], TOKENS[:2])
+    tokenizer = smollm2.byte_pairs(TOKENS, ["a b"], TOKENS[:2])
     saved = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
     saved.chat_template = TEMPLATE
     saved.save_pretrained(folder)

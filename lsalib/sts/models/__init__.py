@@ -1,8 +1,8 @@
 """Language models that answer a prompt: one from a package, any of Hugging Face, any OpenAI-compatible server.
 
-``llama`` is a forward pass in JAX; ``batching`` and ``answers`` ask it, ``inside`` looks into it,
-``gguf_weights`` reads it from a file, and ``smollm2`` is the model that needs nothing else. ``transformers_model`` and
-``openai_model`` hand the work to those packages. ``text`` holds what they share.
+``llama`` is a forward pass in JAX; ``batching`` and ``answers`` ask it and look into it,
+and ``smollm2`` is the model that needs nothing else. ``transformers_model`` and ``openai_model`` hand the work to those
+packages. ``text`` holds what they share.
 """
 
 import importlib
@@ -14,17 +14,9 @@ __all__ = ["Conversation", "LanguageModel", "open_model"]
 
 # What can be opened: the module and the class, with an example of each.
 KNOWN = {
-    "smollm2-135m-instruct": ("smollm2", "SmolLM2", 'open_model("smollm2-135m-instruct")'),
-    "hf:": (
-        "transformers_model",
-        "TransformersModel",
-        'open_model("hf:Qwen/Qwen2.5-7B-Instruct", load_in_4bit=True)',
-    ),
-    "openai:": (
-        "openai_model",
-        "OpenAIModel",
-        'open_model("openai:llama3.1:8b", base_url="http://localhost:11434/v1")',
-    ),
+    "smollm2-135m-instruct": ("smollm2", "SmolLM2", '"smollm2-135m-instruct"'),
+    "hf:": ("transformers_model", "TransformersModel", '"hf:Qwen/Qwen2.5-7B-Instruct", load_in_4bit=True'),
+    "openai:": ("openai_model", "OpenAIModel", '"openai:llama3.1:8b", base_url="http://localhost:11434/v1"'),
 }
 
 
@@ -52,12 +44,12 @@ def open_model(name: str, **options) -> LanguageModel:
     if kind + colon not in KNOWN or bool(colon) != bool(rest):
         *_, example = KNOWN.get(kind + ":", KNOWN["smollm2-135m-instruct"])
         known = ", ".join(f"{each}…" if each.endswith(":") else each for each in KNOWN)
-        raise ValueError(f"name must be one of {known}, as in {example}, got {name!r}")
+        raise ValueError(f"name must be one of {known}, as in open_model({example}), got {name!r}")
     module, maker, example = KNOWN[kind + colon]
     make = getattr(importlib.import_module(f"lsalib.sts.models.{module}"), maker)
     names = [rest] if rest else []
     try:
         inspect.signature(make).bind(*names, **options)
     except TypeError as error:
-        raise ValueError(f"options must be those of {maker}, as in {example}: {error}") from None
+        raise ValueError(f"options must be those of {maker}, as in open_model({example}): {error}") from None
     return make(*names, **options)

@@ -53,7 +53,7 @@ def read_prompts(
 
     Args:
         params, config: the model.
-        prompts: token ids, at least one each.
+        prompts: token ids of each.
         room: how many tokens will come after a prompt.
         value_gains: for each prompt what its values are multiplied by, as in ``llama.forward``; None means one.
 
@@ -61,17 +61,14 @@ def read_prompts(
         The ``Reading``, padded on the right to a ``bucket`` and below to a power of two of rows.
 
     Raises:
-        ValueError: if there is no prompt, or one is empty, or longer than the context with what comes after, or if a
-            gain does not fit its prompt.
+        ValueError: if there is no prompt, one is empty or too long for the context, or a gain does not fit its prompt.
     """
     _validate.count("the number of prompts", len(prompts))
     most = config.context - room
     for n, prompt in enumerate(prompts):
         if not 1 <= len(prompt) <= most:
-            raise ValueError(
-                f"prompts[{n}] must have 1 to {most} tokens (the context of {config.context} less {room} new ones), "
-                f"got {len(prompt)}"
-            )
+            asked = f"1 to {most} tokens (the context of {config.context} less {room} new ones)"
+            raise ValueError(f"prompts[{n}] must have {asked}, got {len(prompt)}")
     rows = 1 << (len(prompts) - 1).bit_length()
     tokens, lengths = np.zeros((rows, bucket(max(map(len, prompts)))), np.int32), np.ones(rows, np.int32)
     # Gains of one change nothing, and prompts with and without gains are read by one program.
@@ -102,17 +99,9 @@ def generate(
     max_new_tokens: int,
     finished: Callable[[list[int]], bool] = lambda tokens: False,
 ) -> list[list[int]]:
-    """Continue each prompt of a batch by the most likely token, until the end token or the limit.
+    """Continue each prompt of a batch that was read with room for it by the most likely token, up to the limit.
 
-    Args:
-        params, config: the model.
-        reading: what ``read_prompts`` has read, with room for the new tokens.
-        end: the token that ends an answer.
-        max_new_tokens: the most tokens that an answer can have.
-        finished: asked every few tokens whether an answer can end here.
-
-    Returns:
-        The new tokens, without the end token.
+    The token ``end`` ends an answer and is no part of it; ``finished`` is asked every few tokens whether one can end.
     """
     runs = -(-max_new_tokens // RUN)
     state = _start(reading.cache, reading.logits, runs * RUN)
@@ -130,25 +119,17 @@ def generate(
     return [answer[:max_new_tokens] for answer in answers]
 
 
-class _State(NamedTuple):
-    """A batch in the middle of its answers; the cache's second axis is the batch."""
-
-    cache: llama.Cache
-    logits: Float[Array, "B vocab"]
-    written: Int[Array, ""]
-
-
 @partial(jax.jit, static_argnums=2)
-def _start(cache, logits, room) -> _State:
-    """Leave room in the cache for new tokens."""
+def _start(cache, logits, room):
+    """A batch before its answers: the cache with room for new tokens, the logits, how many tokens are written."""
     padding = [(0, 0)] * 3 + [(0, room), (0, 0)]
-    return _State(jax.tree.map(lambda part: jnp.pad(part, padding), cache), logits, jnp.zeros((), jnp.int32))
+    return jax.tree.map(lambda part: jnp.pad(part, padding), cache), logits, jnp.zeros((), jnp.int32)
 
 
 @partial(jax.jit, static_argnums=(1, 6))
 def _run(params, config, state, lengths, done, end, width):
     """Up to ``RUN`` tokens more, fewer when every row is done. Slots from ``width`` on hold what was written."""
-    slots = jnp.arange(state.cache.keys.shape[3])
+    slots = jnp.arange(state[0].keys.shape[3])
 
     def step(cache, token, length, written):
         seen = (slots < length) | ((slots >= width) & (slots < width + written))
@@ -162,7 +143,7 @@ def _run(params, config, state, lengths, done, end, width):
         new = jax.lax.dynamic_update_index_in_dim(new, token, k, axis=1)
         entries, logits = jax.vmap(step, in_axes=(1, 0, 0, None), out_axes=(1, 0))(cache, token, lengths, written)
         write = lambda part, entry: jax.lax.dynamic_update_slice_in_dim(part, entry, width + written, axis=3)
-        return k + 1, _State(jax.tree.map(write, cache, entries), logits, written + 1), done | (token == end), new
+        return k + 1, (jax.tree.map(write, cache, entries), logits, written + 1), done | (token == end), new
 
     new = jnp.full((len(lengths), RUN), end, jnp.int32)
     unfinished = lambda carry: (carry[0] < RUN) & ~carry[2].all()

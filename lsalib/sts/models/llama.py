@@ -1,9 +1,7 @@
 """The Llama forward pass, small and pure: one function for prompts, for single new tokens and for trees of them.
 
-New tokens see the slots of a cache and each other, as a mask says. With an empty cache and a causal mask
-this reads a prompt; with a full cache and one token it continues it; with several continuations
-laid out as a tree, each seeing its ancestors only, it values them all at once.
-Everything is written for one example; ``jax.vmap`` makes the batch.
+With an empty cache and a causal mask it reads a prompt; with a full cache and one token it continues it; with several
+continuations as a tree, each seeing its ancestors only, it values them all at once. ``jax.vmap`` makes a batch.
 """
 
 import math
@@ -66,8 +64,7 @@ class Cache(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Of T new tokens: their last hidden states (T, dim), their cache entries, and, if asked for,
-    the attention weights (L, heads, T, slots + T), of which every row sums to one."""
+    """Of T new tokens: last hidden states, cache entries, and, if asked for, attention weights; rows sum to one."""
 
     hidden: Float[Array, "T dim"]
     cache: Cache
@@ -93,15 +90,13 @@ def forward(
 ) -> Output:
     """Read T new tokens that see the cache's slots and each other where the mask allows it.
 
-    Each layer adds ``W_o softmax(q k^T / sqrt(head_dim)) v`` and then ``W_down (silu(W_gate n) * W_up n)``, where
-    n is the root-mean-square normalised stream, q and k are rotated by their positions (RoPE),
-    and heads/kv_heads query heads share a key head. Rotations turn *neighbouring* entries
-    (2i, 2i+1), as in the original Llama and in GGUF files; weights in the order of
-    Hugging Face transformers have the halves (i, i + head_dim/2) in their place.
+    Each layer adds ``W_o softmax(q k^T / sqrt(head_dim)) v`` and then ``W_down (silu(W_gate n) * W_up n)``, where n is
+    the root-mean-square normalised stream, q and k are rotated by their positions (RoPE), and heads/kv_heads queries
+    share a key head. Rotations turn *neighbouring* entries (2i, 2i+1), as in the original Llama and in GGUF files;
+    weights in the order of Hugging Face transformers have the halves (i, i + head_dim/2) in their place.
 
     Args:
-        params: the weights.
-        config: the model's shape.
+        params, config: the model.
         x: input embeddings of the new tokens, (T, dim); differentiable.
         positions: their positions, (T,); None means those that follow the slots.
         mask: (T, slots + T), true where looking is allowed; every token must see something. None means that it sees
@@ -112,10 +107,10 @@ def forward(
             silences a token, and the derivative at one says what its values do.
 
     Returns:
-        Last hidden states, the new tokens' cache entries, attention weights or None.
+        The ``Output``.
 
     Raises:
-        ValueError: if a shape does not fit.
+        ValueError: if the shape of ``x``, ``mask`` or ``value_gain`` does not fit.
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
@@ -126,9 +121,7 @@ def forward(
     positions = jnp.arange(slots, slots + T) if positions is None else positions
     mask = jnp.tri(T, slots + T, slots, dtype=bool) if mask is None else mask
     _validate.shape("x", x, ("T", config.dim))
-    _validate.shape("positions", positions, (T,))
     _validate.shape("mask", mask, (T, slots + T))
-    _validate.shape("past.keys", past.keys, (config.layers, config.kv_heads, slots, config.head_dim))
     if value_gain is not None:
         _validate.shape("value_gain", value_gain, (config.layers, T))
     turn = _rotation(config, positions)

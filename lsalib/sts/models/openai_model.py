@@ -64,13 +64,10 @@ class OpenAIModel(text.LanguageModel):
         self._server = _public(address)
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         if not self._key and address == _OPENAI:
-            raise ValueError(
-                "api_key must be given for OpenAI itself, got none; "
-                "set OPENAI_API_KEY, or base_url for a server of your own"
-            )
-        self._client = openai.OpenAI(
-            base_url=address, api_key=self._key or "none", max_retries=int(retries), timeout=self._timeout
-        )
+            hint = "set OPENAI_API_KEY, or base_url for a server of your own"
+            raise ValueError(f"api_key must be given for OpenAI itself, got none; {hint}")
+        options = {"max_retries": int(retries), "timeout": self._timeout}
+        self._client = openai.OpenAI(base_url=address, api_key=self._key or "none", **options)
         self._failures = (openai.OpenAIError, json.JSONDecodeError, _Malformed)
         self._echoes: bool | None = None
         self.name = f"openai:{model}"
@@ -81,11 +78,8 @@ class OpenAIModel(text.LanguageModel):
 
         def ask(prompt: str | text.Conversation) -> str:
             if isinstance(prompt, str):
-                return self._completion(prompt=prompt, max_tokens=limit, **stops).text
-            create = self._client.chat.completions.create
-            messages: list = prompt  # openai has a type of its own for each role
-            choice = _choice(create(model=self._model, messages=messages, max_tokens=limit, temperature=0))
-            return choice.message.content or ""
+                return self._choice(self._client.completions, prompt=prompt, max_tokens=limit, **stops).text
+            return self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit).message.content or ""
 
         self._ask(ask, asked, keep)
 
@@ -98,12 +92,17 @@ class OpenAIModel(text.LanguageModel):
             self._ask(partial(self._echo, prompt), answers, row.__setitem__)
             keep(n, np.array([row[a] for a in range(len(answers))]))
 
-    def _completion(self, **request):
-        return _choice(self._client.completions.create(model=self._model, temperature=0, **request))
+    def _choice(self, kind, **request):
+        """The one choice of a response."""
+        response = kind.create(model=self._model, temperature=0, **request)
+        choices = getattr(response, "choices", None)
+        if not choices or not any(getattr(choices[0], part, None) is not None for part in ("text", "message")):
+            raise _Malformed(f"no choices in {str(response)[:200]!r}")
+        return choices[0]
 
     def _echo(self, prompt: str, answer: str) -> float:
-        choice = self._completion(prompt=prompt + answer, max_tokens=1, echo=True, logprobs=1)
-        return echoed_logprob(prompt, answer, choice)
+        request = {"prompt": prompt + answer, "max_tokens": 1, "echo": True, "logprobs": 1}
+        return _echoed_logprob(prompt, answer, self._choice(self._client.completions, **request))
 
     def _can_echo(self, prompt: str, answer: str) -> bool:
         """Whether it can is asked once."""
@@ -145,10 +144,8 @@ class OpenAIModel(text.LanguageModel):
                 for future in as_completed(places):
                     take(future)
             except BaseException:
-                for future in places:
-                    future.cancel()
-                for future in as_completed(places):
-                    if not future.cancelled() and future.exception() is None:
+                for future in as_completed([future for future in places if not future.cancel()]):
+                    if future.exception() is None:
                         take(future)
                 raise
 
@@ -171,16 +168,10 @@ class OpenAIModel(text.LanguageModel):
         return OSError(f"{place} sent what is no answer ({hidden(error)}); look at its log{count}")
 
 
-def echoed_logprob(prompt: str, answer: str, choice) -> float:
+def _echoed_logprob(prompt: str, answer: str, choice) -> float:
     """The answer's log-probability from a choice of the server, a completion that echoes prompt and answer.
 
     An answer is refused if no token begins where it begins, or none ends where it ends.
-
-    Example:
-        >>> from types import SimpleNamespace as Record
-        >>> logprobs = Record(tokens=["Score", ":", " 3", "\\n"], token_logprobs=[None, -1.0, -0.5, -2.0])
-        >>> echoed_logprob("Score:", " 3", Record(text="Score: 3\\n", logprobs=logprobs))
-        -0.5
     """
     told = choice.logprobs
     if not (choice.text or "").startswith(prompt + answer) or not told or not told.tokens or not told.token_logprobs:
@@ -188,10 +179,8 @@ def echoed_logprob(prompt: str, answer: str, choice) -> float:
     begins = np.cumsum([0] + [len(token) for token in told.tokens])
     edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(prompt + answer))]
     if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
-        raise ValueError(
-            f"answers must begin and end where a token does, got {answer!r} after {prompt[-20:]!r}; "
-            "move spaces from one to the other"
-        )
+        got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+        raise ValueError(f"answers must begin and end where a token does, {got}")
     return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
 
 
@@ -199,15 +188,12 @@ def _public(address: str) -> str:
     """A server's address without a user's name, password or query, so that it can be stored."""
     try:
         parts = urllib.parse.urlsplit(address)
-        host, port = parts.hostname, parts.port
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        host = port = None
-    if not host or parts.scheme not in ("http", "https"):
-        raise ValueError(
-            "base_url must be an address such as http://localhost:8000/v1, got one without http(s):// and a host"
-        )
-    host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
+        known = False
+    if not known:
+        raise ValueError("base_url must be an address such as http://localhost:8000/v1, with http(s):// and a host")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class _Malformed(Exception):
@@ -216,11 +202,3 @@ class _Malformed(Exception):
 
 class _Unechoed(_Malformed):
     """One that does not repeat the prompt, or says nothing of its probability."""
-
-
-def _choice(response):
-    """The one choice of a response."""
-    choices = getattr(response, "choices", None)
-    if not choices or not any(getattr(choices[0], part, None) is not None for part in ("text", "message")):
-        raise _Malformed(f"no choices in {str(response)[:200]!r}")
-    return choices[0]

@@ -10,6 +10,7 @@ from lsalib import _validate
 __all__ = ["Conversation", "LanguageModel"]
 
 Conversation = list[dict[str, str]]
+Keep = Callable[[int, Any], None]  # takes an index and what was found for it
 
 _ROLES = ("system", "user", "assistant")
 
@@ -28,12 +29,7 @@ class LanguageModel:
     version: dict[str, str]
 
     def complete(
-        self,
-        prompts: list[str],
-        *,
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        on_answer: Callable[[int, str], None] | None = None,
+        self, prompts: list[str], *, max_new_tokens: int, stop: Sequence[str] = (), on_answer: Keep | None = None
     ) -> list[str]:
         """Continue each text, up to the end token, a stop string (not part of the answer) or the limit.
 
@@ -43,22 +39,14 @@ class LanguageModel:
         return self._answers(prompts, max_new_tokens, stop, on_answer)
 
     def chat(
-        self,
-        conversations: list[Conversation],
-        *,
-        max_new_tokens: int,
-        on_answer: Callable[[int, str], None] | None = None,
+        self, conversations: list[Conversation], *, max_new_tokens: int, on_answer: Keep | None = None
     ) -> list[str]:
         """Answer each conversation, a list of ``{"role": …, "content": …}``, by the model's own template."""
         _check_conversations(conversations)
         return self._answers(conversations, max_new_tokens, (), on_answer)
 
     def score_logprobs(
-        self,
-        prompts: list[str] | list[Conversation],
-        answers: Sequence[str],
-        *,
-        on_answer: Callable[[int, np.ndarray], None] | None = None,
+        self, prompts: list[str] | list[Conversation], answers: Sequence[str], *, on_answer: Keep | None = None
     ) -> np.ndarray | None:
         """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens; None where it cannot be had.
 
@@ -76,11 +64,11 @@ class LanguageModel:
         cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, cut(words, stop)))
         return _kept(cutting, on_answer)
 
-    def _answer(self, asked: list, limit: int, stop: Sequence[str], keep: Callable[[int, str], None]) -> None:
+    def _answer(self, asked: list, limit: int, stop: Sequence[str], keep: Keep) -> None:
         """Continue the texts, or answer the conversations."""
         raise NotImplementedError
 
-    def _score(self, asked: list, answers: Sequence[str], keep: Callable[[int, Any], None]) -> None:
+    def _score(self, asked: list, answers: Sequence[str], keep: Keep) -> None:
         """Row by row the answers' log-probabilities; nothing where they cannot be had."""
         raise NotImplementedError
 
@@ -112,14 +100,18 @@ def answer_tokens(
     ids, *joined = encode([prompt, *(prompt + answer for answer in answers)])
     for answer, whole in zip(answers, joined, strict=True):
         if whole[: len(ids)] != ids or len(whole) == len(ids):
-            raise ValueError(
-                f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
-                "move spaces from one to the other"
-            )
+            got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            raise ValueError(f"answers must begin where a token begins, {got}")
     return ids, [whole[len(ids) :] for whole in joined]
 
 
-def _kept(work: Callable[[Callable], None], on_answer: Callable | None) -> list:
+def batches(prompts: Sequence, size: int) -> list[list[int]]:
+    """Numbers of texts or lists of tokens, the shortest first, so that a batch needs little padding."""
+    order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
+    return [order[begin : begin + size] for begin in range(0, len(order), size)]
+
+
+def _kept(work: Callable[[Keep], None], on_answer: Keep | None) -> list:
     """What ``work`` keeps, in order; each is handed on as it comes."""
     results = {}
 
@@ -147,11 +139,7 @@ def _check_conversations(conversations: Sequence[object]) -> None:
         for m, message in enumerate(conversation):
             fits = isinstance(message, dict) and set(message) == {"role", "content"}
             if not fits or message["role"] not in _ROLES or not isinstance(message["content"], str):
-                raise ValueError(
-                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, "
-                    f"got {message!r:.200}"
-                )
-        if conversation[-1]["role"] != "user":
-            raise ValueError(
-                f"conversations[{n}] must end with a message of the user, got one of the {conversation[-1]['role']}"
-            )
+                form = "{'role': 'system' | 'user' | 'assistant', 'content': text}"
+                raise ValueError(f"conversations[{n}][{m}] must be {form}, got {message!r:.200}")
+        if (role := conversation[-1]["role"]) != "user":
+            raise ValueError(f"conversations[{n}] must end with a message of the user, got one of the {role}")

@@ -48,41 +48,41 @@ class TransformersModel(text.LanguageModel):
         try:
             import torch
             import transformers
+
+            if load_in_4bit:
+                import bitsandbytes  # noqa: F401
         except ImportError as error:
+            command = f"{INSTALL} bitsandbytes" if load_in_4bit else INSTALL
             raise ImportError(
-                f"models of Hugging Face are run by transformers and torch ({error}): {INSTALL}"
+                f"models of Hugging Face are run by transformers and torch ({error}): {command}"
             ) from None
         self._torch = torch
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        number_type = _number_type(torch, self._device)
+        on_gpu = self._device.startswith("cuda")
+        short = torch.bfloat16 if on_gpu and torch.cuda.get_device_capability(self._device)[0] >= 8 else torch.float16
+        number_type = short if on_gpu else torch.float32
         options: dict = {"dtype": number_type, "revision": revision}
         if load_in_4bit:
-            four_bits = _four_bits(transformers, number_type)
-            options |= {"quantization_config": four_bits, "device_map": {"": self._device}}
+            four_bits = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": number_type}
+            options["quantization_config"] = transformers.BitsAndBytesConfig(load_in_4bit=True, **four_bits)
+            options["device_map"] = {"": self._device}
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(model, revision=revision, padding_side="left")
             loaded = transformers.AutoModelForCausalLM.from_pretrained(model, **options)
         except OSError as error:
-            raise OSError(
-                f"model must be a causal language model that can be loaded, got {model!r} ({error}); "
-                "a gated one needs `hf auth login`"
-            ) from None
+            got = f"got {model!r} ({error}); a gated one needs `hf auth login`"
+            raise OSError(f"model must be a causal language model that can be loaded, {got}") from None
         self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
-        self._model.generation_config = transformers.GenerationConfig(
-            do_sample=False, eos_token_id=end, pad_token_id=self._tokenizer.pad_token_id
-        )
+        settings = {"do_sample": False, "eos_token_id": end, "pad_token_id": self._tokenizer.pad_token_id}
+        self._model.generation_config = transformers.GenerationConfig(**settings)
         self.name = f"hf:{model}"
-        self.version = {
-            "transformers": transformers.__version__,
-            "torch": torch.__version__,
-            "model": model,
-            "commit": getattr(loaded.config, "_commit_hash", None) or revision or "unknown",
-            "weights": "4 bit" if load_in_4bit else str(number_type),
-            "device": self._device.partition(":")[0],
-        }
+        commit = getattr(loaded.config, "_commit_hash", None) or revision or "unknown"
+        self.version = {"transformers": transformers.__version__, "torch": torch.__version__}
+        self.version |= {"model": model, "commit": commit, "device": self._device.partition(":")[0]}
+        self.version["weights"] = "4 bit" if load_in_4bit else str(number_type)
 
     def _answer(self, asked, limit, stop, keep) -> None:
         limits: dict = {"max_new_tokens": limit}
@@ -90,9 +90,7 @@ class TransformersModel(text.LanguageModel):
             limits |= {"stop_strings": list(stop), "tokenizer": self._tokenizer}
         prompts = [self._written(prompt) for prompt in asked]
         special = not asked or isinstance(asked[0], str)
-        order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
-        for begin in range(0, len(order), self.batch_size):
-            some = order[begin : begin + self.batch_size]
+        for some in text.batches(prompts, self.batch_size):
             texts = [prompts[n] for n in some]
             batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=special)
             batch = batch.to(self._device)
@@ -109,10 +107,8 @@ class TransformersModel(text.LanguageModel):
                 keep(n, self._logprobs(*text.answer_tokens(encode, self._written(prompt), answers)))
 
     def _written(self, prompt: str | text.Conversation) -> str:
-        if isinstance(prompt, str):
-            return prompt
-        render = self._tokenizer.apply_chat_template
-        return render(prompt, tokenize=False, add_generation_prompt=True, date_string=_DATE)
+        options = {"tokenize": False, "add_generation_prompt": True, "date_string": _DATE}
+        return prompt if isinstance(prompt, str) else self._tokenizer.apply_chat_template(prompt, **options)
 
     def _logprobs(self, ids: list[int], endings: Sequence[list[int]]) -> np.ndarray:
         """The prompt is read once; then the answers' distinct beginnings, side by side, each without its last token."""
@@ -128,25 +124,6 @@ class TransformersModel(text.LanguageModel):
             positions = tensor([list(range(len(ids), len(ids) + width))]).expand(len(rows), -1)
             later = self._model(rows, past_key_values=read.past_key_values, position_ids=positions).logits
             later = torch.log_softmax(later.double(), -1)
-        total = []
-        for ending in endings:
-            after = [first, *(later[beginnings[tuple(ending[:-1])], k] for k in range(len(ending) - 1))]
-            total.append(sum(float(logp[token]) for logp, token in zip(after, ending, strict=True)))
-        return np.array(total)
-
-
-def _number_type(torch, device: str):
-    """float32 on a CPU, bfloat16 on a GPU that computes with it, else float16."""
-    if not device.startswith("cuda"):
-        return torch.float32
-    return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
-
-
-def _four_bits(transformers, number_type):
-    try:
-        import bitsandbytes  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"load_in_4bit needs bitsandbytes ({error}): pip install bitsandbytes") from None
-    return transformers.BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=number_type
-    )
+        after = lambda ending: [first, *(later[beginnings[tuple(ending[:-1])], k] for k in range(len(ending) - 1))]
+        total = lambda ending: sum(float(logp[token]) for logp, token in zip(after(ending), ending, strict=True))
+        return np.array([total(ending) for ending in endings])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sts_models_reference as reference
 from refusals import refusals
-from sts_models_reference import TINY, ours, tiny
+from sts_models_reference import TINY, tiny
 
 from lsalib.sts.models import answers, batching, llama
 
@@ -16,6 +16,9 @@ ANSWERS = [[4], [4, 9], [4, 9, 1], [4, 8], [2, 2, 2, 2], [4]]
 TREE = answers.answer_tree(ANSWERS)
 
 forward = jax.jit(llama.forward, static_argnums=1, static_argnames="keep_weights")
+ours = jax.jit(
+    lambda params, tokens: llama.logits(params, llama.forward(params, TINY, params.embedding[tokens]).hidden)
+)
 logprobs_and_attention = jax.jit(answers.logprobs_and_attention, static_argnums=1)
 
 
@@ -31,14 +34,13 @@ def score(prompts, tree):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_logits_are_those_of_plain_numpy(seed):
     params, layers = tiny(seed), tiny(seed).layers
-    for prompt in PROMPTS[1:3]:
-        np.testing.assert_allclose(ours(params, TINY, prompt), reference.logits(params, TINY, prompt), atol=2e-4)
+    for prompt in map(np.array, PROMPTS[1:3]):
+        expected = reference.logits(params, TINY, prompt)
+        np.testing.assert_allclose(ours(params, prompt), expected, atol=2e-4)
     # Control: the same weights with W_q and W_k in the other order are another model.
-    q, k = (
-        np.stack([reference.halves(w, h) for w in np.asarray(stack)]) for stack, h in ((layers.q, 4), (layers.k, 2))
-    )
-    other = ours(params._replace(layers=layers._replace(q=q, k=k)), TINY, prompt)
-    assert np.abs(other - reference.logits(params, TINY, prompt)).max() > 1e-2
+    turned = lambda stack, heads: np.stack([reference.halves(leaf, heads) for leaf in np.asarray(stack)])
+    other = params._replace(layers=layers._replace(q=turned(layers.q, 4), k=turned(layers.k, 2)))
+    assert np.abs(ours(other, prompt) - expected).max() > 1e-2
 
 
 def test_a_prompt_in_pieces_is_the_whole_prompt():

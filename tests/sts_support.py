@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 
 def data_folder() -> str | None:
     """The folder of the three files; None where they came from the web. Where neither has them, the test is skipped."""
-    folder = os.environ.get(data.FOLDER_VARIABLE) or None
+    folder = os.environ.get("LSALIB_STS_DATA") or None
     if folder is None and not _downloaded():
-        _go_without(f"{data.FOLDER_VARIABLE} names no folder, and nothing can be downloaded; `make data` says why")
+        _go_without("LSALIB_STS_DATA names no folder, and nothing can be downloaded; `make data` says why")
     return folder
 
 

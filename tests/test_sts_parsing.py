@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsalib.sts.parsing import MODES, parse
+from lsalib.sts.parsing import parse
+
+MODES = ("strict", "lenient")
 
 STRICT = {"3": 3, " 3.8\n": 3.8, "4.": 4, "4.75.": 4.75, "0": 0, "5.0": 5, "0.067": 0.067, "05": 5}
 NOT_STRICT = ["", " ", *". .5 5.01 6 -1 +1 4/5 3,5 **4** 3.. nan inf 1e0 ٣ ４".split()]

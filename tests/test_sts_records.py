@@ -7,13 +7,12 @@ import pytest
 from sts_support import data_folder
 
 from lsalib.sts import data, prompts, records, results
-from lsalib.sts.design import Experiment, items
-from lsalib.sts.guess import GUESS_MODELS
+from lsalib.sts.design import Experiment, items, prepare
 
 
 def built(result, folder, **changes):
     asked = Experiment(**result["experiment"] | changes)
-    runs = items(asked, records.sources(asked, folder))
+    runs = items(asked, prepare(asked, folder))
     return [
         prompts.build(item.context, item.query, guesses=asked.condition != "none", style=asked.style) for item in runs
     ]
@@ -55,7 +54,7 @@ def test_nothing_recorded_holds_a_sentence():
         for text in (*data.load(split, folder).first, *data.load(split, folder).second)
         if len(text) > 20
     }
-    for path in records.FOLDER.glob("*.json"):
+    for path in records._FOLDER.glob("*.json"):
         text = path.read_text()
         assert "first_prompt" not in text
         assert not any(json.dumps(sentence)[1:-1] in text or sentence in text for sentence in sentences)
@@ -69,28 +68,30 @@ def test_one_result_is_picked_or_none():
             records.pick(found, **fields)
 
 
-def test_your_own_results_are_found_where_the_variable_says(tmp_path, monkeypatch):
-    monkeypatch.setenv(records.FOLDER_VARIABLE, str(tmp_path / "mine"))
-    assert records.own_folder() == tmp_path / "mine" and records.own() == []
+def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("LSALIB_STS_RESULTS", str(tmp_path / "mine"))
+    assert records.own() == []
     result = records.recorded()[0]
-    (tmp_path / "mine/a").mkdir(parents=True)
-    (tmp_path / "mine/a/result.json").write_text(json.dumps(result))
-    assert records.own() == [result]
-    monkeypatch.delenv(records.FOLDER_VARIABLE)
-    assert records.own_folder().parts[-2:] == ("lsalib", "sts-results")
+    begun = result | {"records": [{name: v for name, v in r.items() if name != "logprobs"} for r in result["records"]]}
+    for name, content in (("a", result), ("b/c", begun)):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "result.json").write_text(json.dumps(content))
+    assert records.own() == records.own(tmp_path) == [result]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])
+def test_a_damaged_result_is_named(content, tmp_path):
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(ValueError, match=r"result\.json must be a result that an experiment wrote"):
+        records.own(tmp_path)
 
 
 def test_stored_guesses_have_the_errors_that_are_stored():
     truth = data.load("test", data_folder()).score
     kept = records.arrays("guesses")
-    for name, features in GUESS_MODELS.items():
-        guesses = kept[f"{name}_test"]
+    for name in ("concat", "strong", "cosine"):
         for seed in range(3):
-            expected = kept[f"{name}_mse"][seed if features else 0, 2]
-            np.testing.assert_allclose(((guesses[seed] - truth) ** 2).mean(), expected, rtol=1e-3)
+            expected = kept[f"{name}_mse"][0 if name == "cosine" else seed, 2]
+            np.testing.assert_allclose(((kept[f"{name}_test"][seed] - truth) ** 2).mean(), expected, rtol=1e-3)
     with pytest.raises(ValueError, match=r"name must be a stored result .*guesses.*, got 'other'"):
         records.arrays("other")
-    with pytest.raises(
-        ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"
-    ):
-        records.sources(Experiment("any", "guess", seed=3))

@@ -59,7 +59,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _data(options: argparse.Namespace) -> None:
-    for split in data.SPLITS:
+    for split in ("train", "dev", "test"):
         print(f"{split}: {len(data.load(split, options.folder).score)} pairs, the published ones")
 
 
@@ -85,12 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
 
-    def command(name, function, line):
-        added = commands.add_parser(name, help=line, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-        added.set_defaults(command=function)
-        return added
-
-    run = command("run", _run, "ask a model, or go on asking")
+    run = commands.add_parser(
+        "run", help="ask a model, or go on asking", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    run.set_defaults(command=_run)
     for field in fields(design.Experiment):
         name = field.name
         flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"
@@ -101,11 +99,13 @@ def _parser() -> argparse.ArgumentParser:
     option = "for the model, as in load_in_4bit=true"
     run.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option)
     run.add_argument("--out", type=Path, help=f"a folder for this experiment alone; without it one in {_PLACE}")
-    show = command("show", _show, "print what is stored")
-    show.add_argument("folder", nargs="?", type=Path, help=f"where results lie, also below; without it {_PLACE}")
-    get = command("data", _data, "get the sentence pairs, once, and hold them against their checksums")
-    where = "where they lie; without it the folder that LSALIB_STS_DATA names, or the web"
-    get.add_argument("folder", nargs="?", type=Path, help=where)
+    checksums = "get the sentence pairs, once, and hold them against their checksums"
+    lie = "where they lie; without it the folder that LSALIB_STS_DATA names, or the web"
+    stored = ("show", _show, "print what is stored", f"where results lie, also below; without it {_PLACE}")
+    for name, function, line, where in (stored, ("data", _data, checksums, lie)):
+        command = commands.add_parser(name, help=line)
+        command.set_defaults(command=function)
+        command.add_argument("folder", nargs="?", type=Path, help=where)
     return parser
 
 

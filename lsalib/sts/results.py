@@ -1,6 +1,6 @@
 """What came back: predictions with their failures, errors with their intervals, and a table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +14,8 @@ from lsalib.sts.parsing import parse
 __all__ = ["READOUTS", "Outcome", "compare", "expected", "outcome", "table"]
 
 READOUTS = ("written", "expected")
-_SETTING = ("model", "style", "condition", "guess", "draw", "readout")
-_MEASURED = ("runs", "failed", "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
+_SETTING = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed")
+_HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
 
 
 class Outcome(NamedTuple):
@@ -41,7 +41,7 @@ def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
 
 
 def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") -> Outcome:
-    """Predictions beside the truth.
+    """Predictions beside the truth; guesses are NaN in the condition without.
 
     A written answer without a score fails: it is replaced by the mean score of its context, what one would
     say without reading the query.
@@ -51,25 +51,22 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
         readout: "written", the score in the answer's text, or "expected", the mean over answer probabilities.
         mode: of ``parse``, for the written readout.
 
-    Returns:
-        The ``Outcome``; its guesses are NaN in the condition without.
-
     Example:
         >>> common = {"guess": None, "context_mean": 2.0}
         >>> records = [{"answer": "3", "truth": 3.5, **common}, {"answer": "?", "truth": 1.0, **common}]
         >>> outcome({"records": records}).prediction.tolist()
         [3.0, 2.0]
     """
-    if readout not in READOUTS:
-        raise ValueError(f"readout must be one of {', '.join(READOUTS)}, got {readout!r}")
-    records = result["records"]
+    column = lambda name: [record[name] for record in result["records"]]
+    if readout not in _readouts(result):
+        raise ValueError(
+            f"readout must be one of {', '.join(_readouts(result))}, which the model gave, got {readout!r}"
+        )
     if readout == "written":
-        prediction = _floats(parse(record["answer"], mode) for record in records)
-    elif readout in _readouts(result):
-        prediction = expected(np.array([record["logprobs"] for record in records]))
+        prediction = np.array([parse(answer, mode) for answer in column("answer")], np.float64)  # None becomes NaN
     else:
-        raise ValueError("readout must be 'written': this model gave no probabilities")
-    truth, guess, mean = (_floats(record[name] for record in records) for name in ("truth", "guess", "context_mean"))
+        prediction = expected(np.array(column("logprobs")))
+    truth, guess, mean = (np.array(column(name), np.float64) for name in ("truth", "guess", "context_mean"))
     failed = np.isnan(prediction)
     return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
@@ -85,18 +82,13 @@ def compare(result: dict, other: dict, readout: str = "written") -> statistics.I
     if pairs != others:
         hint = "give both the same draw, runs and context_size"
         raise ValueError(f"other must be about the same queries and contexts as result, got other ones; {hint}")
-    mine, theirs = outcome(result, readout), outcome(other, readout)
-    return statistics.mse(mine.prediction, mine.truth, less=theirs.prediction)
+    mine = outcome(result, readout)
+    return statistics.mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
 
 
 def table(results: Sequence[dict]) -> str:
-    """A line for each experiment, as ``records.own`` gives them, and readout; columns aligned.
-
-    Example:
-        >>> print(table([]).split()[0])
-        model
-    """
-    rows = [(*_SETTING, *_MEASURED), *(_row(one, readout, results) for one in results for readout in _readouts(one))]
+    """A line for each experiment, as ``records.own`` gives them, and readout; columns aligned."""
+    rows = [_HEADINGS, *(_row(one, readout, results) for one in results for readout in _readouts(one))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
@@ -104,17 +96,10 @@ def table(results: Sequence[dict]) -> str:
 
 def _row(result: dict, readout: str, results: Sequence[dict]) -> tuple[str, ...]:
     asked, found = result["experiment"], outcome(result, readout)
-    cells = [
-        asked["model"],
-        asked["style"],
-        asked["condition"],
-        asked["guess_model"] or "-",
-        str(asked["draw"]),
-        readout,
-    ]
-    cells += [str(len(found.truth)), str(int(found.failed.sum()))]
+    cells = [asked[name] or "-" for name in ("model", "style", "condition", "guess_model")]
+    cells += [str(asked["draw"]), readout, str(len(found.truth)), str(int(found.failed.sum()))]
     if len(found.truth) < 2:
-        return (*cells, *["-"] * (len(_MEASURED) - 2))
+        return (*cells, *["-"] * 5)
     squares = (found.prediction - found.truth) ** 2
     cells += [_shown(statistics.mse(found.prediction, found.truth)), _mean(squares[~found.failed])]
     cells += [_correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2)]
@@ -134,7 +119,7 @@ def _against_none(result: dict, readout: str, results: Sequence[dict]) -> str:
 
 def _readouts(result: dict) -> tuple[str, ...]:
     """Those that the model gave."""
-    return READOUTS if all(record["logprobs"] is not None for record in result["records"]) else READOUTS[:1]
+    return READOUTS if all(record.get("logprobs") for record in result["records"]) else READOUTS[:1]
 
 
 def _shown(interval: statistics.Interval) -> str:
@@ -149,7 +134,3 @@ def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> str:
     """Pearson's; 0 where one does not vary."""
     a, b = a - a.mean(), b - b.mean()
     return f"{a @ b / (np.sqrt(a @ a * (b @ b)) or 1):.3f}"
-
-
-def _floats(values: Iterable[float | None]) -> Float[np.ndarray, " n"]:
-    return np.array(list(values), np.float64)  # None is NaN

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsalib.sts.parsing import parse
+from lsalib.sts.results import parse
 
 MODES = ("strict", "lenient")
 

@@ -1,6 +1,7 @@
 """``python -m lsalib.sts run`` asks a language model, ``show`` prints what is stored, ``data`` gets the pairs."""
 
 import argparse
+import inspect
 import json
 import re
 import sys
@@ -11,18 +12,6 @@ from pathlib import Path
 from lsalib.sts import data, design, experiment, files, records, results
 
 _PLACE = "the folder that LSALIB_STS_RESULTS names, or lsalib's in the user's data folder"
-_HELP = {
-    "model": "as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL",
-    "condition": "what guesses the prompt shows",
-    "guess_model": "who guesses",
-    "style": "of the prompt",
-    "draw": "which queries and contexts",
-    "seed": "of the guess model's training",
-    "runs": "how many queries",
-    "context_size": "labelled examples a query",
-    "context_split": "where they come from",
-    "max_new_tokens": "the longest answer",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     from lsalib.sts.models import open_model
 
-    asked = design.Experiment(**{name: getattr(options, name) for name in _HELP})
+    asked = design.Experiment(**{field.name: getattr(options, field.name) for field in fields(design.Experiment)})
     model = open_model(asked.model, **dict(options.option))
     folder = options.out or files.folder("results") / _name(asked)
     result = experiment.run(asked, model, design.prepare(asked), folder, batch_size=options.batch_size)
@@ -89,12 +78,13 @@ def _parser() -> argparse.ArgumentParser:
         "run", help="ask a model, or go on asking", formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     run.set_defaults(command=_run)
+    meaning = dict(re.findall(r"^    (\w+): (.+)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
     for field in fields(design.Experiment):
         name = field.name
         flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"
         default = {"required": True} if field.default is MISSING else {"default": field.default}
         kind = int if isinstance(field.default, int) else str
-        run.add_argument(flag, dest=name, type=kind, choices=design.CHOICES.get(name), help=_HELP[name], **default)
+        run.add_argument(flag, dest=name, type=kind, choices=design.CHOICES.get(name), help=meaning[name], **default)
     run.add_argument("--batch-size", type=int, default=8, help="prompts at once")
     option = "for the model, as in load_in_4bit=true"
     run.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option)

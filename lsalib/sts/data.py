@@ -37,8 +37,7 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
 
     Args:
         split: "train" (5749 pairs), "dev" (1500) or "test" (1379).
-        folder: where stsb-en-train.csv, stsb-en-dev.csv and stsb-en-test.csv lie; a file that is not the published
-            one is refused.
+        folder: where stsb-en-train.csv, -dev.csv and -test.csv lie; what is not the published file is refused.
 
     Example:
         >>> load("validation")

@@ -28,17 +28,16 @@ class Experiment:
     """What is asked of whom; two experiments with equal draws, sizes and splits ask about the same pairs.
 
     Args:
-        model: a name for ``models.open_model``.
-        condition: "none" (no guess anywhere), "guess", or "shuffled" (the guesses of all pairs of the
-            experiment, permuted among them: what they would do if they said nothing).
-        guess_model: "concat" (C.3), "strong" or "cosine"; None where the condition is "none".
-        style: of the prompt, "completion" or "chat".
-        draw: which queries and contexts.
-        seed: of the guess model's training; 0 where the condition is "none".
-        runs: how many queries, each with a context of its own.
-        context_size: labelled examples a context.
-        context_split: where the examples come from. "dev", since a guess model knows "train" by heart.
-        max_new_tokens: the longest answer.
+        model: as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL
+        condition: no guess anywhere, guesses, or guesses that are permuted among all pairs of the experiment
+        guess_model: who guesses: the network of C.3, a stronger one, or the cosine of embeddings; None without guesses
+        style: of the prompt
+        draw: which queries and contexts
+        seed: of the guess model's training; 0 without guesses
+        runs: how many queries, each with a context of its own
+        context_size: labelled examples a context
+        context_split: where the examples come from; guess models were trained on "train"
+        max_new_tokens: the longest answer
 
     Source: section 5.3 and appendix C.3 of arXiv 2512.04268.
     """

@@ -22,11 +22,10 @@ _PUBLISHED = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-_DIM, _HEADS, _LAYERS, _EPSILON = 384, 12, 6, 1e-12
-_MOST_TOKENS = 256
-# A batch has one of these lengths and a power of two of rows: few programs, little padding.
-_LENGTHS = (8, 16, 24, 32, 48, 64, 128, _MOST_TOKENS)
-_TOKENS_PER_BATCH = 4096
+_HEADS, _LAYERS, _EPSILON = 12, 6, 1e-12
+# A batch has one of these lengths and a power of two of rows, at most 32: few programs, little padding.
+_LENGTHS = (8, 16, 24, 32, 48, 64, 128, 256)
+_ROWS = 32
 
 
 def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
@@ -46,21 +45,16 @@ def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
         raise ValueError(f"sentences must be a sequence of at least one text, got {sentences!r:.200}")
     tokenizer, weights = _opened()
     tokens = [encoding.ids for encoding in tokenizer.encode_batch(list(sentences))]
-    longest = next(length for length in _LENGTHS if length >= max(map(len, tokens)))
-    vectors = np.empty((len(tokens), _DIM), np.float32)
-    # Few sentences are one batch; others are sorted by length: programs cost more than padding.
-    lengths = [longest] if len(tokens) * longest <= _TOKENS_PER_BATCH else _LENGTHS
-    for shorter, length in zip((0, *lengths), lengths, strict=False):
-        members = [n for n, ids in enumerate(tokens) if shorter < len(ids) <= length]
-        rows = _TOKENS_PER_BATCH // length
-        for begin in range(0, len(members), rows):
-            some = members[begin : begin + rows]
-            ids = np.zeros((1 << math.ceil(math.log2(len(some))), length), np.int32)
-            mask = np.zeros(ids.shape, bool)
-            mask[:, 0] = True  # rows that only fill the batch have one token: no mean of nothing
-            for row, n in enumerate(some):
-                ids[row, : len(tokens[n])], mask[row, : len(tokens[n])] = tokens[n], True
-            vectors[some] = np.asarray(_forward(weights, ids, mask))[: len(some)]
+    vectors = np.empty((len(tokens), 384), np.float32)
+    order = sorted(range(len(tokens)), key=lambda n: len(tokens[n]))
+    for some in (order[begin : begin + _ROWS] for begin in range(0, len(order), _ROWS)):
+        length = next(length for length in _LENGTHS if length >= len(tokens[some[-1]]))
+        ids = np.zeros((1 << (len(some) - 1).bit_length(), length), np.int32)
+        mask = np.zeros(ids.shape, bool)
+        mask[:, 0] = True  # rows that only fill the batch have one token: no mean of nothing
+        for row, n in enumerate(some):
+            ids[row, : len(tokens[n])], mask[row, : len(tokens[n])] = tokens[n], True
+        vectors[some] = np.asarray(_forward(weights, ids, mask))[: len(some)]
     return vectors
 
 
@@ -71,14 +65,13 @@ def _opened() -> tuple[Any, dict[str, Float[Array, "..."]]]:
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
     except ImportError as error:
-        needed = f"sentence embeddings need tokenizers and safetensors ({error})"
-        raise ImportError(f"{needed}: pip install 'lsalib[sts]'") from None
+        raise ImportError(f"embeddings need tokenizers and safetensors ({error}): pip install 'lsalib[sts]'") from None
     folder = _package_folder()
     for name, digest in _PUBLISHED.items():
         files.check_sha256(folder / name, digest, f"install the package again: {_INSTALL}")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(_MOST_TOKENS)
+    tokenizer.enable_truncation(_LENGTHS[-1])
     published, first = load_file(folder / "model.safetensors"), "encoder.layer.0."
     names = [name.removeprefix(first) for name in published if name.startswith(first)]
     weights = {name: np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)]) for name in names}

@@ -68,10 +68,10 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
 def _begun(path: Path, new: dict) -> dict:
     """The result as an earlier sitting left it, or a new one; what is not of this experiment is left as it is."""
     if not path.exists():
-        if path.parent.is_dir() and any(path.parent.glob("[!.]*")):
+        if any(path.parent.glob("[!.]*")):
             text = "out must be a new or empty folder, or one where this experiment began"
             raise ValueError(f"{text}, got {path.parent}")
-        return _stored(path, new)
+        return new
     found = records.read(path)
     parts = [({"prompts": found.get("prompts")}, {"prompts": new["prompts"]})]
     parts += [(found[part], new[part]) for part in ("experiment", "versions")]
@@ -82,18 +82,13 @@ def _begun(path: Path, new: dict) -> dict:
     return found
 
 
-def _stored(path: Path, result: dict) -> dict:
-    write(path, json.dumps(result, ensure_ascii=False).encode())
-    return result
-
-
 def _keep(path: Path, result: dict, name: str, runs: Sequence[int], place: int, answer) -> None:
     """Store an answer, the first, by its place in the batch; it is on the disk when this returns."""
     if name == "answer" and not isinstance(answer, str):
         raise ValueError(f"an answer of the model must be a text, got {answer!r}")
     if name not in (record := result["records"][runs[place]]):
         record[name] = answer
-        _stored(path, result)
+        write(path, json.dumps(result, ensure_ascii=False).encode())
 
 
 def _ask(experiment: Experiment, model, batch: list, keep: Callable) -> list[str]:

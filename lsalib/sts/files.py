@@ -24,9 +24,8 @@ def folder(kind: str) -> Path:
         import platformdirs
     except ImportError:
         raise ImportError(f"the folder for {kind} is found by platformdirs: pip install 'lsalib[sts]'") from None
-    if kind == "cache":
-        return platformdirs.user_cache_path("lsalib", appauthor=False)
-    return platformdirs.user_data_path("lsalib", appauthor=False) / "sts-results"
+    path = platformdirs.user_cache_path if kind == "cache" else platformdirs.user_data_path
+    return path("lsalib", appauthor=False) / ("" if kind == "cache" else "sts-results")
 
 
 def check_sha256(path: str | os.PathLike, expected: str, hint: str = "get the file again") -> None:

@@ -24,9 +24,7 @@ class Network(NamedTuple):
     b_2: Float[Array, "*S"]
 
 
-def features(
-    name: str, u: Float[np.ndarray | Array, "n d"], v: Float[np.ndarray | Array, "n d"]
-) -> Float[Array, "n p"]:
+def features(name: str, u: np.ndarray | Array, v: np.ndarray | Array) -> Float[Array, "n p"]:
     """What a network reads of two embeddings (n, d): "concat" is the paper's ``[u, v]``, "strong" ``[|u - v|, u * v]``.
 
     Example:
@@ -42,7 +40,7 @@ def features(
     return _features(name, u, v)
 
 
-def cosine(u: Float[np.ndarray | Array, "n d"], v: Float[np.ndarray | Array, "n d"]) -> Float[np.ndarray, " n"]:
+def cosine(u: np.ndarray | Array, v: np.ndarray | Array) -> Float[np.ndarray, " n"]:
     """A guess without training, ``5 u.v / (|u| |v|)``, and 0 where that is negative, for embeddings (n, d).
 
     Example:

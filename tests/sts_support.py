@@ -104,9 +104,3 @@ class Fake:
 def last_guess(prompt: str) -> str:
     """The guess of the query."""
     return " " + re.findall(r"Initial guess: (\S+)", prompt)[-1]
-
-
-def truth_of(sources: Sources):
-    """A model that knows the answers, by the query's first sentence."""
-    known = dict(zip(sources.query.first, sources.query.score, strict=True))
-    return lambda prompt: f" {known[re.findall('Sentence 1: (.*)', prompt)[-1]]}"

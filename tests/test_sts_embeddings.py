@@ -2,11 +2,8 @@
 
 import sys
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.special import erf
 from sts_support import need_encoder
 
@@ -72,7 +69,6 @@ def test_the_second_road_leads_to_the_same_numbers(encoder, published):
     theirs = np.array([reference(published, each) for each in ids])
     assert ours.dtype == np.float32 and ours.shape == (5, 384)
     assert np.abs(ours - theirs).max() < 1e-6
-    np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-6)
     # Negative control: the other GELU, nearly the same curve, is told apart.
     tanh = reference(published, ids[0], lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
     assert np.abs(ours[0] - tanh).max() > 1e-5
@@ -101,22 +97,22 @@ def test_padding_changes_nothing(encoder, length):
     assert np.abs(padded(encoder, ids, 2, length, mask_padding=False) - alone).max() > 1e-2
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(st.permutations(range(len(SENTENCES))), st.integers(1, len(SENTENCES)))
-def test_order_and_company_change_nothing(order, count):
+def test_order_and_company_change_nothing():
+    """40 others: a batch that is full, and one that is not."""
     need_encoder()
-    chosen = list(order)[:count]
     apart = np.concatenate([embeddings.embed([sentence]) for sentence in SENTENCES])
-    together = embeddings.embed([SENTENCES[n] for n in chosen])
-    assert np.abs(together - apart[chosen]).max() < 1e-6
+    order = np.random.default_rng(0).permutation(45)
+    many = [*SENTENCES, *(f"word {n}" for n in range(40))]
+    together = embeddings.embed([many[n] for n in order])
+    assert np.abs(together[np.argsort(order)][:5] - apart).max() < 1e-6
 
 
 def test_few_programs_are_compiled(encoder):
     before = embeddings._forward._cache_size()
     for count in range(9, 17):
         embeddings.embed(["word " * (30 + n) for n in range(count)])
-    # 32 to 47 tokens: a row of the first length, and 2, 4, 8 or 16 of the second; without buckets 8 programs or more.
-    assert 0 < embeddings._forward._cache_size() - before <= 5
+    # 32 to 47 tokens in 16 rows, of one length or two; without buckets 8 programs or more.
+    assert 0 < embeddings._forward._cache_size() - before <= 2
 
 
 def test_a_long_text_is_cut_after_256_tokens(encoder):
@@ -148,8 +144,3 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch):
 def test_what_is_no_list_of_texts_is_refused(bad, unchecked):
     with pytest.raises(ValueError, match="sentences must be a sequence of at least one text, got"):
         embeddings.embed(bad)
-
-
-def test_the_dtype_stays_float32_in_float64_mode(encoder, x64):
-    vectors = embeddings.embed(SENTENCES[:1])
-    assert vectors.dtype == np.float32 and jnp.asarray(1.0).dtype == jnp.float64

@@ -1,6 +1,5 @@
 """Results: failures, pairs, and a table whose numbers are those of the records."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -110,10 +109,3 @@ test_bad_arguments_are_refused = refusals(
     (lambda: results.outcome(SOME, mode="wild"), "mode must be one of strict, lenient"),
     (lambda: results.expected(np.zeros((2, 50))), r"logprobs must have shape \(n, 51\), got shape \(2, 50\)"),
 )
-
-
-def test_records_are_plain_json(folder):
-    result = json.loads((folder / "none/result.json").read_text())
-    assert set(result) == {"experiment", "versions", "prompts", "first_prompt", "records"}
-    asked = {"run", "query", "context", "truth", "guess", "context_mean"}
-    assert set(result["records"][0]) == asked | {"answer", "logprobs"}

@@ -27,6 +27,8 @@ def test_the_conditions_ask_about_the_same_pairs():
         for a, b, c in zip(*([*item.context, item.query] for item in (none, with_guess, shuffled)), strict=True):
             assert a[:3] == b[:3] == c[:3] and a.guess is None and b.guess is not None
     assert len({item.query_index for item in runs["none"]}) == 20
+    wide = SOURCES._replace(context_guess=SOURCES.context_guess * 10 - 20, query_guess=SOURCES.query_guess * 10 - 20)
+    assert min(shown(items(ASKED, wide))) == 0.0 and max(shown(items(ASKED, wide))) == 5.0
     # A permutation among everything that is shown, and one that moves nearly all of it.
     guess, shuffled = shown(runs["guess"]), shown(runs["shuffled"])
     assert sorted(guess) == sorted(shuffled) and np.mean(np.array(guess) == shuffled) < 0.1
@@ -51,11 +53,6 @@ def test_contexts_are_uniform_and_never_hold_the_query():
     assert counts.sum() == 4000 and np.abs(counts - 100).max() < 5 * 100**0.5
     places = np.bincount([item.context_index[0] for item in runs], minlength=40)
     assert np.abs(places - 20).max() < 6 * 20**0.5
-
-
-def test_guesses_are_shown_within_the_scale():
-    wide = SOURCES._replace(context_guess=SOURCES.context_guess * 10 - 20, query_guess=SOURCES.query_guess * 10 - 20)
-    assert min(shown(items(ASKED, wide))) == 0.0 and max(shown(items(ASKED, wide))) == 5.0
 
 
 asked = lambda condition="guess", *args, **fields: Experiment("a", condition, *args, **fields)

@@ -11,49 +11,31 @@ from lsalib.sts.design import Experiment, items, prepare
 
 
 def built(result, folder, **changes):
+    """The digest of the prompts, made again."""
     asked = Experiment(**result["experiment"] | changes)
+    options = {"guesses": asked.condition != "none", "style": asked.style}
     runs = items(asked, prepare(asked, folder))
-    return [
-        prompts.build(item.context, item.query, guesses=asked.condition != "none", style=asked.style) for item in runs
-    ]
+    return prompts.digest([prompts.build(item.context, item.query, **options) for item in runs])
 
 
-def test_every_record_is_of_the_prompts_that_the_data_give():
-    folder = data_folder()
-    found = records.recorded()
+def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
+    folder, found = data_folder(), records.recorded()
+    truth = data.load("test", folder).score
+    assert len({tuple(result["experiment"].values()) for result in found}) == len(found)
     for result in found:
-        assert prompts.digest(built(result, folder)) == result["prompts"]
-        assert [record["truth"] for record in result["records"]] == data.load("test", folder).score[
-            [record["query"] for record in result["records"]]
-        ].tolist()
+        assert built(result, folder) == result["prompts"] and result["versions"]["weights_sha256"]
+        assert [row["truth"] for row in result["records"]] == [truth[row["query"]] for row in result["records"]]
+        for readout in results.READOUTS:
+            assert results.outcome(result, readout).prediction.shape == (100,)
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = records.pick(found, condition="guess", guess_model="concat", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
-        assert prompts.digest(built(result, folder, **changes)) != result["prompts"]
-
-
-def test_the_records_are_complete():
-    found = records.recorded()
-    asked = [tuple(result["experiment"].values()) for result in found]
-    assert len(set(asked)) == len(asked)
-    for result in found:
-        assert len(result["records"]) == result["experiment"]["runs"] == 100
-        assert all(
-            {"query", "context", "truth", "guess", "context_mean", "answer", "logprobs"} <= record.keys()
-            for record in result["records"]
-        )
-        assert results.outcome(result, "expected").prediction.shape == (100,)
-        assert result["versions"]["weights_sha256"]
+        assert built(result, folder, **changes) != result["prompts"]
 
 
 def test_nothing_recorded_holds_a_sentence():
-    folder = data_folder()
-    sentences = {
-        text
-        for split in ("dev", "test")
-        for text in (*data.load(split, folder).first, *data.load(split, folder).second)
-        if len(text) > 20
-    }
+    pairs = [data.load(split, data_folder()) for split in ("dev", "test")]
+    sentences = {text for each in pairs for text in (*each.first, *each.second) if len(text) > 20}
     for path in records._FOLDER.glob("*.json"):
         text = path.read_text()
         assert "first_prompt" not in text

@@ -47,16 +47,13 @@ def test_failures_are_replaced(three):
     assert results.outcome(three["guess"], mode="strict").failed.all()
 
 
-def test_equal_probabilities_expect_the_middle(three):
-    np.testing.assert_allclose(results.outcome(three["guess"], "expected").prediction, 2.5)
-    with pytest.raises(ValueError, match="readout must be one of written, which the model gave, got 'expected'"):
-        results.outcome(three["none"], "expected")
-
-
 def test_conditions_are_compared_run_by_run(three):
     a, b = (results.outcome(three[name]) for name in ("guess", "none"))
     assert results.compare(three["guess"], three["none"]) == statistics.mse(a.prediction, a.truth, less=b.prediction)
     assert results.compare(three["guess"], three["guess"]) == (0, 0, 0)
+    np.testing.assert_allclose(results.outcome(three["guess"], "expected").prediction, 2.5)
+    with pytest.raises(ValueError, match="readout must be one of written, which the model gave, got 'expected'"):
+        results.outcome(three["none"], "expected")
 
 
 def test_what_is_not_in_pairs_is_refused(three, tmp_path):

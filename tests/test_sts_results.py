@@ -20,12 +20,17 @@ def sometimes(prompt):
     return "no idea" if len(prompt) % 2 == 0 else f" about{last_guess(prompt)}"
 
 
+def peak(prompt):
+    """Log-probabilities of a normal law around the guess, not normalised."""
+    return -((np.arange(51) / 10 - float(last_guess(prompt))) ** 2) / 0.02 - 7
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Three experiments about the same pairs."""
     folder = tmp_path_factory.mktemp("results")
     run(replace(ASKED, condition="none"), Fake(lambda prompt: " 2.5"), SOURCES, folder / "none")
-    run(ASKED, Fake(sometimes, logprobs=lambda prompt: np.zeros(51)), SOURCES, folder / "deeper/guess")
+    run(ASKED, Fake(sometimes, logprobs=peak), SOURCES, folder / "deeper/guess")
     run(replace(ASKED, condition="shuffled"), Fake(last_guess), SOURCES, folder / "shuffled")
     return folder
 
@@ -51,7 +56,12 @@ def test_conditions_are_compared_run_by_run(three):
     a, b = (results.outcome(three[name]) for name in ("guess", "none"))
     assert results.compare(three["guess"], three["none"]) == statistics.mse(a.prediction, a.truth, less=b.prediction)
     assert results.compare(three["guess"], three["guess"]) == (0, 0, 0)
-    np.testing.assert_allclose(results.outcome(three["guess"], "expected").prediction, 2.5)
+    # By hand, without the shift that keeps the exponentials finite.
+    logprobs = np.array([record["logprobs"] for record in three["guess"]["records"]])
+    by_hand = np.exp(logprobs) @ (np.arange(51) / 10) / np.exp(logprobs).sum(1)
+    np.testing.assert_allclose(results.outcome(three["guess"], "expected").prediction, by_hand)
+    np.testing.assert_allclose(by_hand, guess := results.outcome(three["guess"]).guess, atol=0.1)
+    assert guess.std() > 1
     with pytest.raises(ValueError, match="readout must be one of written, which the model gave, got 'expected'"):
         results.outcome(three["none"], "expected")
 

@@ -14,7 +14,7 @@ from sts_models_reference import TINY, tiny
 from lsalib.sts import looking, prompts, results
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import answers, inside, llama
+from lsalib.sts.models import answers, llama
 from lsalib.sts.prompts import ROLES, Example
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
@@ -87,7 +87,7 @@ def test_the_gain_acts_on_the_values_alone():
     params, x = embedded()
     one = TINY._replace(layers=1)
     params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
-    read = jax.jit(lambda gain: llama.read(params, one, x, keep_weights=True, value_gain=gain))
+    read = jax.jit(lambda gain: llama.forward(params, one, x, keep_weights=True, value_gain=gain))
     out, silent = (jax.tree.map(np.asarray, read(np.float32(silencing(tokens, layers=1)))) for tokens in ([], [3]))
     np.testing.assert_array_equal(out.weights, silent.weights)
     np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
@@ -97,7 +97,8 @@ def test_the_gain_acts_on_the_values_alone():
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
-    expected, relevance = map(np.asarray, inside.value_relevance(params, TINY, x, 12, TREE, jnp.asarray(VALUES)))
+    found = answers.relevance_and_attention(params, TINY, x, 12, TREE, jnp.asarray(VALUES))
+    expected, relevance, _ = map(np.asarray, found)
     np.testing.assert_allclose(expected, softmax(np.asarray(logprobs(params, x, None))) @ VALUES, rtol=1e-5)
 
     def score(layer, token, change):
@@ -120,8 +121,9 @@ def test_a_look_adds_up():
     np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
-    weights = np.asarray(inside.attention_weights(PARAMS, CONFIG, llama.embed(PARAMS, jnp.asarray(TOKENS))))
-    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, 0], atol=1e-5)
+    x = llama.embed(PARAMS, jnp.asarray(TOKENS))
+    weights = np.asarray(jax.jit(lambda x: llama.forward(PARAMS, CONFIG, x, keep_weights=True).weights)(x))
+    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, -1], atol=1e-5)
     # Control: with permuted roles the masses are others.
     others = looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles))
     assert np.abs(others - masses).max() > 1e-3

@@ -101,14 +101,10 @@ def _ask(experiment: Experiment, model, batch: list, keep: Callable) -> list[str
 def _score(experiment: Experiment, model, batch: list, keep: Callable) -> list:
     """The answers' log-probabilities, or None; a completion goes on after «Score:» with a space."""
     before = "" if experiment.style == "chat" else " "
-    logprobs = model.score_logprobs(batch, [before + answer for answer in ANSWERS])
-    if logprobs is None:
-        return [None] * len(batch)
-    logprobs, name = np.asarray(logprobs, np.float64), f"the log-probabilities of model {model.name}"
-    _validate.shape(name, logprobs, (len(batch), len(ANSWERS)))
-    if not np.isfinite(logprobs).all():
-        raise ValueError(f"{name} must be finite, got {logprobs}")
-    return logprobs.round(6).tolist()
+    name, endings = f"the log-probabilities of model {model.name}", [before + answer for answer in ANSWERS]
+    row = lambda found: _validate.vector(name, found, len(ANSWERS)).round(6).tolist()
+    rows = model.score_logprobs(batch, endings, on_answer=lambda n, found: keep(n, row(found)))
+    return [None] * len(batch) if rows is None else list(map(row, rows))
 
 
 def _facts(item: Item) -> dict:

@@ -15,7 +15,7 @@ from tools.explorer_data import EXPLORERS, circuits, shown, sizes, task_of
 
 def numbers(text: str) -> list[float]:
     """Those that stand alone in a text, in their order."""
-    found = re.findall(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text.replace("eq. 23", ""))
+    found = re.findall(r"(?<![\w.,\[])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text.replace("eq. 23", "").replace("−", "-"))
     return [float(number.replace(",", "")) for number in found]
 
 

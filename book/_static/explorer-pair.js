@@ -11,7 +11,7 @@
     if (entry === "xy") return { paper: mean ** 2, limit: mean ** 2 + 1, token: 2 * (mean ** 2 + 1) + square };
     return { paper: square ** 2, limit: fourth, token: 3 * fourth };
   };
-  const names = { xy: "G₁ᵧ²", yy: "Gᵧᵧ²", xx: "G₁₁²" };
+  const names = { xy: "G[1,y]²", yy: "G[y,y]²", xx: "G[1,1]²" };
 
   made.pair = (state, data) => {
     const { paper, limit, token } = moments(state), { C } = state;
@@ -39,7 +39,7 @@
     };
     const text = `With ${C.toLocaleString("en")} token${C > 1 ? "s" : ""} the mean of ${names[state.entry]} is `
       + `${digits(values.exact)}; tokens taken to be independent would give ${digits(values.independent)}. `
-      + `The limit is ${digits(limit)}, that of the paper’s eq. 23 ${digits(paper)}.`
+      + `The exact limit is ${digits(limit)}, the paper’s eq. 23 has ${digits(paper)}.`
       + (limit === paper ? " Features alone do not know the task: here both agree." : "");
     return { values, text, draw: charts(spec) };
   };

@@ -1,7 +1,7 @@
 // Circuits of trained softmax heads as small matrices, at a moment of training.
 (() => {
   "use strict";
-  const { made, html, svg, colour, digits } = window.explorers;
+  const { made, html, svg, colour, fixed } = window.explorers;
 
   const cell = (value, x, y) => svg("rect", { x, y, width: 1, height: 1, opacity: Math.min(Math.abs(value), 1).toFixed(3),
     style: `fill: ${colour(value > 0 ? "yq" : "lsa")}` });
@@ -30,14 +30,14 @@
     const values = { omega, mu, A, b, eta: omega.reduce((sum, w, h) => sum + w * mu[h], 0),
       sum: mu.reduce((sum, m) => sum + m, 0), step: data.step };
     const cards = A.map((head, h) => {
-      const words = `ω = ${omega[h].toFixed(3)}, μ = ${mu[h].toFixed(2)}`, [off, rest] = untidy(head, b[h]);
-      const label = `Head ${h + 1}: A has ${omega[h].toFixed(3)} on its diagonal on average, off it at most ${off.toFixed(3)}; `
-        + `b has ${mu[h].toFixed(2)} at the label, elsewhere at most ${rest.toFixed(2)}`;
+      const words = `ω = ${fixed(omega[h], 3)}, μ = ${fixed(mu[h], 2)}`, [off, rest] = untidy(head, b[h]);
+      const label = `Head ${h + 1}: A has ${fixed(omega[h], 3)} on its diagonal on average, off it at most ${fixed(off, 3)}; `
+        + `b has ${fixed(mu[h], 2)} at the label, elsewhere at most ${fixed(rest, 2)}`;
       return html("figure", {}, picture(head, b[h], data.full, label), html("figcaption", {}, `head ${h + 1}: ${words}`));
     });
     const text = `Step ${state.step.toLocaleString("en")}, ${state.layer}: together the heads take a step of size `
-      + `η = Σ ωμ = ${values.eta.toFixed(3)}; the best debiased step has ${data.step.toFixed(3)}. `
-      + `Their μ add up to ${values.sum.toFixed(2)}. Blue is positive, orange negative, full colour ${data.full.A} in A, `
+      + `η = Σ ωμ = ${fixed(values.eta, 3)}; the best debiased step has ${fixed(data.step, 3)}. `
+      + `Their μ add up to ${fixed(values.sum, 2)}. Blue is positive, orange negative, full colour ${data.full.A} in A, `
       + `${data.full.b} in b.`;
     return { values, text, draw: (stage) => stage.replaceChildren(html("div", { class: "explorer-heads" }, ...cards)) };
   };

@@ -17,7 +17,9 @@
     filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
   // Four digits, as the book's tables have them.
-  const digits = (value) => String(Number(value.toPrecision(4)));
+  const minus = (text) => text.replace("-", "−");
+  const digits = (value) => minus(String(Number(value.toPrecision(4))));
+  const fixed = (value, places) => minus(value.toFixed(places));
   const range = (low, high, count) => Array.from({ length: count + 1 }, (_, k) => low + ((high - low) * k) / count);
   const integers = (low, high) => range(low, high, high - low);
 
@@ -50,8 +52,8 @@
   // {title, x, y, lines: [{colour, dash, points, fill}], dots: [{colour, x, y, open}], at: x, rules: [{colour, x, y}]}
   const chart = (box, spec) => {
     const width = Math.min(box.clientWidth || 600, 672), height = Math.max(250, Math.min(330, 0.6 * width));
-    const left = 58, right = width - 12, top = 30, bottom = height - 46, clip = `explorer-clip-${clips++}`;
-    const x = scale(spec.x, left, right, Math.max(3, width / 90)), y = scale(spec.y, bottom, top, 5);
+    const left = 58, right = width - 26, top = 30, bottom = height - 46, clip = `explorer-clip-${clips++}`;
+    const x = scale(spec.x, left, right, Math.max(3, width / 70)), y = scale(spec.y, bottom, top, 5);
     const text = (words, attributes) => svg("text", attributes, words);
     const rule = (a, b, c, d, more) => svg("line", { x1: a, y1: b, x2: c, y2: d, ...more });
     const axes = svg("g", { class: "explorer-axes" },
@@ -132,7 +134,8 @@
     };
     form.addEventListener("input", refresh);
     form.addEventListener("submit", (event) => event.preventDefault());
-    filled(box, { role: "group", "aria-label": `Explorable figure: ${name}` }, [form, stage, says]);
+    box.firstElementChild.id = `explorer-${number}`;
+    filled(box, { role: "group", "aria-labelledby": `explorer-${number}` }, [form, stage, says]);
     box.hidden = false;
     // Drawn in pixels of the screen, so that text keeps its size: again, where the width is another one.
     let width = -1;
@@ -165,6 +168,6 @@
   };
 
   const made = {};
-  window.explorers = { made, laws, charts, html, svg, colour, digits, range, integers };
+  window.explorers = { made, laws, charts, html, svg, colour, digits, fixed, range, integers };
   document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".explorer").forEach(start));
 })();

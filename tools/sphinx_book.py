@@ -1,15 +1,11 @@
-"""Sphinx extension of the book: MathJax from its own files, and buttons only for an address that exists."""
+"""Sphinx extension of the book: buttons only for an address that exists."""
 
 import os
-from importlib.resources import files
-from pathlib import Path
 
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinx.util.fileutil import copy_asset
 
 THEME_HOSTS = ("github", "gitlab", "bitbucket")
-MATHJAX = ("tex-mml-chtml.js", "output/chtml/fonts/woff-v2")
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
@@ -27,15 +23,6 @@ def add_buttons(app: Sphinx, config: Config) -> None:
         options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
 
 
-def copy_mathjax(app: Sphinx) -> None:
-    """Put MathJax's script and fonts into the book; the package holds nine times as much."""
-    source = Path(str(files("sphinx-mathjax-offline"))) / "static/mathjax"
-    target = Path(app.outdir) / "_static/mathjax"
-    for name in MATHJAX:
-        copy_asset(source / name, target / name if (source / name).is_dir() else (target / name).parent)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", add_buttons)
-    app.connect("builder-inited", copy_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

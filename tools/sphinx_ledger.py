@@ -71,7 +71,12 @@ class Ledger(Directive):
         for claim in read_claims(ROOT):
             own = [record for record in records if record.id == claim.id]
             text, problems = self.state.inline_text(claim.statement, self.lineno)
-            parts += [raw(opening(claim, own)), nodes.paragraph("", "", *text), *problems, raw(closing(claim, own))]
+            parts += [
+                raw(opening(claim, own)),
+                nodes.paragraph("", "", *text, claim=claim.id),
+                *problems,
+                raw(closing(claim, own)),
+            ]
         script = '<script src="../_static/ledger.js" defer></script>'
         return [*parts, raw("</tbody></table>"), raw(provenance() + script)]
 

@@ -1,0 +1,44 @@
+/* The book's own script: wide things that say so, and folds that open and close together. */
+"use strict";
+
+const WIDE = ".formula, div.cell_output .text_html";
+
+/* What scrolls sideways can be reached by keyboard, and fades at the side where it goes on. */
+const showMore = (box) => {
+  const hidden = box.scrollWidth - box.clientWidth;
+  if (hidden <= 1) {
+    ["tabindex", "role", "aria-label", "data-more"].forEach((name) => box.removeAttribute(name));
+    return;
+  }
+  const sides = [box.scrollLeft > 1 && "left", box.scrollLeft < hidden - 1 && "right"].filter(Boolean);
+  box.dataset.more = sides.join(" ");
+  box.tabIndex = 0;
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", box.matches(".formula") ? "Formula, scrolls sideways" : "Output, scrolls sideways");
+};
+
+const watchWide = () => {
+  const watcher = new ResizeObserver((entries) => entries.forEach((entry) => showMore(entry.target)));
+  document.querySelectorAll(`article :is(${WIDE})`).forEach((box) => {
+    watcher.observe(box);
+    box.addEventListener("scroll", () => showMore(box), { passive: true });
+  });
+};
+
+/* Who copies a formula gets its LaTeX. */
+const copyLatex = (event) => {
+  const selection = document.getSelection();
+  if (!selection.rangeCount || !event.clipboardData) return;
+  const part = selection.getRangeAt(0).cloneContents();
+  const formulas = part.querySelectorAll("math[alttext]");
+  if (!formulas.length) return;
+  formulas.forEach((math) => {
+    const sign = math.getAttribute("display") === "block" ? "$$" : "$";
+    (math.closest(".math") ?? math).textContent = sign + math.getAttribute("alttext") + sign;
+  });
+  event.clipboardData.setData("text/plain", part.textContent);
+  event.preventDefault();
+};
+
+document.addEventListener("DOMContentLoaded", watchWide);
+document.addEventListener("copy", copyLatex);

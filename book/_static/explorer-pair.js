@@ -29,12 +29,12 @@
       y: { label: `mean of ${names[state.entry]}`,
         domain: [Math.max(0, paper - 0.5 * span), Math.max(values.exact, limit) + 0.4 * span] },
       lines: [
-        { name: "exact: tokens of one task", colour: "lsa", points: curve(exact) },
-        { name: "tokens taken to be independent", colour: "gd", points: curve(independent) },
-        { name: "exact limit", colour: "lsa", dash: "8 4", points: ends.map((x) => [x, limit]) },
-        { name: "the paper’s eq. 23", colour: "gd", dash: "2 4", points: ends.map((x) => [x, paper]) },
+        { name: "exact: tokens of one task", colour: "other", points: curve(exact) },
+        { name: "tokens taken to be independent", colour: "ink", points: curve(independent) },
+        { name: "exact limit", colour: "other", dash: "8 4", points: ends.map((x) => [x, limit]) },
+        { name: "the paper’s eq. 23", colour: "ink", dash: "2 4", points: ends.map((x) => [x, paper]) },
       ],
-      dots: [{ colour: "lsa", x: C, y: values.exact }, { colour: "gd", x: C, y: values.independent }],
+      dots: [{ colour: "other", x: C, y: values.exact }, { colour: "ink", x: C, y: values.independent }],
       at: C,
     };
     const text = `With ${C.toLocaleString("en")} token${C > 1 ? "s" : ""} the mean of ${names[state.entry]} is `

@@ -5,15 +5,15 @@
 
   const cell = (value, x, y) => svg("rect", { x, y, width: 1, height: 1, opacity: Math.min(Math.abs(value), 1).toFixed(3),
     style: `fill: ${colour(value > 0 ? "yq" : "lsa")}` });
-  const frame = (y, width, height) => svg("rect", { x: 0, y, width, height, class: "explorer-frame" });
+  const frame = (x, width, height) => svg("rect", { x, y: 0, width, height, class: "explorer-frame" });
 
-  // A above, b below it; opacity is size, full at `full`.
+  // A, and b as a column beside it; opacity is size, full at `full`.
   const picture = (A, b, full, label) => {
     const size = b.length;
-    return svg("svg", { role: "img", "aria-label": label, viewBox: `-0.1 -0.1 ${size + 0.2} ${size + 1.7}` },
+    return svg("svg", { role: "img", "aria-label": label, viewBox: `-0.1 -0.1 ${size + 1.7} ${size + 0.2}` },
       ...A.flatMap((row, y) => row.map((value, x) => cell(value / full.A, x, y))),
-      ...b.map((value, x) => cell(value / full.b, x, size + 0.5)),
-      frame(0, size, size), frame(size + 0.5, size, 1));
+      ...b.map((value, y) => cell(value / full.b, size + 0.5, y)),
+      frame(0, size, size), frame(size + 0.5, 1, size));
   };
 
   // The largest entry that a tidy head does not have; the query's empty label never meets the last column.

@@ -30,7 +30,7 @@
       title: "Density of the stand-in t, the average squared length of the features, around the constant 1",
       x: { label: "average squared length t = tr(S)/d", domain: ends },
       y: { label: "density", domain: [0, 1.1 * Math.max(...heights)] },
-      lines: [{ name: "exact density of the stand-in", colour: "lsa", points, fill: true },
+      lines: [{ name: "exact density of the stand-in", colour: "other", points, fill: true },
         { name: "the constant", colour: "ink", dash: "2 4", points: [[1, 0], [1, 2 * Math.max(...heights)]] }],
     };
     const cost = {
@@ -39,7 +39,7 @@
       y: { label: "share of the guess’s squared error that is left", log: true,
         domain: [Math.min(...fine.map(([, y]) => y)) / 1.2, 1] },
       lines: [{ name: "exact share", colour: "lsa", points: fine },
-        ...(noise > 0 ? [{ name: "without label noise, 2/(Cd+2)", colour: "other", dash: "6 4", points: plain }] : [])],
+        ...(noise > 0 ? [{ name: "without label noise, 2/(Cd+2)", colour: "lsa", dash: "6 4", points: plain }] : [])],
       dots: [{ colour: "lsa", x: C, y: left }],
       at: C,
     };

@@ -1,12 +1,14 @@
 """The explorable figures in a real browser: every number against the library; keyboard, phone, no script at all."""
 
 import gzip
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from lsalib.book import figures
 from tests import book_checks as checks
 from tests.browser import ROOT, chromium, serve, visit
 from tests.explorer_numbers import FORMULAS, misses, numbers, patterns, states
@@ -104,6 +106,36 @@ def test_patterns_are_those_that_are_stored(page):
         for key, value in wanted.items():
             np.testing.assert_allclose(values[key], value, atol=1e-3)
         assert box(page, "patterns").locator("svg[role=img]").count() == len(wanted["mu"])
+
+
+DRAWN = """box => {
+    const ticks = [...box.querySelectorAll("text[text-anchor=end]")]
+        .map((text) => [Number(text.textContent), text.y.baseVal[0].value - 4]);
+    const [[low, from], [high, to]] = [ticks[0], ticks.at(-1)];
+    const curve = box.querySelector(".explorer-line"), points = [], steps = 4000;
+    for (let k = 0; k <= steps; k += 1) points.push(curve.getPointAtLength((curve.getTotalLength() * k) / steps));
+    const dot = box.querySelector("circle"), [x, y] = [dot.cx.baseVal.value, dot.cy.baseVal.value];
+    const distance = Math.min(...points.map((p) => Math.hypot(p.x - x, p.y - y)));
+    return [low + ((y - from) / (to - from)) * (high - low), distance];
+}"""
+
+
+@pytest.mark.parametrize("over", ["error", "C", "d", "noise"])
+def test_what_is_drawn_is_what_is_said(page, over):
+    """The first curve goes through the first dot, whose height on the axis is the value."""
+    here = {"d": 7, "C": 13, "noise": 0.5, "error": 50}
+    values, _ = box(page, "answer").evaluate(SET, {"over": over, **here})
+    height, distance = box(page, "answer").evaluate(DRAWN)
+    assert height == pytest.approx(values["lsa"], rel=1e-3)
+    assert distance < 0.5
+    # The control: another value is seen.
+    assert height != pytest.approx(values["gd"], rel=1e-3)
+
+
+def test_the_colours_are_those_of_the_figures():
+    script = (ROOT / "book/_static/explorers.js").read_text()
+    own = dict(re.findall(r'(\w+): "(#[0-9a-f]{6})"', script))
+    assert len(own) == 6 and own.items() <= (figures.COLOURS | {"ink": figures.INK}).items()
 
 
 def planted(script: str, old: str, new: str):

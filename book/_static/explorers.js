@@ -51,7 +51,7 @@
   let clips = 0;
   // {title, x, y, lines: [{colour, dash, points, fill}], dots: [{colour, x, y, open}], at: x, rules: [{colour, x, y}]}
   const chart = (box, spec) => {
-    const width = Math.min(box.clientWidth || 600, 672), height = Math.max(250, Math.min(330, 0.6 * width));
+    const width = Math.min(box.clientWidth || 600, 672), height = Math.max(240, Math.min(290, 0.6 * width));
     const left = 58, right = width - 26, top = 30, bottom = height - 46, clip = `explorer-clip-${clips++}`;
     const x = scale(spec.x, left, right, Math.max(3, width / 70)), y = scale(spec.y, bottom, top, 5);
     const text = (words, attributes) => svg("text", attributes, words);

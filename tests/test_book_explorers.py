@@ -230,6 +230,16 @@ def test_without_a_script_nothing_is_shown(browser, address):
     context.close()
 
 
+def test_an_explorer_that_fails_stays_hidden_and_the_others_are_shown(browser, address):
+    page, errors = browser.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.route("**/explorer-heads.js*", lambda route: route.fulfill(body="explorers.made.heads = () => none.there;"))
+    page.goto(address)
+    assert errors == ["none is not defined"]
+    assert [name for name in EXPLORERS if not box(page, name).is_visible()] == ["heads"]
+    page.close()
+
+
 def test_an_explorer_works_from_a_file(browser, html):
     with visit(browser, f"{html.as_uri()}/", "index.html") as (page, noise):
         assert all(part.is_visible() for part in page.locator(".explorer").all())

@@ -136,7 +136,6 @@
     form.addEventListener("submit", (event) => event.preventDefault());
     box.firstElementChild.id = `explorer-${number}`;
     filled(box, { role: "group", "aria-labelledby": `explorer-${number}` }, [form, stage, says]);
-    box.hidden = false;
     // Drawn in pixels of the screen, so that text keeps its size: again, where the width is another one.
     let width = -1;
     const fit = () => {
@@ -144,6 +143,8 @@
       width = stage.clientWidth;
     };
     refresh();
+    // Only now: what fails stays hidden.
+    box.hidden = false;
     new ResizeObserver(fit).observe(stage);
   };
 
@@ -164,10 +165,11 @@
     left: (task) => 1 / (1 + (task.C * task.d) / 2 + variance(task) ** 2 / spread(task)),
     lsa: (task, error) => laws.gd(task) + error * laws.left(task),
     bayes: (task) => (variance(task) ? null : Math.max(task.d - task.C, 0)),
-    spread, variance,
+    spread,
   };
 
   const made = {};
   window.explorers = { made, laws, charts, html, svg, colour, digits, fixed, range, integers };
-  document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".explorer").forEach(start));
+  document.addEventListener("DOMContentLoaded", () => 
+    document.querySelectorAll(".explorer").forEach((box, number) => queueMicrotask(() => start(box, number))));
 })();

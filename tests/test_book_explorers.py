@@ -10,7 +10,7 @@ import pytest
 
 from lsalib.book import figures
 from tests import book_checks as checks
-from tests.browser import ROOT, chromium, serve, visit
+from tests.browser import ROOT, serve, visit
 from tests.explorer_numbers import FORMULAS, misses, numbers, patterns, states
 from tools.explorer_data import EXPLORERS, UNITS
 from tools.sphinx_explorers import closing
@@ -32,7 +32,8 @@ def write_book(folder):
         CONF.format(static=str(ROOT / "book/_static"), favicon=str(ROOT / "book/_static/favicon.svg"))
     )
     boxes = "".join(f":::{{explorer}} {name}\nMove the sliders of {name}.\n:::\n\n" for name in EXPLORERS)
-    (folder / "index.md").write_text(f"# All\n\n{boxes}\n\n```{{toctree}}\nplain\n```\n")
+    (folder / "index.md").write_text(f"# All\n\n{boxes}\n\n```{{toctree}}\nplain\nfolded\n```\n")
+    (folder / "folded.md").write_text("# One\n\n:::{explorer} heads\n:folded:\n\nMove it: it moves.\n:::\n")
     (folder / "plain.md").write_text("# None\n\nWords.\n")
 
 
@@ -50,12 +51,6 @@ def html(tmp_path_factory):
 def address(html):
     with serve(html) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +223,16 @@ def test_without_a_script_nothing_is_shown(browser, address):
     assert page.locator(".explorer").count() == len(EXPLORERS)
     assert not any(part.is_visible() for part in page.locator(".explorer").all())
     context.close()
+
+
+def test_a_folded_explorer_is_one_click_away(browser, address):
+    with visit(browser, address, "folded.html") as (page, noise):
+        picture = box(page, "heads").locator("svg[role=img]")
+        assert page.locator("details.explorable > summary").inner_text() == "Explore: move it"
+        assert not picture.is_visible()
+        page.locator("details.explorable > summary").click()
+        picture.wait_for()
+        assert picture.evaluate("e => e.clientWidth") > 300 and noise == []
 
 
 def test_an_explorer_that_fails_stays_hidden_and_the_others_are_shown(browser, address):

@@ -145,6 +145,7 @@
     refresh();
     // Only now: what fails stays hidden.
     box.hidden = false;
+    box.closest("details")?.removeAttribute("hidden");
     new ResizeObserver(fit).observe(stage);
   };
 

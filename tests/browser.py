@@ -114,7 +114,7 @@ def visit(
         page.route(address + path, planter(planted))
     try:
         page.goto(address + path, wait_until="load")
-        page.evaluate("async () => { await window.MathJax?.startup.promise; await document.fonts.ready; }")
+        page.evaluate("document.fonts.ready.then(() => true)")
         yield page, noise
     finally:
         context.close()

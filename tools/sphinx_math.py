@@ -82,7 +82,7 @@ def bracket(node: Element) -> str:
 def ends_line(node: Element, part: Element) -> bool:
     """In a line of text: behind a relation or a comma, in a very long part behind a plus or a minus."""
     size = len("".join(part.itertext()))
-    return node.tag == "mo" and ((size > 5 and node.text in RELATIONS) or (size > 20 and node.text in ("+", "−")))
+    return node.tag == "mo" and ((size > 5 and node.text in RELATIONS) or (size > 14 and node.text in ("+", "−")))
 
 
 def ends_column(node: Element, part: Element) -> bool:

@@ -10,7 +10,7 @@ from sts_support import Fake, data_folder, last_guess
 
 from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
 from lsalib import attention
-from lsalib.book import stored
+from lsalib.book import sampling, stored
 from lsalib.sts import files
 
 
@@ -62,6 +62,28 @@ def test_a_stored_start_is_a_start():
     arrays, _ = stored.load("softmax_heads")
     np.testing.assert_allclose(arrays["b"][0, 0], b, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(arrays["A"][0, 0], A, rtol=1e-5, atol=1e-7)
+
+
+def test_a_layer_of_a_run_has_its_own_heads():
+    """Layers of one, two, four and eight heads lie one after the other; the neighbour's are others."""
+    run = stored.load("softmax_heads")
+    b, A = stored.circuits(run, seed=2, layer=2, snapshot=3)
+    np.testing.assert_array_equal(b, run.arrays["b"][3, 2, 3:7])
+    np.testing.assert_array_equal(A, run.arrays["A"][3, 2, 3:7])
+    assert np.abs(A - stored.circuits(run, seed=2, layer=3, snapshot=3)[1][:4]).min() > 0
+    with pytest.raises(ValueError, match="layer must be from 0 to 3, got 4"):
+        stored.circuits(run, seed=0, layer=4)
+
+
+def test_a_mean_over_batches_is_judged_by_its_own_error():
+    values = sampling.by_batch(lambda key: jax.random.normal(key, (2, 8)).mean(1), range(3), batches=100)
+    assert values.shape == (300, 2)
+    assert (np.abs(sampling.z_score(values, 0.0)) < 5).all()
+    assert (np.abs(sampling.z_score(values, [0.5, -0.5])) > 5).all()
+    keys = jax.random.split(jax.random.key(1), 100)
+    np.testing.assert_allclose(values[100], jax.random.normal(keys[0], (2, 8)).mean(1), rtol=1e-5)
+    with pytest.raises(ValueError, match="batches"):
+        sampling.by_batch(jax.random.uniform, [0], batches=0)
 
 
 def test_an_unknown_result_is_named(tmp_path):

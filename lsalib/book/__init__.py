@@ -1,4 +1,4 @@
-"""What the pages of the book need: checks of claims, numbers for the prose, figures, and results of long experiments.
+"""What the pages of the book need: checks of claims, numbers for the prose, figures, samples, stored results.
 
 One line has it all: ``from lsalib.book import check, control, figures, glue, stored, table``. Of these,
 ``figures`` alone needs matplotlib, which the library does without: ``pip install matplotlib`` where it is missing.
@@ -7,4 +7,4 @@ One line has it all: ``from lsalib.book import check, control, figures, glue, st
 from lsalib.book.claims import ClaimError, Record, check, control
 from lsalib.book.notebook import glue, table
 
-__all__ = ["ClaimError", "Record", "check", "control", "figures", "glue", "stored", "table"]
+__all__ = ["ClaimError", "Record", "check", "control", "figures", "glue", "sampling", "stored", "table"]

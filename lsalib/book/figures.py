@@ -11,7 +11,15 @@ from lsalib import _validate
 __all__ = ["COLOURS", "INK", "exact_line", "loss_curve", "plain_log_ticks", "shades", "tint", "use_style", "windows"]
 
 # Mid tones with a contrast of at least 3 against white and against the dark page, told apart by the colour-blind.
-COLOURS = {"lsa": "#c2571a", "yq": "#2878c8", "gd": "#c2307a", "bayes": "#2e8b57", "other": "#8367c7"}
+COLOURS = {
+    "lsa": "#c2571a",
+    "yq": "#2878c8",
+    "gd": "#c2307a",
+    "bayes": "#2e8b57",
+    "other": "#8367c7",
+    "softmax": "#94780b",
+    "ltb": "#16858f",
+}
 INK = "#7a828e"
 
 

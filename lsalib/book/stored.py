@@ -9,7 +9,7 @@ import numpy as np
 
 from lsalib import _files
 
-__all__ = ["FOLDER", "Stored", "load", "save"]
+__all__ = ["FOLDER", "Stored", "circuits", "load", "save"]
 
 # Part of the package: a page finds it in a hosted notebook too.
 FOLDER = Path(__file__).parents[1] / "data"
@@ -46,6 +46,34 @@ def load(name: str, folder: Path = FOLDER) -> Stored:
     with np.load(path, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files if key != "about"}
         return Stored(arrays, json.loads(str(file["about"])))
+
+
+def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np.ndarray, np.ndarray]:
+    """The circuits of a stored layer of softmax heads: what each head carries away, and where it looks.
+
+    Args:
+        run: a result that holds the heads of several layers one after the other, as ``about["heads"]`` counts them.
+        seed: which of the random starts.
+        layer: which of the layers.
+        snapshot: which moment of the training; the last by default.
+
+    Returns:
+        b, (heads, outputs, tokens), and A, (heads, tokens, tokens), in float64.
+
+    Raises:
+        ValueError: if there is no such layer.
+
+    Example:
+        >>> b, A = circuits(load("softmax_heads"), seed=1, layer=2)
+        >>> b.shape, A.shape
+        ((4, 1, 6), (4, 6, 6))
+    """
+    heads = run.about["heads"]
+    if not 0 <= layer < len(heads):
+        raise ValueError(f"layer must be from 0 to {len(heads) - 1}, got {layer!r}")
+    own = slice(sum(heads[:layer]), sum(heads[: layer + 1]))
+    b, A = (np.float64(run.arrays[name][snapshot, seed, own]) for name in "bA")
+    return b, A
 
 
 def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:

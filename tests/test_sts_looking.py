@@ -14,7 +14,7 @@ from sts_models_reference import TINY, tiny
 from lsalib.sts import looking, prompts, results
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import answers, inside, llama
+from lsalib.sts.models import answers, llama
 from lsalib.sts.prompts import ROLES, Example
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
@@ -41,14 +41,10 @@ def embedded(n=12, padded=16):
     return params, llama.embed(params, jnp.asarray(np.pad(ids, (0, padded - n))))
 
 
-def first(x, n):
-    return jnp.asarray(np.asarray(x)[:n])
-
-
 @jax.jit
 def logprobs(params, x, gain):
     """Of the answers in ``TREE`` after twelve tokens."""
-    return answers.answer_logprobs(params, TINY, x, 12, TREE, gain)
+    return answers.logprobs_and_attention(params, TINY, x, 12, TREE, gain)[0]
 
 
 def silencing(tokens, layers=2):
@@ -59,7 +55,7 @@ def silencing(tokens, layers=2):
 
 
 def test_every_character_has_its_role():
-    found = prompts.roles(PROMPT)
+    found = looking._roles(PROMPT)
     assert len(found) == len(PROMPT) and set(found) == set(ROLES)
     parts = {role: "".join(sign for sign, other in zip(PROMPT, found, strict=True) if other == role) for role in ROLES}
     assert parts["instruction"] == PROMPT.split("\n\n")[0]
@@ -67,27 +63,14 @@ def test_every_character_has_its_role():
     assert parts["context guess"] == " 4.10 0.07" and parts["context score"] == " 4.8 1.533"
     assert parts["query sentences"] == " A cat. A car." and parts["query guess"] == " 2.50"
     assert "".join(parts.values()).count("Score:") == 3
-    # Without guesses there are none, and the query's score is not there to be read.
-    found = set(prompts.roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
-    assert found == set(ROLES) - {"context guess", "query guess"}
-
-
-def test_tokens_take_the_role_of_their_last_character():
-    roles = looking.token_roles(Pieces(), PROMPT)
+    # A token has the role of its last character.
+    roles = looking._taken_apart(MODEL, PROMPT)[1]
     pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
     assert "".join(piece for piece, role in zip(pieces, roles, strict=True) if ROLES[role] == "query guess") == " 2.50"
     assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
-
-
-def test_the_last_token_of_a_padded_prompt():
-    params, x = embedded()
-    padded = np.asarray(inside.last_attention(params, TINY, x, 12))
-    alone = np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0]
-    np.testing.assert_allclose(padded[..., :12], alone, atol=1e-6)
-    np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-5)
-    assert (padded[..., 12:] == 0).all()
-    # Control: one token more is another token that looks.
-    assert np.abs(inside.last_attention(params, TINY, x, 13) - padded).max() > 1e-3
+    # Without guesses there are none, and the query's score is not there to be read.
+    found = set(looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
+    assert found == set(ROLES) - {"context guess", "query guess"}
 
 
 def test_a_gain_of_one_is_none_and_zero_silences(x64):
@@ -104,7 +87,7 @@ def test_the_gain_acts_on_the_values_alone():
     params, x = embedded()
     one = TINY._replace(layers=1)
     params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
-    read = jax.jit(lambda gain: llama.read(params, one, x, keep_weights=True, value_gain=gain))
+    read = jax.jit(lambda gain: llama.forward(params, one, x, keep_weights=True, value_gain=gain))
     out, silent = (jax.tree.map(np.asarray, read(np.float32(silencing(tokens, layers=1)))) for tokens in ([], [3]))
     np.testing.assert_array_equal(out.weights, silent.weights)
     np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
@@ -114,9 +97,9 @@ def test_the_gain_acts_on_the_values_alone():
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
-    expected, relevance = map(np.asarray, inside.value_relevance(params, TINY, x, 12, TREE, jnp.asarray(VALUES)))
-    alone = inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES))
-    np.testing.assert_allclose(expected, alone, rtol=1e-5)
+    found = answers.relevance_and_attention(params, TINY, x, 12, TREE, jnp.asarray(VALUES))
+    expected, relevance, _ = map(np.asarray, found)
+    np.testing.assert_allclose(expected, softmax(np.asarray(logprobs(params, x, None))) @ VALUES, rtol=1e-5)
 
     def score(layer, token, change):
         gain = np.ones((2, 16))
@@ -138,8 +121,9 @@ def test_a_look_adds_up():
     np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
-    weights = np.asarray(inside.attention_weights(PARAMS, CONFIG, llama.embed(PARAMS, jnp.asarray(TOKENS))))
-    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, 0], atol=1e-5)
+    x = llama.embed(PARAMS, jnp.asarray(TOKENS))
+    weights = np.asarray(jax.jit(lambda x: llama.forward(PARAMS, CONFIG, x, keep_weights=True).weights)(x))
+    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, -1], atol=1e-5)
     # Control: with permuted roles the masses are others.
     others = looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles))
     assert np.abs(others - masses).max() > 1e-3
@@ -160,29 +144,23 @@ class Hashes:
 def test_a_swapped_guess_is_a_prompt_with_another_guess():
     """Against whole prompts, each asked on its own."""
     model, doses = Hashes(), [0.5, 2.5, 4.25]
-    got = results.expected(looking.swap_guess(model, ITEM, doses))
+    got = looking.swap_guess(model, ITEM, doses)
     whole = [prompts.build(ITEM.context, ITEM.query._replace(guess=dose), guesses=True) for dose in doses]
-    expected = results.expected(np.array([[-hash_of(f"{prompt} {answer}") for answer in ANSWERS] for prompt in whole]))
-    np.testing.assert_allclose(got, expected)
     assert model.texts == [f"{prompt} {answer}" for prompt in whole for answer in ANSWERS]
-    assert len(set(got.round(6))) == 3
+    np.testing.assert_array_equal(got.ravel(), [-hash_of(text) for text in model.texts])
+    assert len(set(results.expected(got).round(6))) == 3
 
 
 @pytest.mark.parametrize("parts", [*zip(looking.NUMBERS), looking.NUMBERS], ids=" and ".join)
 def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
     low, high = looking.shift(ITEM, *parts)
-    numbers = lambda item: {
-        "query guess": [item.query.guess],
-        "context guess": [e.guess for e in item.context],
-        "context score": [e.score for e in item.context],
-    }
+    numbers = lambda item: [item.query.guess, *(e.guess for e in item.context), *(e.score for e in item.context)]
+    moves = np.repeat([name in parts for name in looking.NUMBERS], [1, 2, 2])
+    np.testing.assert_allclose(np.subtract(numbers(high), numbers(low)), moves)
+    np.testing.assert_allclose(numbers(low), np.where(moves, 0.8, 1) * numbers(ITEM))
+    assert 0 <= min(numbers(low)) and max(numbers(high)) <= 5
     rest = lambda item: [(one.first, one.second) for one in (*item.context, item.query)] + [item.query.score]
-    for name, lower in numbers(low).items():
-        np.testing.assert_allclose(np.subtract(numbers(high)[name], lower), name in parts)
-        assert name in parts or lower == numbers(ITEM)[name]
-    for moved in (low, high):
-        assert all(0 <= value <= 5 for values in numbers(moved).values() for value in values)
-        assert rest(moved) == rest(ITEM)
+    assert rest(low) == rest(high) == rest(ITEM)
 
 
 def test_what_is_silenced_is_not_read():
@@ -190,9 +168,9 @@ def test_what_is_silenced_is_not_read():
     plain = looking.silence(MODEL, PROMPT, None, [])
     x, n = llama.embed(PARAMS, jnp.asarray(TOKENS)), len(TOKENS)
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
-    by_hand = jax.jit(lambda gain: answers.answer_logprobs(PARAMS, CONFIG, x, n, tree, gain))
+    by_hand = jax.jit(lambda gain: answers.logprobs_and_attention(PARAMS, CONFIG, x, n, tree, gain)[0])
     np.testing.assert_allclose(plain, by_hand(np.ones((2, n), np.float32)), atol=1e-4)
-    guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
+    guess = looking._taken_apart(MODEL, PROMPT)[1] == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])
     np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(n), ~guess])), atol=1e-4)
     # Controls: nothing silent, the other layer, and another part, are other answers.
@@ -209,6 +187,6 @@ test_bad_input_is_refused = refusals(
     (lambda: looking.shift(ITEM), f"{among}none"),
     (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
     (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
-    (lambda: prompts.roles("Hello"), "prompt must be one that build wrote as a completion"),
-    (lambda: prompts.roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
+    (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
+    (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )

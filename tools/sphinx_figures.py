@@ -10,7 +10,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from lsalib.book.figures import PALETTE
 
-SHEET = "figures.css"
 # What a drawing brings for a file of its own; the style would hold for the whole page.
 FRAME = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->|<defs>\s*</defs>", re.DOTALL)
 IDS = re.compile(r'((?<!\w)id="|href="#|url\(#)')
@@ -23,7 +22,7 @@ def sheet() -> str:
     return "".join(
         f"{theme} {{ --fig-shade: {shade}; "
         + "".join(f"--fig-{name}: {tones[tone]}; " for name, tones in PALETTE.items())
-        + "}\n"
+        + "} "
         for theme, tone, shade in themes
     )
 
@@ -61,14 +60,12 @@ class DrawingsInline(SphinxPostTransform):
             image.replace_self(nodes.raw("", svg, format="html"))
 
 
-def write_sheet(app: Sphinx) -> None:
-    folder = Path(app.outdir) / "_static"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / SHEET).write_text(sheet(), encoding="utf-8")
+def add_sheet(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """In the page itself: a file would be one more to ask for."""
+    context["metatags"] = context.get("metatags", "") + f"<style>{sheet()}</style>"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("builder-inited", write_sheet)
-    app.add_css_file(SHEET)
+    app.connect("html-page-context", add_sheet)
     app.add_post_transform(DrawingsInline)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -135,7 +135,7 @@ def test_a_page_is_light_and_stands_still(browser, address, path, width):
 
 
 def test_weight_and_shift_are_seen(browser, address):
-    late = "<script>setTimeout(() => document.querySelector('h1').style.marginTop = '300px', 500)</script>"
+    late = "<script>setTimeout(() => document.querySelector('article h1').style.marginTop = '300px', 500)</script>"
     heavy = "".join(f"<script src='../_static/tips.js?{number}'></script>" for number in range(9)) + late
     light, cost = (weight(browser, address, PAGES[1], planted=planted) for planted in ("", heavy))
     assert cost.requests == light.requests + 9 and cost.kilobytes > light.kilobytes

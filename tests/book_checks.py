@@ -88,16 +88,17 @@ def outside_assets(html: Path) -> list[str]:
 
 
 def math_defects(page: Page) -> list[str]:
-    """LaTeX that MathJax refuses, macros it does not know (shown in red), and formulas it has not set."""
+    """LaTeX that was not set when the book was built, formulas of nothing, and those in another font."""
     return page.evaluate("""() => {
-        const set = window.MathJax ? [...MathJax.startup.document.math] : [];
-        const source = e => set.find(item => item.typesetRoot === e.closest("mjx-container"))?.math ?? e.outerHTML;
-        const named = (selector, what) => [...document.querySelectorAll(selector)].map(e => `${what}: ${source(e)}`);
-        const bare = [...document.querySelectorAll(".math")].filter(e => !e.querySelector("mjx-container"));
+        const shown = e => e.checkVisibility({ contentVisibilityAuto: true }) && !e.closest("details:not([open])");
+        const named = (what, wrong) => [...document.querySelectorAll(".math")].filter(wrong)
+            .map(e => `${what}: ${e.textContent.trim().slice(0, 80)}`);
+        const empty = e => shown(e) && [...e.querySelectorAll("math")].some(m => !m.getBoundingClientRect().width);
         return [
-            ...named("mjx-merror", "LaTeX error"),
-            ...named("mjx-container [style*='color: red']", "unknown macro"),
-            ...bare.map(e => `not set: ${e.textContent.slice(0, 80)}`),
+            ...named("LaTeX error", e => e.querySelector("merror, mtext[style*=color]")),
+            ...named("not set", e => !e.querySelector("math[alttext]")),
+            ...named("formula of nothing", e => e.querySelector("math") && empty(e)),
+            ...(document.querySelector(".math") && !document.fonts.check("16px 'Book Math'") ? ["no font"] : []),
         ];
     }""")
 
@@ -106,7 +107,7 @@ def overflow_defects(page: Page) -> list[str]:
     """What sticks out of the page, and what a box cuts off where nobody can scroll to it."""
     return page.evaluate("""() => {
         const named = e => `<${e.tagName.toLowerCase()} class="${e.getAttribute("class") || ""}">`;
-        const shown = e => e.clientWidth > 1 && !e.closest("mjx-container, .visually-hidden");
+        const shown = e => e.clientWidth > 1 && !e.closest(".visually-hidden");
         const sticks = e => e.scrollWidth > e.clientWidth + 1;
         const overflow = e => getComputedStyle(e).overflowX;
         const inside = e => e.matches("article") ? false : overflow(e) !== "visible" || inside(e.parentElement);

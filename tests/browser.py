@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
 from tests.loopback import running
 
@@ -101,20 +101,30 @@ def planter(html: str):
 
 
 @contextmanager
-def visit(
-    browser: Browser, address: str, path: str, *, width: int = 1280, theme: str = "light", planted: str = ""
-) -> Iterator[tuple[Page, list[str]]]:
-    """An open page that has settled, and the noise it made."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+def context_of(
+    browser: Browser, *, width: int = 1280, theme: str = "light", scripts: bool = True
+) -> Iterator[BrowserContext]:
+    """A browser that knows nothing yet, on a screen of this width, by day or by night."""
+    screen = {"width": width, "height": 900}
+    context = browser.new_context(viewport=screen, color_scheme=theme, java_script_enabled=scripts)
     context.set_default_timeout(900_000)  # ends a hang, and nothing that a busy machine does
     context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
-    page = context.new_page()
-    noise = listen(page, address)
-    if planted:
-        page.route(address + path, planter(planted))
     try:
-        page.goto(address + path, wait_until="load")
-        page.evaluate("async () => { await window.MathJax?.startup.promise; await document.fonts.ready; }")
-        yield page, noise
+        yield context
     finally:
         context.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser, address: str, path: str, *, planted: str = "", **screen
+) -> Iterator[tuple[Page, list[str]]]:
+    """An open page that has settled, and the noise it made; see context_of for the screen."""
+    with context_of(browser, **screen) as context:
+        page = context.new_page()
+        noise = listen(page, address)
+        if planted:
+            page.route(address + path, planter(planted))
+        page.goto(address + path, wait_until="load")
+        page.evaluate("document.fonts.ready.then(() => true)")
+        yield page, noise

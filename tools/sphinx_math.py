@@ -13,6 +13,7 @@ from docutils import nodes
 from math_core import LatexError, LatexToMathML
 from sphinx.application import Sphinx
 from sphinx.domains.math import MathDomain
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 
@@ -102,9 +103,24 @@ def set_formula(node: nodes.Element, display: bool) -> str:
         return html.escape(node.astext())
 
 
+class Endings(SphinxPostTransform):
+    """A comma behind a formula goes with it: browsers would begin the next line with it."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        for node in self.document.findall(nodes.math):
+            after = node.next_node(descend=False, siblings=True)
+            if isinstance(after, nodes.Text) and (sign := re.match(r"[.,;:!?)\]’”»]+", after)):
+                node["ending"] = sign[0]
+                after.parent.replace(after, nodes.Text(after[sign.end() :]))
+
+
 def visit_math(writer, node: nodes.math) -> None:
-    writer.body.append(writer.starttag(node, "span", "", CLASS="math notranslate nohighlight"))
-    writer.body.append(set_formula(node, display=False) + "</span>")
+    start = writer.starttag(node, "span", "", CLASS="math notranslate nohighlight")
+    formula, ending = f"{start}{set_formula(node, display=False)}</span>", node.get("ending", "")
+    writer.body.append(f'<span class="unbroken">{formula}{ending}</span>' if ending else formula)
     raise nodes.SkipNode
 
 
@@ -144,6 +160,7 @@ def write_font(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_block, None))
+    app.add_post_transform(Endings)
     app.connect("html-page-context", preload)
     app.connect("build-finished", write_font)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

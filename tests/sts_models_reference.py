@@ -6,23 +6,21 @@ The order of the rows of W_q and W_k is the other one there, so that a mistake i
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import log_softmax
 
 from lsalib.sts.models import llama
 
-TINY = llama.Config(
-    layers=2, heads=4, kv_heads=2, dim=16, hidden=24, vocab=23, rope_base=1e4, norm_eps=1e-5, context=256
-)
+SHAPE = {"layers": 2, "heads": 4, "kv_heads": 2, "dim": 16, "hidden": 24, "vocab": 23}
+TINY = llama.Config(**SHAPE, rope_base=1e4, norm_eps=1e-5, context=256)
 
 
 def tiny(seed=0):
-    """Weights as those of ``llama.init``, drawn without compiling: norms of one, normal matrices."""
-    rng, shapes = np.random.default_rng(seed), jax.eval_shape(lambda: llama.init(jax.random.key(0), TINY))
-
-    def draw(path, leaf):
-        is_norm = "norm" in jax.tree_util.keystr(path)
-        return jnp.asarray(np.ones(leaf.shape) if is_norm else 0.3 * rng.standard_normal(leaf.shape), leaf.dtype)
-
-    return jax.tree_util.tree_map_with_path(draw, shapes)
+    """Random weights, drawn without compiling: norms of one, normal matrices."""
+    rng, L, D, F, K = np.random.default_rng(seed), TINY.layers, TINY.dim, TINY.hidden, TINY.kv_heads * TINY.head_dim
+    shapes = [(TINY.vocab, D), (L, D, D), (L, K, D), (L, K, D), (L, D, D), (L, F, D), (L, F, D), (L, D, F)]
+    embedding, q, k, v, o, *mlp = (jnp.asarray(0.3 * rng.standard_normal(shape)) for shape in shapes)
+    norm = jnp.asarray(np.ones((L, D)))
+    return llama.Params(embedding, llama.Layer(norm, q, k, v, o, norm, *mlp), norm[0])
 
 
 def halves(weight, heads):
@@ -47,7 +45,9 @@ def logits(params, config, tokens):
 
 def logprobs(params, config, prompt, answers):
     """log p(answer | prompt), every answer by a pass of its own."""
-    return np.array([_one_logprob(params, config, list(prompt), list(answer)) for answer in answers])
+    rows = (logits(params, config, [*prompt, *answer])[len(prompt) - 1 : -1] for answer in answers)
+    pairs = zip(rows, answers, strict=True)
+    return np.array([log_softmax(row, axis=1)[np.arange(len(answer)), answer].sum() for row, answer in pairs])
 
 
 def greedy(params, config, prompt, count):
@@ -56,13 +56,6 @@ def greedy(params, config, prompt, count):
     for _ in range(count):
         tokens.append(int(logits(params, config, tokens)[-1].argmax()))
     return tokens[len(prompt) :]
-
-
-def _one_logprob(params, config, prompt, answer):
-    rows = logits(params, config, prompt + answer)[len(prompt) - 1 : -1]
-    top = rows.max(axis=1, keepdims=True)
-    logp = rows - top - np.log(np.exp(rows - top).sum(axis=1, keepdims=True))
-    return logp[np.arange(len(answer)), answer].sum()
 
 
 def _norm(x, weight, eps):

@@ -1,8 +1,8 @@
 """A server on loopback that speaks OpenAI's protocol, counts what it is asked, and fails on command.
 
 An answer is made from the prompt, so that a mixed-up order shows. Failures are taken from a list, one a request:
-a number is an HTTP status, "drop" ends the connection in the middle of the body, "cut" sends
-half of the JSON as if it were whole, "empty" sends JSON without choices, "hang" waits.
+a number is an HTTP status, "drop" ends the connection in the middle of the body, "cut" sends half of the JSON
+as if it were whole, "empty" sends JSON without choices, "page" sends HTML, "hang" waits, None is no failure.
 """
 
 import json
@@ -29,10 +29,10 @@ def logprob(before: str, token: str) -> float:
 
 
 class Server(ThreadingHTTPServer):
-    def __init__(self, failures=(), echo=True, dies_after=None, retry_after=None, pause=lambda: None):
+    def __init__(self, failures=(), echo=True, dies_after=99, at_once=99, pause=lambda: None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.failures, self.echo, self.dies_after = list(failures), echo, dies_after
-        self.retry_after, self.pause, self.closing = retry_after, pause, threading.Event()
+        self.at_once, self.pause, self.closing = at_once, pause, threading.Event()
         self.asked, self.answered, self.keys, self.requests = Counter(), Counter(), set(), []
         self.now, self.most, self.lock = 0, 0, threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -58,41 +58,30 @@ class Handler(BaseHTTPRequestHandler):
             server.now += 1
             server.most = max(server.most, server.now)
             failure = server.failures.pop(0) if server.failures else None
-            if server.dies_after is not None and sum(server.answered.values()) >= server.dies_after:
+            if server.answered.total() >= server.dies_after:
                 failure = "drop"
-            if failure is None:
-                server.answered[prompt] += 1
+            if server.now > server.at_once:
+                failure = "hang"
+            server.answered[prompt] += failure is None
         server.pause()
         with server.lock:
             server.now -= 1
-        self._respond(request, prompt, failure)
+        self._respond(json.dumps(self._body(request, prompt)), failure)
 
-    def _respond(self, request, prompt, failure):
-        body = json.dumps(self._body(request, prompt))
+    def _respond(self, body, failure):
         if failure == "hang":
             self.server.closing.wait()
-        elif failure == "drop":
-            self._send(200, body[:20], announced=len(body))
-            self.close_connection = True
-        elif failure == "cut":
-            self._send(200, body[: len(body) // 2])
-        elif failure == "empty":
-            self._send(200, json.dumps({"object": "text_completion"}))
-        elif failure == "page":
-            self._send(200, "<html>a proxy</html>", kind="text/html")
-        elif failure is not None:
-            self._send(failure, json.dumps({"error": {"message": f"refused, {self.headers['Authorization']}"}}))
-        else:
-            self._send(200, body)
-
-    def _send(self, status, body, announced=None, kind="application/json"):
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(announced or len(body.encode())))
-        if status == 429 and self.server.retry_after is not None:
-            self.send_header("Retry-After", str(self.server.retry_after))
+        refusal = json.dumps({"error": {"message": f"refused, {self.headers['Authorization']}"}})
+        broken = {None: body, "drop": body[:20], "cut": body[: len(body) // 2], "empty": "{}", "page": "<p>a proxy"}
+        sent = broken.get(failure, refusal)
+        self.send_response(failure if isinstance(failure, int) else 200)
+        self.send_header("Content-Type", "text/html" if failure == "page" else "application/json")
+        self.send_header("Content-Length", str(len(body if failure == "drop" else sent)))
+        if failure == 429:
+            self.send_header("Retry-After", "7")
         self.end_headers()
-        self.wfile.write(body.encode())
+        self.wfile.write(sent.encode())
+        self.close_connection = failure == "drop"
 
     def _body(self, request, prompt):
         known = {"id": "1", "created": 1, "model": request["model"], "usage": None}

@@ -84,12 +84,16 @@ class Fake:
         texts = ("\n".join(message["content"] for message in messages) for messages in conversations)
         return [self._one(n, prompt, on_answer) for n, prompt in enumerate(texts)]
 
-    def score_logprobs(self, prompts, answers):
+    def score_logprobs(self, prompts, answers, *, on_answer=None):
         if self.logprobs is None:
             return None
         assert [answer.strip() for answer in answers] == list(ANSWERS)
-        self.scored += prompts
-        return np.array([self.logprobs(prompt) for prompt in prompts])
+        rows = []
+        for n, prompt in enumerate(prompts):
+            rows.append(self.logprobs(prompt))
+            self.scored.append(prompt)
+            on_answer(n, np.array(rows[n]))
+        return np.array(rows)
 
     def _one(self, n, prompt, on_answer):
         if self.dies_after is not None and len(self.asked) >= self.dies_after:

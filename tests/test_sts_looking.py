@@ -14,7 +14,7 @@ from sts_models_reference import TINY, tiny
 from lsalib.sts import looking, prompts, results
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import answers, inside, llama
+from lsalib.sts.models import answers, llama
 from lsalib.sts.prompts import ROLES, Example
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
@@ -41,14 +41,10 @@ def embedded(n=12, padded=16):
     return params, llama.embed(params, jnp.asarray(np.pad(ids, (0, padded - n))))
 
 
-def first(x, n):
-    return jnp.asarray(np.asarray(x)[:n])
-
-
 @jax.jit
 def logprobs(params, x, gain):
     """Of the answers in ``TREE`` after twelve tokens."""
-    return answers.answer_logprobs(params, TINY, x, 12, TREE, gain)
+    return answers.logprobs_and_attention(params, TINY, x, 12, TREE, gain)[0]
 
 
 def silencing(tokens, layers=2):
@@ -79,17 +75,6 @@ def test_tokens_take_the_role_of_their_last_character():
     assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
 
 
-def test_the_last_token_of_a_padded_prompt():
-    params, x = embedded()
-    padded = np.asarray(inside.last_attention(params, TINY, x, 12))
-    alone = np.asarray(inside.attention_weights(params, TINY, first(x, 12)))[:, :, 0]
-    np.testing.assert_allclose(padded[..., :12], alone, atol=1e-6)
-    np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-5)
-    assert (padded[..., 12:] == 0).all()
-    # Control: one token more is another token that looks.
-    assert np.abs(inside.last_attention(params, TINY, x, 13) - padded).max() > 1e-3
-
-
 def test_a_gain_of_one_is_none_and_zero_silences(x64):
     params, x = embedded()
     plain = np.asarray(logprobs(params, x, None))
@@ -104,7 +89,7 @@ def test_the_gain_acts_on_the_values_alone():
     params, x = embedded()
     one = TINY._replace(layers=1)
     params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
-    read = jax.jit(lambda gain: llama.read(params, one, x, keep_weights=True, value_gain=gain))
+    read = jax.jit(lambda gain: llama.forward(params, one, x, keep_weights=True, value_gain=gain))
     out, silent = (jax.tree.map(np.asarray, read(np.float32(silencing(tokens, layers=1)))) for tokens in ([], [3]))
     np.testing.assert_array_equal(out.weights, silent.weights)
     np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
@@ -114,9 +99,9 @@ def test_the_gain_acts_on_the_values_alone():
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params, x = embedded()
-    expected, relevance = map(np.asarray, inside.value_relevance(params, TINY, x, 12, TREE, jnp.asarray(VALUES)))
-    alone = inside.expected_score(params, TINY, first(x, 12), TREE, jnp.asarray(VALUES))
-    np.testing.assert_allclose(expected, alone, rtol=1e-5)
+    found = answers.relevance_and_attention(params, TINY, x, 12, TREE, jnp.asarray(VALUES))
+    expected, relevance, _ = map(np.asarray, found)
+    np.testing.assert_allclose(expected, softmax(np.asarray(logprobs(params, x, None))) @ VALUES, rtol=1e-5)
 
     def score(layer, token, change):
         gain = np.ones((2, 16))
@@ -138,8 +123,9 @@ def test_a_look_adds_up():
     np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
-    weights = np.asarray(inside.attention_weights(PARAMS, CONFIG, llama.embed(PARAMS, jnp.asarray(TOKENS))))
-    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, 0], atol=1e-5)
+    x = llama.embed(PARAMS, jnp.asarray(TOKENS))
+    weights = np.asarray(jax.jit(lambda x: llama.forward(PARAMS, CONFIG, x, keep_weights=True).weights)(x))
+    np.testing.assert_allclose(seen.attention, weights.mean(1)[:, -1], atol=1e-5)
     # Control: with permuted roles the masses are others.
     others = looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles))
     assert np.abs(others - masses).max() > 1e-3
@@ -190,7 +176,7 @@ def test_what_is_silenced_is_not_read():
     plain = looking.silence(MODEL, PROMPT, None, [])
     x, n = llama.embed(PARAMS, jnp.asarray(TOKENS)), len(TOKENS)
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
-    by_hand = jax.jit(lambda gain: answers.answer_logprobs(PARAMS, CONFIG, x, n, tree, gain))
+    by_hand = jax.jit(lambda gain: answers.logprobs_and_attention(PARAMS, CONFIG, x, n, tree, gain)[0])
     np.testing.assert_allclose(plain, by_hand(np.ones((2, n), np.float32)), atol=1e-4)
     guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])

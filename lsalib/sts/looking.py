@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from lsalib.sts import prompts
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import inside, llama
-from lsalib.sts.models.answers import AnswerTree, answer_tree, score
+from lsalib.sts.models import llama
+from lsalib.sts.models.answers import AnswerTree, answer_tree, relevance_and_attention, score
 from lsalib.sts.models.batching import bucket, read_prompts
 
 __all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess"]
@@ -99,7 +99,7 @@ def look(model, prompt: str) -> Look:
     config, params, length = model.stored.config, model.stored.params, len(ids)
     x = llama.embed(params, np.pad(np.asarray(ids, np.int32), (0, bucket(length) - length)))
     values = np.array(ANSWERS, x.dtype)
-    expected, relevance, attention = inside.relevance_and_attention(params, config, x, length, tree, values)
+    expected, relevance, attention = relevance_and_attention(params, config, x, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
     return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))
 

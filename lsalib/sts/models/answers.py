@@ -1,4 +1,4 @@
-"""How likely a Llama model finds given answers, with the beginnings that they share read once."""
+"""How likely a Llama model finds given answers, whose shared beginnings are read once, and what that hangs on."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from lsalib import _validate
 from lsalib.sts.models import llama
-from lsalib.sts.models.batching import Reading, read_prompts
+from lsalib.sts.models.batching import Reading
 
-__all__ = ["AnswerTree", "answer_tree", "score"]
+__all__ = ["AnswerTree", "answer_tree", "relevance_and_attention", "score"]
 
 
 class AnswerTree(NamedTuple):
@@ -31,16 +32,7 @@ class AnswerTree(NamedTuple):
 
 
 def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
-    """Merge the answers' common beginnings.
-
-    Args:
-        answers: the tokens of each answer, at least one each.
-
-    Returns:
-        The ``AnswerTree``; its N nodes are the prompt's last token and the distinct proper beginnings.
-
-    Raises:
-        ValueError: if there is no answer, or one without tokens.
+    """Merge the common beginnings of answers, of at least one token each: N nodes, the root and the proper beginnings.
 
     Example:
         >>> tree = answer_tree([[5, 9, 1], [5, 9, 2], [7]])
@@ -49,56 +41,15 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
     """
     if not answers or not all(answers):
         raise ValueError(f"answers must be at least one answer of at least one token each, got {answers!r:.200}")
-    nodes: dict[tuple[int, ...], int] = {(): 0}
-    for answer in answers:
-        for depth in range(1, len(answer)):
-            nodes.setdefault(tuple(answer[:depth]), len(nodes))
-    ancestors = np.zeros((len(nodes), len(nodes)), bool)
-    for beginning, node in nodes.items():
-        ancestors[node, [nodes[beginning[:depth]] for depth in range(len(beginning) + 1)]] = True
-    longest = max(map(len, answers))
-    parent, token, used = (np.zeros((len(answers), longest), kind) for kind in (np.int32, np.int32, bool))
+    beginnings = dict.fromkeys([(), *(tuple(answer[:k]) for answer in answers for k in range(1, len(answer)))])
+    nodes = {beginning: node for node, beginning in enumerate(beginnings)}
+    ancestors = np.array([[later[: len(one)] == one for one in nodes] for later in nodes])
+    parent, token, used = np.zeros((3, len(answers), max(map(len, answers))), np.int32)
     for a, answer in enumerate(answers):
         for k in range(len(answer)):
-            parent[a, k], token[a, k], used[a, k] = nodes[tuple(answer[:k])], answer[k], True
-    tokens = np.array([beginning[-1] if beginning else -1 for beginning in nodes], np.int32)
-    return AnswerTree(
-        tokens, np.array([len(beginning) for beginning in nodes], np.int32), ancestors, parent, token, used
-    )
-
-
-def answer_logprobs(
-    params: llama.Params,
-    config: llama.Config,
-    x: Float[Array, "T dim"],
-    length: int | Int[Array, ""],
-    tree: AnswerTree,
-    value_gain: Float[Array, "L T"] | None = None,
-) -> Float[Array, " A"]:
-    """Log-probability of each answer after one prompt; differentiable in the prompt's input embeddings.
-
-    ``log p(answer | prompt) = sum_k log p(token_k | prompt, token_1 … token_(k-1))``: the prompt is read once,
-    then all beginnings of answers at once, each of which sees the prompt and its own beginning.
-
-    Args:
-        params, config: the model.
-        x: input embeddings, (T, dim), of which the first ``length`` are the prompt and the others padding.
-        length: the prompt's number of tokens.
-        tree: the answers.
-        value_gain: of the tokens that the last one sees, as in ``llama.forward``.
-
-    Returns:
-        Log-probabilities, (A,). What ends an answer is counted only where the answer says it.
-
-    Example:
-        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> params = llama.init(jax.random.key(0), config)
-        >>> compiled = jax.jit(answer_logprobs, static_argnums=1)
-        >>> every = compiled(params, config, jnp.ones((3, 4)), 3, answer_tree([[t] for t in range(5)]))
-        >>> round(float(jnp.exp(every).sum()), 4)
-        1.0
-    """
-    return logprobs_and_attention(params, config, x, length, tree, value_gain)[0]
+            parent[a, k], token[a, k], used[a, k] = nodes[tuple(answer[:k])], answer[k], 1
+    tokens, depths = np.array([(beginning[-1] if beginning else -1, len(beginning)) for beginning in nodes], np.int32).T
+    return AnswerTree(tokens, depths, ancestors, parent, token, used.astype(bool))
 
 
 def logprobs_and_attention(
@@ -109,51 +60,63 @@ def logprobs_and_attention(
     tree: AnswerTree,
     value_gain: Float[Array, "L T"] | None = None,
 ) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
-    """What ``answer_logprobs`` says, and where the prompt's last token looks, which is part of the same pass.
+    """How likely each answer is after one prompt, and the attention of the prompt's last token, whose rows sum to one.
 
-    Args:
-        params, config, x, length, tree, value_gain: as in ``answer_logprobs``.
-
-    Returns:
-        Log-probabilities (A,), and weights (L, heads, T), zero on the padding; each row sums to one.
-
-    Example:
-        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> params = llama.init(jax.random.key(0), config)
-        >>> compiled = jax.jit(logprobs_and_attention, static_argnums=1)
-        >>> compiled(params, config, jnp.ones((3, 4)), 2, answer_tree([[1], [2, 3]]))[1].sum(2).tolist()
-        [[1.0, 1.0]]
+    ``log p(answer | prompt) = sum_k log p(token_k | prompt, token_1 … token_(k-1))``: the prompt is read once,
+    then all beginnings of answers at once, each of which sees the prompt and its own beginning. ``x`` are the prompt's
+    ``length`` input embeddings and padding; ``value_gain`` is as in ``llama.forward``.
     """
     root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
-    past = llama.read(params, config, x, value_gain=value_gain).cache
+    past = llama.forward(params, config, x, value_gain=value_gain).cache
     logprobs, weights = _after(params, config, past, root, length, tree, keep_weights=True)
     # Node 0 sees the tokens before it in their slots, and itself among the nodes.
     attention = weights[:, :, 0, : len(x)].at[..., length - 1].set(weights[:, :, 0, len(x)])
     return logprobs, attention
 
 
-def score(
-    params: llama.Params, config: llama.Config, prompts: Sequence[Sequence[int]] | Reading, tree: AnswerTree
-) -> Float[np.ndarray, "n A"]:
-    """Log-probabilities of the answers after each prompt of a batch.
+@partial(jax.jit, static_argnums=1)
+def relevance_and_attention(
+    params: llama.Params,
+    config: llama.Config,
+    x: Float[Array, "T dim"],
+    length: int | Int[Array, ""],
+    tree: AnswerTree,
+    values: Float[Array, " A"],
+) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
+    """The expected score, what each token's values do to it, layer by layer, and where the prompt's last token looks.
+
+    The score is ``sum_a values_a p(a) / sum_a p(a)``. Its derivative by a factor on the value vectors of token i in
+    layer l, which all later tokens read there, is ``sum_(readers, heads) attention * d score / d attention``, and to
+    first order what the score would lose without them. The residual stream has no such derivative: its norm is divided
+    out.
 
     Args:
         params, config: the model.
-        prompts: token ids, at least one each; or a batch from ``read_prompts``, with room for the longest answer.
+        x: input embeddings, (T, dim), of which the first ``length`` are the prompt and the others padding.
+        length: the prompt's number of tokens.
         tree: the answers.
+        values: what each answer means, (A,).
 
     Returns:
-        Log-probabilities, (n, A).
+        The score; the derivatives (L, T), zero for the last token, whose place holds the answer, and for the padding;
+        and the attention (L, heads, T).
 
     Raises:
-        ValueError: if a prompt is empty, or longer than the model's context with the longest answer.
-
-    Example:
-        >>> config = llama.Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 64)
-        >>> score(llama.init(jax.random.key(0), config), config, [[1], [2, 3]], answer_tree([[4], [0, 1]])).shape
-        (2, 2)
+        ValueError: if the values do not fit the answers.
     """
-    reading = prompts if isinstance(prompts, Reading) else read_prompts(params, config, prompts, tree.used.shape[1])
+    _validate.shape("values", values, (len(tree.used),))
+
+    def expected(gain):
+        logprobs, attention = logprobs_and_attention(params, config, x, length, tree, gain)
+        return jax.nn.softmax(logprobs) @ values, attention
+
+    ones = jnp.ones((config.layers, len(x)), x.dtype)
+    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(ones)
+    return score, relevance, attention
+
+
+def score(params: llama.Params, config: llama.Config, reading: Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
+    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest."""
     return np.asarray(_score(params, config, reading.tokens, reading.lengths, reading.cache, tree))[: reading.count]
 
 
@@ -172,6 +135,7 @@ def _after(params, config, past, root, length, tree, keep_weights=False):
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
-    out = llama.forward(params, config, nodes, length - 1 + jnp.asarray(tree.depth), mask, past, keep_weights)
+    positions = length - 1 + jnp.asarray(tree.depth)
+    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights)
     logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
     return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1), out.weights

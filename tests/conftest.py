@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests import book_measures as measures
 from tests.browser import build, chromium, copy_project, serve
 from tools import address as address_tool
 
@@ -47,3 +49,15 @@ def address(html):
 def browser():
     with chromium() as browser:
         yield browser
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What the pages ask of their readers, as the tests have measured it."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    found = [item for report in reports for item in report.user_properties]
+    rows = {row[0]: measures.Measures(*row[1:]) for name, row in found if name == measures.PROPERTY}
+    shut_out = Counter[str]()
+    for path, number in (value for name, value in found if name == measures.SHUT_OUT):
+        shut_out[path] += number
+    for line in measures.table(rows, shut_out) if rows else []:
+        terminalreporter.write_line(line)

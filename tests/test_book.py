@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from lsalib.book import figures
+from tests import book_access as access
 from tests import book_checks as checks
+from tests import book_measures as measures
 from tests.browser import ROOT, build, chromium, copy_project, serve, visit
 from tools import address as address_tool
 from tools import headline
@@ -73,10 +75,12 @@ def page_defects(page, noise) -> list[str]:
 
 @pytest.mark.parametrize("width, theme", SCREENS)
 @pytest.mark.parametrize("path", PAGES + OTHERS)
-def test_page_is_sound(browser, address, path, width, theme):
+def test_page_is_sound(browser, address, path, width, theme, record_property):
     with visit(browser, address, path, width=width, theme=theme) as (page, noise):
         assert page.evaluate("document.documentElement.dataset.theme") == theme
-        assert page_defects(page, noise) == []
+        found, shut_out = page_defects(page, noise), access.defects(page, width, theme)
+        record_property(measures.SHUT_OUT, (path, len(shut_out)))
+        assert found + shut_out == []
 
 
 def test_the_front_door_leads_to_the_first_page(browser, address):

@@ -9,7 +9,6 @@ import pytest
 
 from tests import book_measures as measures
 from tests.browser import build, chromium, copy_project, serve
-from tools import address as address_tool
 
 # A book that is there already, to be tested as it is: the one that will be published.
 GIVEN = os.environ.get("BOOK_HTML")
@@ -18,13 +17,15 @@ GIVEN = os.environ.get("BOOK_HTML")
 @pytest.fixture(scope="session")
 def project(tmp_path_factory):
     """A copy of the checkout without an address, which nobody changes."""
+    from tools import address  # not above: the library's tests do without what the book needs
+
     shared = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
         shared = shared.parent  # of all workers
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "book/project").is_dir():
-            address_tool.main(["", "--root", str(copy_project(shared / "book"))])
+            address.main(["", "--root", str(copy_project(shared / "book"))])
     return shared / "book/project"
 
 

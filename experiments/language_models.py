@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments.experiment import Experiment, versions
-from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts, records
-from lsalib.sts.design import items
+from lsalib._files import write
+from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts
+from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
 
 SPLITS = ("train", "dev", "test")
@@ -19,7 +20,7 @@ LOOKED_AT = design.Experiment("smollm2-135m-instruct", "guess", "strong")
 ASKED = [
     replace(LOOKED_AT, condition=condition, guess_model=guesser, draw=draw, seed=draw)
     for draw in PROMPTED
-    for condition in design.CONDITIONS
+    for condition in design.CHOICES["condition"]
     for guesser in (("concat", "strong") if condition != "none" else (None,))
 ]
 DOSES = np.arange(0.5, 5.0, 0.5)
@@ -27,16 +28,16 @@ MEASURES = {
     "mse": lambda made, truth: ((np.asarray(made, np.float64) - truth) ** 2).mean(-1),
     "r": lambda made, truth: [np.corrcoef(one, truth)[0, 1] for one in np.asarray(made, np.float64)],
 }
-NETWORKS = {name: features for name, features in guess.GUESS_MODELS.items() if features}
+NETWORKS = ("concat", "strong")
 
 
 def prompted() -> dict[str, np.ndarray]:
     """What stands in prompts: the guesses of three seeds, and the networks that made them."""
     pairs, vectors = _embedded()
     kept = {f"cosine_{split}": np.tile(guess.cosine(*vectors[split]), (len(PROMPTED), 1)) for split in ("dev", "test")}
-    for name, features in NETWORKS.items():
-        z = {split: features(*vectors[split]) for split in SPLITS}
-        alone = [guess.fit(z["train"], pairs["train"].score, seeds=[seed]).network for seed in PROMPTED]
+    for name in NETWORKS:
+        z = {split: guess.features(name, *vectors[split]) for split in SPLITS}
+        alone = [guess.fit(z["train"], pairs["train"].score, seeds=[seed]) for seed in PROMPTED]
         for field in guess.Network._fields:
             kept[f"{name}_{field}"] = np.concatenate([getattr(one, field) for one in alone])
         for split in ("dev", "test"):
@@ -48,9 +49,9 @@ def guesses() -> dict[str, np.ndarray]:
     """The same, and the guess models' errors over all seeds."""
     pairs, vectors = _embedded()
     made = {"cosine": {split: guess.cosine(*vectors[split])[None] for split in SPLITS}}
-    for name, features in NETWORKS.items():
-        z = {split: features(*vectors[split]) for split in SPLITS}
-        trained = guess.fit(z["train"], pairs["train"].score, seeds=SEEDS).network
+    for name in NETWORKS:
+        z = {split: guess.features(name, *vectors[split]) for split in SPLITS}
+        trained = guess.fit(z["train"], pairs["train"].score, seeds=SEEDS)
         made[name] = {split: guess.predict(trained, z[split]) for split in SPLITS}
     return prompted() | {
         f"{name}_{what}": np.array([measure(each[split], pairs[split].score) for split in SPLITS]).T
@@ -70,7 +71,7 @@ def answers() -> dict[str, dict]:
     made = {}
     for asked in ASKED:
         name, model = file_name(asked), open_model(asked.model)
-        made[name] = experiment.run(asked, model, records.sources(asked), files.cache_folder() / "answers" / name)
+        made[name] = experiment.run(asked, model, prepare(asked), files.folder("cache") / "answers" / name)
         print(name, flush=True)
     return made
 
@@ -87,7 +88,7 @@ def compact(path: Path, made: dict[str, dict], _) -> None:
         for record in kept["records"]:
             record["logprobs"] = record["logprobs"] and [round(value, 3) for value in record["logprobs"]]
         content = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
-        files.write(path.with_name(f"{name}.json"), content.encode())
+        write(path.with_name(f"{name}.json"), content.encode())
 
 
 def swap(count: int = 20) -> dict[str, np.ndarray]:
@@ -97,7 +98,7 @@ def swap(count: int = 20) -> dict[str, np.ndarray]:
     for asked in (LOOKED_AT, replace(LOOKED_AT, condition="shuffled"), replace(LOOKED_AT, guess_model="concat")):
         name = f"{asked.condition}_{asked.guess_model}"
         rows = []
-        for item in items(asked, records.sources(asked))[:count]:
+        for item in items(asked, prepare(asked))[:count]:
             rows.append(looking.swap_guess(model, item, [*DOSES, item.query.guess]))
             print(name, item.run, flush=True)
         kept[name] = np.array(rows, np.float32)
@@ -110,7 +111,7 @@ def shift(count: int = 60) -> dict[str, np.ndarray]:
     model, kept = open_model(LOOKED_AT.model), {}
     for guess_model in ("strong", "concat"):
         asked, rows = replace(LOOKED_AT, guess_model=guess_model), []
-        for item in items(asked, records.sources(asked))[:count]:
+        for item in items(asked, prepare(asked))[:count]:
             moved = [
                 one
                 for parts in (*((one,) for one in looking.NUMBERS), looking.NUMBERS)
@@ -125,7 +126,7 @@ def shift(count: int = 60) -> dict[str, np.ndarray]:
 
 def look(count: int = 12) -> dict[str, np.ndarray]:
     """Attention and relevance by role and layer, and the same with the tokens' roles permuted."""
-    model, runs = open_model(LOOKED_AT.model), items(LOOKED_AT, records.sources(LOOKED_AT))[:count]
+    model, runs = open_model(LOOKED_AT.model), items(LOOKED_AT, prepare(LOOKED_AT))[:count]
     rng = np.random.default_rng(0)
     names = ("expected", "tokens", "attention", "relevance", "permuted_attention", "permuted_relevance")
     kept = {name: [] for name in names}

@@ -11,12 +11,16 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
 from tests.loopback import running
 from tools.chromium import FLAGS, executable
 
 ROOT = Path(__file__).resolve().parent.parent
+# A book that is there already, to be tested as it is: the one that will be published.
+GIVEN = os.environ.get("BOOK_HTML")
+# What the build makes itself.
+GENERATED = ("book/claims.md", "book/_static/answer.svg")
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".*_cache")
 
 
@@ -98,20 +102,30 @@ def planter(html: str):
 
 
 @contextmanager
-def visit(
-    browser: Browser, address: str, path: str, *, width: int = 1280, theme: str = "light", planted: str = ""
-) -> Iterator[tuple[Page, list[str]]]:
-    """An open page that has settled, and the noise it made."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+def context_of(
+    browser: Browser, *, width: int = 1280, theme: str = "light", scripts: bool = True
+) -> Iterator[BrowserContext]:
+    """A browser that knows nothing yet, on a screen of this width, by day or by night."""
+    screen = {"width": width, "height": 900}
+    context = browser.new_context(viewport=screen, color_scheme=theme, java_script_enabled=scripts)
     context.set_default_timeout(900_000)  # ends a hang, and nothing that a busy machine does
     context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
-    page = context.new_page()
-    noise = listen(page, address)
-    if planted:
-        page.route(address + path, planter(planted))
     try:
-        page.goto(address + path, wait_until="load")
-        page.evaluate("async () => { await window.MathJax?.startup.promise; await document.fonts.ready; }")
-        yield page, noise
+        yield context
     finally:
         context.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser, address: str, path: str, *, planted: str = "", **screen
+) -> Iterator[tuple[Page, list[str]]]:
+    """An open page that has settled, and the noise it made; see context_of for the screen."""
+    with context_of(browser, **screen) as context:
+        page = context.new_page()
+        noise = listen(page, address)
+        if planted:
+            page.route(address + path, planter(planted))
+        page.goto(address + path, wait_until="load")
+        page.evaluate("document.fonts.ready.then(() => true)")
+        yield page, noise

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests import book_measures as measures
-from tests.browser import build, chromium, copy_project, serve
-
-# A book that is there already, to be tested as it is: the one that will be published.
-GIVEN = os.environ.get("BOOK_HTML")
+from tests.browser import GENERATED, GIVEN, build, chromium, copy_project, serve
 
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory):
-    """A copy of the checkout without an address, which nobody changes."""
+    """A copy of the checkout, without an address and what the build itself makes, which nobody changes."""
     from tools import address  # not above: the library's tests do without what the book needs
 
     shared = tmp_path_factory.getbasetemp()
@@ -25,7 +22,10 @@ def project(tmp_path_factory):
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "book/project").is_dir():
-            address.main(["", "--root", str(copy_project(shared / "book"))])
+            copy = copy_project(shared / "book")
+            address.main(["", "--root", str(copy)])
+            for path in GENERATED:
+                (copy / path).unlink()
     return shared / "book/project"
 
 

@@ -17,8 +17,8 @@ from tools import pages, sphinx_api
 # What a user imports; the last two are not imported by the first.
 PACKAGES = ("lsalib", "lsalib.book", "lsalib.sts")
 API = sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md"))
-PROSE = "`theory.gd_risk`, `lsalib.theory.gd_risk()`, `parsing.parse`, `task.prior_mean`, `heads.md`"
-UNKNOWN = ("theory.no_such_risk", "lsalib.theory.no_such_risk", "sts.parsing.pars", "parsing.pars")
+PROSE = "`theory.gd_risk`, `lsalib.theory.gd_risk()`, `results.parse`, `task.prior_mean`, `heads.md`"
+UNKNOWN = ("theory.no_such_risk", "lsalib.theory.no_such_risk", "sts.results.pars", "results.pars")
 
 
 def public(module: ModuleType) -> dict[str, object]:
@@ -100,7 +100,7 @@ def test_code_in_prose_leads_to_what_it_names(built, names):
     assert {name: link["href"] for name, link in leads.items() if link} == {
         "theory.gd_risk": "api/theory.html#lsalib.theory.gd_risk",
         "lsalib.theory.gd_risk()": "api/theory.html#lsalib.theory.gd_risk",
-        "parsing.parse": "api/sts.html#lsalib.sts.parsing.parse",
+        "results.parse": "api/sts.html#lsalib.sts.results.parse",
     }
     assert leads.keys() >= {"task.prior_mean", "heads.md", *UNKNOWN}
     assert checks.names_without_links(html, names) == []

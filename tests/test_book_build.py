@@ -68,6 +68,7 @@ PLANTED = {
     "{ref}`no-such-label`": "no-such-label",
     "{cite}`nobody1900`": "nobody1900",
     "```{nosuch}\n```": "nosuch",
+    r"$x^{2}\nosuchmacro$": "nosuchmacro",
 }
 
 

@@ -27,7 +27,7 @@ ASKS_MODELS = """
 from lsalib.book import figures
 from lsalib.sts import embeddings, models, records
 
-embeddings.embed(["A plane is taking off."], cached=False).shape
+embeddings.embed(["A plane is taking off."]).shape
 ```
 
 ```{code-cell} ipython3

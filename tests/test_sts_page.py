@@ -25,7 +25,7 @@ def cells_up_to(name: str) -> list[str]:
 
 def drawn(folder: Path, monkeypatch) -> tuple[list[str], list[int]]:
     """The models in the legend, and the number of points in both panels, with these own results."""
-    monkeypatch.setenv(records.FOLDER_VARIABLE, str(folder))
+    monkeypatch.setenv("LSALIB_STS_RESULTS", str(folder))
     seen = {}
     with plt.rc_context():
         for source in cells_up_to("fig-llm-errors"):

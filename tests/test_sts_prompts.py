@@ -3,7 +3,7 @@
 import pytest
 from refusals import refusals
 
-from lsalib.sts.prompts import Example, build, digest, number
+from lsalib.sts.prompts import Example, build, digest
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.75, 4.1), Example("Rain, again", "“Sun” — Zürich", 0.0, 5.0)]
 QUERY = Example("A cat sleeps.", "A car\u2019s asleep.", 1.2, 0.456)
@@ -27,65 +27,29 @@ Score: 0.0
 Sentence 1: A cat sleeps.
 Sentence 2: A car\u2019s asleep.
 Initial guess: 0.46"""
-BARE = """\
-Sentence 1: A dog runs.
-Sentence 2: A dog is running.
-Score: 4.75
-
-Sentence 1: Rain, again
-Sentence 2: “Sun” — Zürich
-Score: 0.0
-
-Sentence 1: A cat sleeps.
-Sentence 2: A car\u2019s asleep."""
+BARE = "\n".join(line for line in PAIRS.split("\n") if "guess" not in line)
 WITH, WITHOUT = f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:", f"{RATE} {GIVE}\n\n{BARE}\nScore:"
 CHAT = [{"role": "system", "content": f"{RATE} {COMES} {ANSWER}"}, {"role": "user", "content": f"{PAIRS}\n\n{REFINE}"}]
+PLAIN = [{"role": "system", "content": f"{RATE} {ANSWER}"}, {"role": "user", "content": f"{BARE}\n\n{GIVE}"}]
 
 
-def test_completion_to_the_character():
-    assert build(CONTEXT, QUERY, guesses=True) == WITH
-    assert build(CONTEXT, QUERY, guesses=False) == WITHOUT
-    assert "guess" not in WITHOUT.lower()
-
-
-def test_chat_to_the_character():
-    assert build(CONTEXT, QUERY, guesses=True, style="chat") == CHAT
-    system, user = build(CONTEXT, QUERY, guesses=False, style="chat")
-    assert system == {"role": "system", "content": f"{RATE} {ANSWER}"}
-    assert user == {"role": "user", "content": f"{BARE}\n\n{GIVE}"}
-
-
-STYLES = pytest.mark.parametrize("style", ["completion", "chat"])
-
-
-@STYLES
-@pytest.mark.parametrize("guesses", [True, False])
-def test_the_query_s_score_is_not_in_it(style, guesses):
-    prompt = lambda context, query: build(context, query, guesses=guesses, style=style)
-    texts = [prompt(CONTEXT, QUERY._replace(score=score)) for score in (1.2, 3.3, None)]
-    assert texts[0] == texts[1] == texts[2]
-    # Negative control: an example's score is.
-    assert prompt([CONTEXT[0]._replace(score=1.1)], QUERY) != prompt([CONTEXT[0]], QUERY)
-
-
-@STYLES
-def test_guesses_are_in_it_only_where_they_are_asked_for(style):
-    other = [example._replace(guess=3.21) for example in CONTEXT]
-    both = lambda guesses: [build(context, QUERY, guesses=guesses, style=style) for context in (CONTEXT, other)]
-    assert len(set(map(str, both(False)))) == 1 and len(set(map(str, both(True)))) == 2
-    assert build(CONTEXT, QUERY._replace(guess=None), guesses=False, style=style) == both(False)[0]
+@pytest.mark.parametrize(
+    ("guesses", "style", "written"),
+    [(True, "completion", WITH), (False, "completion", WITHOUT), (True, "chat", CHAT), (False, "chat", PLAIN)],
+)
+def test_it_is_written_to_the_character(guesses, style, written):
+    assert build(CONTEXT, QUERY, guesses=guesses, style=style) == written
+    # The query's score is not in it, nor a guess that is not asked for.
+    assert build(CONTEXT, QUERY._replace(score=3.3), guesses=guesses, style=style) == written
+    unknown = QUERY._replace(score=None, guess=0.456 if guesses else None)
+    assert build(CONTEXT, unknown, guesses=guesses, style=style) == written
+    assert guesses or "guess" not in str(written).lower()
 
 
 def test_scores_are_written_as_the_data_has_them():
-    written = {
-        0.0: "0.0",
-        5.0: "5.0",
-        0.067: "0.067",
-        1.53333333333333: "1.533",
-        2.11111111111111: "2.111",
-        3.25: "3.25",
-    }
-    assert {score: number(score) for score in written} == written
+    scores = {0.0: "0.0", 5.0: "5.0", 0.067: "0.067", 1.53333333333333: "1.533", 3.8: "3.8", 3.25: "3.25"}
+    for score, written in scores.items():
+        assert f"Score: {written}\n" in build([CONTEXT[0]._replace(score=score)], QUERY, guesses=False)
 
 
 def test_the_digest_sees_each_prompt_and_their_order():
@@ -94,9 +58,8 @@ def test_the_digest_sees_each_prompt_and_their_order():
     assert len({digest(prompts), digest([WITH, WITHOUT + " "]), digest([CHAT]), digest([WITH])}) == 4
 
 
-with_guesses = lambda context=CONTEXT, query=QUERY, **options: build(context, query, guesses=True, **options)
+with_guesses = lambda context=CONTEXT, query=QUERY: build(context, query, guesses=True)
 test_what_cannot_be_shown_is_refused = refusals(
-    (lambda: with_guesses(style="poem"), "style must be one of completion, chat, got 'poem'"),
     (
         lambda: with_guesses([QUERY._replace(score=None)]),
         r"score must be a number from 0 to 5, got None for «A cat sle",

@@ -7,55 +7,36 @@ import pytest
 from sts_support import data_folder
 
 from lsalib.sts import data, prompts, records, results
-from lsalib.sts.design import Experiment, items
-from lsalib.sts.guess import GUESS_MODELS
+from lsalib.sts.design import Experiment, items, prepare
 
 
 def built(result, folder, **changes):
+    """The digest of the prompts, made again."""
     asked = Experiment(**result["experiment"] | changes)
-    runs = items(asked, records.sources(asked, folder))
-    return [
-        prompts.build(item.context, item.query, guesses=asked.condition != "none", style=asked.style) for item in runs
-    ]
+    options = {"guesses": asked.condition != "none", "style": asked.style}
+    runs = items(asked, prepare(asked, folder))
+    return prompts.digest([prompts.build(item.context, item.query, **options) for item in runs])
 
 
-def test_every_record_is_of_the_prompts_that_the_data_give():
-    folder = data_folder()
-    found = records.recorded()
+def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
+    folder, found = data_folder(), records.recorded()
+    truth = data.load("test", folder).score
+    assert len({tuple(result["experiment"].values()) for result in found}) == len(found)
     for result in found:
-        assert prompts.digest(built(result, folder)) == result["prompts"]
-        assert [record["truth"] for record in result["records"]] == data.load("test", folder).score[
-            [record["query"] for record in result["records"]]
-        ].tolist()
+        assert built(result, folder) == result["prompts"] and result["versions"]["weights_sha256"]
+        assert [row["truth"] for row in result["records"]] == [truth[row["query"]] for row in result["records"]]
+        for readout in results.READOUTS:
+            assert results.outcome(result, readout).prediction.shape == (100,)
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = records.pick(found, condition="guess", guess_model="concat", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
-        assert prompts.digest(built(result, folder, **changes)) != result["prompts"]
-
-
-def test_the_records_are_complete():
-    found = records.recorded()
-    asked = [tuple(result["experiment"].values()) for result in found]
-    assert len(set(asked)) == len(asked)
-    for result in found:
-        assert len(result["records"]) == result["experiment"]["runs"] == 100
-        assert all(
-            {"query", "context", "truth", "guess", "context_mean", "answer", "logprobs"} <= record.keys()
-            for record in result["records"]
-        )
-        assert results.outcome(result, "expected").prediction.shape == (100,)
-        assert result["versions"]["weights_sha256"]
+        assert built(result, folder, **changes) != result["prompts"]
 
 
 def test_nothing_recorded_holds_a_sentence():
-    folder = data_folder()
-    sentences = {
-        text
-        for split in ("dev", "test")
-        for text in (*data.load(split, folder).first, *data.load(split, folder).second)
-        if len(text) > 20
-    }
-    for path in records.FOLDER.glob("*.json"):
+    pairs = [data.load(split, data_folder()) for split in ("dev", "test")]
+    sentences = {text for each in pairs for text in (*each.first, *each.second) if len(text) > 20}
+    for path in records._FOLDER.glob("*.json"):
         text = path.read_text()
         assert "first_prompt" not in text
         assert not any(json.dumps(sentence)[1:-1] in text or sentence in text for sentence in sentences)
@@ -69,28 +50,30 @@ def test_one_result_is_picked_or_none():
             records.pick(found, **fields)
 
 
-def test_your_own_results_are_found_where_the_variable_says(tmp_path, monkeypatch):
-    monkeypatch.setenv(records.FOLDER_VARIABLE, str(tmp_path / "mine"))
-    assert records.own_folder() == tmp_path / "mine" and records.own() == []
+def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("LSALIB_STS_RESULTS", str(tmp_path / "mine"))
+    assert records.own() == []
     result = records.recorded()[0]
-    (tmp_path / "mine/a").mkdir(parents=True)
-    (tmp_path / "mine/a/result.json").write_text(json.dumps(result))
-    assert records.own() == [result]
-    monkeypatch.delenv(records.FOLDER_VARIABLE)
-    assert records.own_folder().parts[-2:] == ("lsalib", "sts-results")
+    begun = result | {"records": [{name: v for name, v in r.items() if name != "logprobs"} for r in result["records"]]}
+    for name, content in (("a", result), ("b/c", begun)):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "result.json").write_text(json.dumps(content))
+    assert records.own() == records.own(tmp_path) == [result]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])
+def test_a_damaged_result_is_named(content, tmp_path):
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(ValueError, match=r"result\.json must be a result that an experiment wrote"):
+        records.own(tmp_path)
 
 
 def test_stored_guesses_have_the_errors_that_are_stored():
     truth = data.load("test", data_folder()).score
     kept = records.arrays("guesses")
-    for name, features in GUESS_MODELS.items():
-        guesses = kept[f"{name}_test"]
+    for name in ("concat", "strong", "cosine"):
         for seed in range(3):
-            expected = kept[f"{name}_mse"][seed if features else 0, 2]
-            np.testing.assert_allclose(((guesses[seed] - truth) ** 2).mean(), expected, rtol=1e-3)
+            expected = kept[f"{name}_mse"][0 if name == "cosine" else seed, 2]
+            np.testing.assert_allclose(((kept[f"{name}_test"][seed] - truth) ** 2).mean(), expected, rtol=1e-3)
     with pytest.raises(ValueError, match=r"name must be a stored result .*guesses.*, got 'other'"):
         records.arrays("other")
-    with pytest.raises(
-        ValueError, match="experiment must have its contexts from 'dev' and a seed of at most 2, got 'dev' and 3"
-    ):
-        records.sources(Experiment("any", "guess", seed=3))

@@ -10,16 +10,19 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from docutils import nodes
-from fontTools import subset
 from math_core import LatexError, LatexToMathML
 from sphinx.application import Sphinx
 from sphinx.domains.math import MathDomain
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 
+from tools import fonts
+
 log = logging.getLogger(__name__)
 
 FONT = "book-math.woff"
+# Smaller forms of small letters, letters without their dots below hats, flat accents.
+FEATURES = ("ssty", "dtls", "flac")
 PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 # A single letter is drawn in italics, which have code points of their own.
 ITALICS = [0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]
@@ -82,7 +85,7 @@ def bracket(node: Element) -> str:
 def ends_line(node: Element, part: Element) -> bool:
     """In a line of text: behind a relation or a comma, in a very long part behind a plus or a minus."""
     size = len("".join(part.itertext()))
-    return node.tag == "mo" and ((size > 5 and node.text in RELATIONS) or (size > 20 and node.text in ("+", "−")))
+    return node.tag == "mo" and ((size > 5 and node.text in RELATIONS) or (size > 14 and node.text in ("+", "−")))
 
 
 def ends_column(node: Element, part: Element) -> bool:
@@ -135,13 +138,8 @@ def write_font(app: Sphinx, error: Exception | None) -> None:
     """The part of STIX Two Math that the book uses; its licence, the SIL Open Font License, stays in it."""
     if error or app.builder.format != "html":
         return
-    options = subset.Options(flavor="woff", name_IDs=["*"], layout_features=["ssty", "dtls", "flac"], hinting=False)
     with as_file(files("ziamath") / "fonts/STIXTwoMath-Regular.ttf") as source:
-        font = subset.load_font(str(source), options)
-    part = subset.Subsetter(options)
-    part.populate(unicodes=sorted(map(ord, used_characters(Path(app.outdir)))))
-    part.subset(font)
-    subset.save_font(font, str(Path(app.outdir) / "_static" / FONT), options)
+        fonts.cut(source, Path(app.outdir) / "_static" / FONT, used_characters(Path(app.outdir)), FEATURES)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -36,7 +36,7 @@ def by_batch(f: Callable[[jax.Array], jax.Array], seeds: Sequence[int], batches:
         keys = [jax.random.split(jax.random.key(seed), batches) for seed in seeds]
         return jax.lax.map(f, jnp.concatenate(keys))
 
-    return np.float64(of_all())
+    return np.asarray(of_all(), np.float64)
 
 
 def z_score(values, expected) -> np.ndarray:

@@ -72,7 +72,7 @@ def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np
     if not 0 <= layer < len(heads):
         raise ValueError(f"layer must be from 0 to {len(heads) - 1}, got {layer!r}")
     own = slice(sum(heads[:layer]), sum(heads[: layer + 1]))
-    b, A = (np.float64(run.arrays[name][snapshot, seed, own]) for name in "bA")
+    b, A = (np.asarray(run.arrays[name][snapshot, seed, own], np.float64) for name in "bA")
     return b, A
 
 

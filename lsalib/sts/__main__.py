@@ -1,18 +1,17 @@
 """``python -m lsalib.sts run`` asks a language model, ``show`` prints what is stored, ``data`` gets the pairs."""
 
 import argparse
+import inspect
 import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
-from lsalib.sts import data, experiment, prompts, records, results
-from lsalib.sts.design import CONDITIONS
-from lsalib.sts.guess import GUESS_MODELS
+from lsalib.sts import data, design, experiment, files, records, results
 
-_PLACE = f"the folder that {records.FOLDER_VARIABLE} names, or lsalib's in the user's data folder"
+_PLACE = "the folder that LSALIB_STS_RESULTS names, or lsalib's in the user's data folder"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,34 +31,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     from lsalib.sts.models import open_model
 
-    names = {field.name for field in fields(experiment.Experiment)}
-    asked = experiment.Experiment(**{name: value for name, value in vars(options).items() if name in names})
+    asked = design.Experiment(**{field.name: getattr(options, field.name) for field in fields(design.Experiment)})
     model = open_model(asked.model, **dict(options.option))
-    folder = options.out or records.own_folder() / _name(asked)
-    result = experiment.run(asked, model, experiment.prepare(asked), folder, batch_size=options.batch_size)
+    folder = options.out or files.folder("results") / _name(asked)
+    result = experiment.run(asked, model, design.prepare(asked), folder, batch_size=options.batch_size)
     print(results.table([result]))
     print(f"stored in {folder}")
 
 
 def _show(options: argparse.Namespace) -> None:
-    print(results.table(results.find(options.folder or records.own_folder())))
+    folder = options.folder or files.folder("results")
+    found = records.own(folder)
+    if not found:
+        raise FileNotFoundError(f"no finished result.json in {folder} or below; python -m lsalib.sts run writes one")
+    print(results.table(found))
 
 
 def _data(options: argparse.Namespace) -> None:
-    for split in data.SPLITS:
+    for split in ("train", "dev", "test"):
         print(f"{split}: {len(data.load(split, options.folder).score)} pairs, the published ones")
 
 
-def _name(asked: experiment.Experiment) -> str:
+def _name(asked: design.Experiment) -> str:
     """A folder name with whatever tells one experiment from another."""
-    parts = [
-        asked.model,
-        asked.style,
-        asked.condition,
-        asked.guess_model or "",
-        f"draw{asked.draw}",
-        f"seed{asked.seed}",
-    ]
+    parts = [asked.model, asked.style, asked.condition, asked.guess_model, f"draw{asked.draw}", f"seed{asked.seed}"]
     parts += [f"runs{asked.runs}", f"context{asked.context_size}{asked.context_split}", f"tokens{asked.max_new_tokens}"]
     return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part)
 
@@ -75,53 +70,32 @@ def _option(text: str) -> tuple[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m lsalib.sts",
-        description="Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)",
-    )
+    about = "Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)"
+    parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
+
     run = commands.add_parser(
         "run", help="ask a model, or go on asking", formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     run.set_defaults(command=_run)
-    run.add_argument(
-        "--model", required=True, help="as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL"
-    )
-    run.add_argument("--condition", required=True, choices=CONDITIONS)
-    run.add_argument("--guess", dest="guess_model", choices=tuple(GUESS_MODELS), default="concat", help="who guesses")
-    run.add_argument("--style", choices=prompts.STYLES, default="completion", help="of the prompt")
-    run.add_argument("--draw", type=int, default=0, help="which queries and contexts")
-    run.add_argument("--seed", type=int, default=0, help="of the guess model's training")
-    run.add_argument("--runs", type=int, default=100, help="how many queries")
-    run.add_argument("--context-size", type=int, default=10, help="labelled examples a query")
-    run.add_argument("--context-split", choices=("dev", "train"), default="dev", help="where they come from")
-    run.add_argument("--max-new-tokens", type=int, default=150, help="the longest answer")
+    meaning = dict(re.findall(r"^    (\w+): (.+)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
+    for field in fields(design.Experiment):
+        name = field.name
+        flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"
+        default = {"required": True} if field.default is MISSING else {"default": field.default}
+        kind = int if isinstance(field.default, int) else str
+        run.add_argument(flag, dest=name, type=kind, choices=design.CHOICES.get(name), help=meaning[name], **default)
     run.add_argument("--batch-size", type=int, default=8, help="prompts at once")
-    run.add_argument(
-        "--option",
-        type=_option,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="for the model, as in load_in_4bit=true",
-    )
-    run.add_argument(
-        "--out", type=Path, default=None, help=f"a folder for this experiment alone; without it one in {_PLACE}"
-    )
-    show = commands.add_parser("show", help="print what is stored")
-    show.set_defaults(command=_show)
-    show.add_argument(
-        "folder", nargs="?", type=Path, default=None, help=f"where results lie, also below; without it {_PLACE}"
-    )
-    get = commands.add_parser("data", help="get the sentence pairs, once, and hold them against their checksums")
-    get.set_defaults(command=_data)
-    get.add_argument(
-        "folder",
-        nargs="?",
-        type=Path,
-        default=None,
-        help=f"where they lie; without it the folder that {data.FOLDER_VARIABLE} names, or the web",
-    )
+    option = "for the model, as in load_in_4bit=true"
+    run.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option)
+    run.add_argument("--out", type=Path, help=f"a folder for this experiment alone; without it one in {_PLACE}")
+    checksums = "get the sentence pairs, once, and hold them against their checksums"
+    lie = "where they lie; without it the folder that LSALIB_STS_DATA names, or the web"
+    stored = ("show", _show, "print what is stored", f"where results lie, also below; without it {_PLACE}")
+    for name, function, line, where in (stored, ("data", _data, checksums, lie)):
+        command = commands.add_parser(name, help=line)
+        command.set_defaults(command=function)
+        command.add_argument("folder", nargs="?", type=Path, help=where)
     return parser
 
 

@@ -1,19 +1,21 @@
 """The runs: each prompt is answered once, and each answer kept as it comes (section 5.3)."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
 from lsalib import _validate
+from lsalib._files import write
 from lsalib._progress import Progress
-from lsalib.sts import prompts
-from lsalib.sts.design import Experiment, Item, Sources, items, prepare
-from lsalib.sts.journal import Journal
+from lsalib.sts import prompts, records
+from lsalib.sts.design import Experiment, Item, Sources, items
 
-__all__ = ["ANSWERS", "Experiment", "Sources", "prepare", "run"]
+__all__ = ["ANSWERS", "run"]
 
 # The scores whose probabilities give an expected score: steps of a tenth, about as fine as the data.
 ANSWERS = tuple(f"{tenths / 10:.1f}" for tenths in range(51))
@@ -28,112 +30,85 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
     Args:
         experiment: the ``Experiment``.
         model: a ``models.LanguageModel``, opened from ``experiment.model``.
-        sources: what ``prepare`` returned.
-        folder: of this experiment alone; made if missing. An interrupted run goes on there.
+        sources: what ``design.prepare`` returned.
+        folder: of this experiment alone, and of one process at a time; an interrupted run goes on there.
         batch_size: prompts handed to the model at once.
 
     Returns:
-        The result, as ``journal`` stores it.
-
-    Raises:
-        ValueError: if the folder belongs to another experiment, or the model does not answer every prompt.
-
-    Example:
-        >>> import tempfile
-        >>> from lsalib.sts.data import Pairs
-        >>> class Three:
-        ...     name, version = "three", {}
-        ...     def complete(self, prompts, *, max_new_tokens, stop=(), on_answer=None):
-        ...         return [" 3" for prompt in prompts]
-        ...     def score_logprobs(self, prompts, answers, *, on_answer=None):
-        ...         return None
-        >>> pairs = Pairs(list("abcd"), list("efgh"), np.arange(4.0))
-        >>> experiment = Experiment("three", "none", runs=2, context_size=1)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result = run(experiment, Three(), Sources(pairs, pairs), folder)
-        >>> [(record["truth"], record["answer"]) for record in result["records"]]
-        [(2.0, ' 3'), (0.0, ' 3')]
+        What result.json in the folder holds: experiment, versions, prompts (their digest), first_prompt, and a record
+        for each run.
     """
     _validate.count("batch_size", batch_size)
     if model.name != experiment.model:
         raise ValueError(f"model must be the experiment's, {experiment.model!r}, got {model.name!r}")
-    runs = items(experiment, sources)
-    shows_guesses = experiment.condition != "none"
-    asked = [prompts.build(item.context, item.query, guesses=shows_guesses, style=experiment.style) for item in runs]
-    identity = {
-        "experiment": asdict(experiment),
-        "versions": dict(model.version),
-        "prompts": prompts.digest(asked),
-        "first_prompt": asked[0],
-    }
-    journal = Journal(folder, identity, [_facts(item) for item in runs])
-    ask, score = _readouts(experiment, model)
-    missing = {readout: set(journal.missing(readout)) for readout in ("answer", "logprobs")}
+    runs, style = items(experiment, sources), experiment.style
+    shows = experiment.condition != "none"
+    asked = [prompts.build(item.context, item.query, guesses=shows, style=style) for item in runs]
+    about = {"experiment": asdict(experiment), "versions": dict(model.version), "prompts": prompts.digest(asked)}
+    path = Path(folder) / "result.json"
+    result = _begun(path, about | {"first_prompt": asked[0], "records": [_facts(item) for item in runs]})
+    questions: dict[str, Callable] = {"answer": _ask, "logprobs": _score}
+    left = [[name for name in questions if name not in record] for record in result["records"]]
     # Prompts of like length together, and both questions about a batch in a row: a model may have read it only once.
-    waiting = sorted(set.union(*missing.values()), key=lambda n: len(json.dumps(asked[n])))
-    progress = Progress(2 * len(runs), 2 * len(runs) - sum(map(len, missing.values())))
-    for batch in _batches(waiting, batch_size):
-        for readout, question in (("answer", ask), ("logprobs", score)):
-            if some := [n for n in batch if n in missing[readout]]:
-                keep = _keeper(journal, readout, some)
-                answers = question([asked[n] for n in some], keep)
-                if answers is not None and len(answers) != len(some):
-                    raise ValueError(
-                        f"model {model.name} must give {len(some)} answers, one a prompt, got {len(answers)}"
-                    )
-                for place in range(len(some)):
-                    keep(place, None if answers is None else answers[place])
+    waiting = sorted((n for n in range(len(runs)) if left[n]), key=lambda n: len(json.dumps(asked[n])))
+    progress = Progress(2 * len(runs), 2 * len(runs) - sum(map(len, left)))
+    for begin in range(0, len(waiting), batch_size):
+        for name, question in questions.items():
+            if some := [n for n in waiting[begin : begin + batch_size] if name in left[n]]:
+                keep = partial(_keep, path, result, name, some)
+                answers = question(experiment, model, [asked[n] for n in some], keep)
+                if len(answers) != (n := len(some)):
+                    raise ValueError(f"model {model.name} must give {n} answers, one a prompt, got {len(answers)}")
+                for place, answer in enumerate(answers):
+                    keep(place, answer)
                 progress.add(len(some))
-    return journal.finish()
+    return result
 
 
-def _readouts(experiment: Experiment, model) -> tuple[Callable, Callable]:
-    """Two functions of (prompts, keep): the written answers, and the answers' log-probabilities."""
-    chat = experiment.style == "chat"
-
-    def ask(batch: list, keep: Callable) -> list[str]:
-        if chat:
-            return model.chat(batch, max_new_tokens=experiment.max_new_tokens, on_answer=keep)
-        return model.complete(batch, max_new_tokens=experiment.max_new_tokens, stop=("\n",), on_answer=keep)
-
-    def score(batch: list, keep: Callable) -> list[list[float]] | None:
-        # A completion goes on after «Score:» with a space.
-        endings = ANSWERS if chat else [f" {answer}" for answer in ANSWERS]
-        rows = model.score_logprobs(batch, endings, on_answer=lambda n, row: keep(n, _row(model, row)))
-        return None if rows is None else [_row(model, row) for row in rows]
-
-    return ask, score
-
-
-def _row(model, logprobs) -> list[float]:
-    """What is stored of the answers' log-probabilities after one prompt."""
-    row = np.asarray(logprobs, np.float64)
-    _validate.shape(f"the log-probabilities of model {model.name}", row, (len(ANSWERS),))
-    if not np.isfinite(row).all():
-        raise ValueError(f"the log-probabilities of model {model.name} must be finite, got {row}")
-    return row.round(6).tolist()
+def _begun(path: Path, new: dict) -> dict:
+    """The result as an earlier sitting left it, or a new one; what is not of this experiment is left as it is."""
+    if not path.exists():
+        if any(path.parent.glob("[!.]*")):
+            text = "out must be a new or empty folder, or one where this experiment began"
+            raise ValueError(f"{text}, got {path.parent}")
+        return new
+    found = records.read(path)
+    parts = [({"prompts": found.get("prompts")}, {"prompts": new["prompts"]})]
+    parts += [(found[part], new[part]) for part in ("experiment", "versions")]
+    entries = [(name, a.get(name), b.get(name)) for a, b in parts for name in sorted(a | b)]
+    if apart := "; ".join(f"{name}: {a!r:.60}, not {b!r:.60}" for name, a, b in entries if a != b):
+        text = f"out must belong to this experiment, got {path.parent}, which has {apart}"
+        raise ValueError(f"{text}; choose another folder")
+    return found
 
 
-def _keeper(journal: Journal, readout: str, batch: Sequence[int]) -> Callable[[int, object], None]:
-    """What stores an answer by its place in the batch, once."""
-    kept = set()
-
-    def keep(place: int, answer) -> None:
-        if readout == "answer" and not isinstance(answer, str):
-            raise ValueError(f"an answer of the model must be a text, got {answer!r}")
-        if place not in kept:
-            kept.add(place)
-            journal.add(batch[place], readout, answer)
-
-    return keep
+def _keep(path: Path, result: dict, name: str, runs: Sequence[int], place: int, answer) -> None:
+    """Store an answer, the first, by its place in the batch; it is on the disk when this returns."""
+    if name == "answer" and not isinstance(answer, str):
+        raise ValueError(f"an answer of the model must be a text, got {answer!r}")
+    if name not in (record := result["records"][runs[place]]):
+        record[name] = answer
+        write(path, json.dumps(result, ensure_ascii=False).encode())
 
 
-def _batches(runs: Sequence[int], size: int) -> Iterable[Sequence[int]]:
-    return (runs[begin : begin + size] for begin in range(0, len(runs), size))
+def _ask(experiment: Experiment, model, batch: list, keep: Callable) -> list[str]:
+    """The written answers."""
+    if experiment.style == "chat":
+        return model.chat(batch, max_new_tokens=experiment.max_new_tokens, on_answer=keep)
+    return model.complete(batch, max_new_tokens=experiment.max_new_tokens, stop=("\n",), on_answer=keep)
+
+
+def _score(experiment: Experiment, model, batch: list, keep: Callable) -> list:
+    """The answers' log-probabilities, or None; a completion goes on after «Score:» with a space."""
+    before = "" if experiment.style == "chat" else " "
+    name, endings = f"the log-probabilities of model {model.name}", [before + answer for answer in ANSWERS]
+    row = lambda found: _validate.vector(name, found, len(ANSWERS)).round(6).tolist()
+    rows = model.score_logprobs(batch, endings, on_answer=lambda n, found: keep(n, row(found)))
+    return [None] * len(batch) if rows is None else list(map(row, rows))
 
 
 def _facts(item: Item) -> dict:
     """What is known of a run before it is answered."""
     mean = float(np.mean([example.score for example in item.context]))
-    known = {"run": item.run, "query": item.query_index, "context": item.context_index}
-    return known | {"truth": item.query.score, "guess": item.query.guess, "context_mean": mean}
+    known = {"run": item.run, "query": item.query_index, "context": item.context_index, "truth": item.query.score}
+    return known | {"guess": item.query.guess, "context_mean": mean}

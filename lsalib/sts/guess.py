@@ -1,6 +1,6 @@
 """The guesses that go into the prompt: a small network on two sentence embeddings (appendix C.3), and stronger ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -12,9 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _validate
 
-__all__ = ["GUESS_MODELS", "Fit", "Network", "concatenated", "cosine", "fit", "guess", "interaction", "predict"]
-
-Vectors = Float[np.ndarray, "n d"] | Float[Array, "n d"]
+__all__ = ["Network", "cosine", "features", "fit", "predict"]
 
 
 class Network(NamedTuple):
@@ -26,74 +24,37 @@ class Network(NamedTuple):
     b_2: Float[Array, "*S"]
 
 
-class Fit(NamedTuple):
-    """S trained networks and the mean training loss of each epoch, as it went, (S, epochs)."""
-
-    network: Network
-    loss: Float[Array, "S epochs"]
-
-
-def concatenated(u: Vectors, v: Vectors) -> Float[Array, "n p"]:
-    """The paper's features, ``[u, v]``.
-
-    Args:
-        u, v: embeddings of the first and of the second sentences, (n, d).
-
-    Returns:
-        An array (n, 2d).
-
-    Raises:
-        ValueError: if the shapes differ.
+def features(name: str, u: np.ndarray | Array, v: np.ndarray | Array) -> Float[Array, "n p"]:
+    """What a network reads of two embeddings (n, d): "concat" is the paper's ``[u, v]``, "strong" ``[|u - v|, u * v]``.
 
     Example:
-        >>> concatenated(np.ones((1, 2)), np.zeros((1, 2))).tolist()
-        [[1.0, 1.0, 0.0, 0.0]]
+        >>> [features(name, np.ones((1, 1)), np.full((1, 1), 3.0)).tolist() for name in ("concat", "strong")]
+        [[[1.0, 3.0]], [[2.0, 3.0]]]
 
-    Source: appendix C.3 of arXiv 2512.04268.
+    Source: appendix C.3 of arXiv 2512.04268; Conneau et al. (2017), InferSent.
     """
-    _check_vectors(u, v)
-    return jnp.concatenate([jnp.asarray(u), jnp.asarray(v)], axis=1)
+    if name not in ("concat", "strong"):
+        raise ValueError(f"name must be concat or strong, got {name!r}")
+    _validate.shape("u", u, ("n", "d"))
+    _validate.shape("v", v, np.shape(u))
+    return _features(name, u, v)
 
 
-def interaction(u: Vectors, v: Vectors) -> Float[Array, "n p"]:
-    """Features that see both sentences at once, ``[|u - v|, u * v]``, entry by entry.
-
-    Args, result and errors as in ``concatenated``.
-
-    Example:
-        >>> interaction(np.full((1, 2), 2.0), np.full((1, 2), 3.0)).tolist()
-        [[1.0, 1.0, 6.0, 6.0]]
-
-    Source: Conneau et al. (2017), InferSent.
-    """
-    _check_vectors(u, v)
-    return _interaction(u, v)
-
-
-def cosine(u: Vectors, v: Vectors) -> Float[np.ndarray, " n"]:
-    """A guess without training, ``5 u.v / (|u| |v|)``, and 0 where that is negative.
-
-    Args:
-        u, v: embeddings, (n, d).
-
-    Returns:
-        Guesses between 0 and 5, (n,).
-
-    Raises:
-        ValueError: if the shapes differ.
+def cosine(u: np.ndarray | Array, v: np.ndarray | Array) -> Float[np.ndarray, " n"]:
+    """A guess without training, ``5 u.v / (|u| |v|)``, and 0 where that is negative, for embeddings (n, d).
 
     Example:
         >>> cosine(np.eye(2), np.ones((2, 2))).round(3).tolist()
         [3.536, 3.536]
     """
-    _check_vectors(u, v)
+    _validate.shape("v", v, np.shape(u))
     u, v = np.asarray(u, np.float64), np.asarray(v, np.float64)
     lengths = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     return np.clip(5 * np.einsum("nd,nd->n", u, v) / lengths, 0, 5)
 
 
 def fit(
-    features: Float[Array, "n p"],
+    z: Float[Array, "n p"],
     score: Float[np.ndarray, " n"],
     *,
     seeds: Sequence[int] = (0,),
@@ -101,158 +62,83 @@ def fit(
     learning_rate: float = 1e-3,
     epochs: int = 10,
     batch_size: int = 8,
-) -> Fit:
+) -> Network:
     """Train one network a seed on ``mean (network(z) - score)^2`` with Adam, all of them in one compiled loop.
 
     Each epoch goes through a new permutation; its last batch may be smaller. Weights and biases start
     uniform in ``+-1/sqrt(inputs)``, PyTorch's default for a linear layer: the paper does not say how its own start.
 
     Args:
-        features: z, (n, p).
-        score: (n,).
+        z, score: ``features``, (n, p), and what to guess, (n,); with "concat" it is the paper's guess model.
         seeds: one network each.
         hidden: h.
-        learning_rate, epochs, batch_size: as in the paper.
-
-    Returns:
-        A ``Fit``; on ``concatenated`` embeddings, 768 -> 16 -> 1, it is the paper's guess model.
-
-    Raises:
-        ValueError: if a shape does not fit, a score is not finite, or a number is out of range.
-
-    Example:
-        >>> z = jnp.linspace(-1, 1, 200)[:, None]
-        >>> trained = fit(z, np.asarray(2 * jnp.abs(z[:, 0])), epochs=40, learning_rate=1e-2)
-        >>> bool(jnp.abs(predict(trained.network, z)[0] - 2 * jnp.abs(z[:, 0])).max() < 0.2)
-        True
+        learning_rate, epochs, batch_size: of Adam.
 
     Source: appendix C.3 of arXiv 2512.04268.
     """
-    _validate.shape("features", features, ("n", "p"))
-    score = _validate.vector("score", score, len(features))
-    for name, value in {
-        "hidden": hidden,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "the number of seeds": len(seeds),
-    }.items():
+    _validate.shape("z", z, ("n", "p"))
+    score = _validate.vector("score", score, len(z))
+    counts = {"hidden": hidden, "epochs": epochs, "batch_size": batch_size, "the number of seeds": len(seeds)}
+    for name, value in counts.items():
         _validate.count(name, value)
-    learning_rate = _validate.number("learning_rate", learning_rate, above=0.0)
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    z = jnp.asarray(features)
+    rate = _validate.number("learning_rate", learning_rate, above=0.0)
+    keys, z = jnp.stack([jax.random.key(seed) for seed in seeds]), jnp.asarray(z)
     train = partial(_train, hidden=hidden, epochs=epochs, batch_size=min(batch_size, len(z)))
-    return Fit(*jax.vmap(train, in_axes=(0, None, None, None))(keys, z, jnp.asarray(score, z.dtype), learning_rate))
+    return jax.vmap(train, in_axes=(0, None, None, None))(keys, z, jnp.asarray(score, z.dtype), rate)
 
 
-def predict(network: Network, features: Float[Array, "n p"]) -> Float[Array, "S n"]:
-    """The guesses of S networks, ``w_2.relu(W_1 z + b_1) + b_2``; not limited to 0 ... 5.
-
-    Args:
-        network: weights with the seeds in front.
-        features: z, (n, p).
-
-    Returns:
-        An array (S, n).
-
-    Raises:
-        ValueError: if the features have another length than the network's.
+def predict(network: Network, z: Float[Array, "n p"]) -> Float[Array, "S n"]:
+    """The guesses of S networks for ``features`` (n, p); not limited to 0 ... 5.
 
     Example:
         >>> network = Network(jnp.eye(2)[None], jnp.zeros((1, 2)), jnp.ones((1, 2)), jnp.ones(1))
         >>> predict(network, jnp.array([[2.0, -3.0]])).tolist()
         [[3.0]]
     """
-    _validate.shape("features", features, ("n", network.W_1.shape[-1]))
-    return _predict(network, features)
+    _validate.shape("z", z, ("n", network.W_1.shape[-1]))
+    return _predict(network, z)
 
 
-def guess(name: str, train: tuple, others: Sequence[tuple], seed: int = 0) -> list[Float[np.ndarray, " n"]]:
-    """The guesses of one model for several splits, as C.3 makes them: trained on the training split.
-
-    Args:
-        name: "concat", "strong" or "cosine".
-        train: (u, v, score) of the training split.
-        others: (u, v) of each split to guess.
-        seed: of the network.
-
-    Returns:
-        Guesses (n,) a split.
-
-    Raises:
-        ValueError: if the name is unknown, or as ``fit``.
-
-    Example:
-        >>> guess("cosine", (np.eye(2), np.eye(2), np.ones(2)), [(np.eye(2), np.eye(2))])[0].tolist()
-        [5.0, 5.0]
-    """
-    if name not in GUESS_MODELS:
-        raise ValueError(f"guess must be one of {', '.join(GUESS_MODELS)}, got {name!r}")
-    features = GUESS_MODELS[name]
-    if features is None:
-        return [cosine(u, v) for u, v in others]
-    network = fit(features(*train[:2]), train[2], seeds=[seed]).network
-    return [np.asarray(predict(network, features(u, v))[0], np.float64) for u, v in others]
+@partial(jax.jit, static_argnames="name")
+def _features(name: str, u, v) -> Float[Array, "n p"]:
+    return jnp.concatenate([u, v] if name == "concat" else [jnp.abs(u - v), u * v], axis=1)
 
 
-# The features of each trained model; the cosine is not trained.
-GUESS_MODELS: dict[str, Callable | None] = {"concat": concatenated, "strong": interaction, "cosine": None}
+def _forward(network: Network, z: Float[Array, "n p"]) -> Float[Array, " n"]:
+    one = lambda z: network.w_2 @ jax.nn.relu(network.W_1 @ z + network.b_1) + network.b_2
+    return jax.vmap(one)(z)
 
 
-@jax.jit
-def _interaction(u, v) -> Float[Array, "n p"]:
-    return jnp.concatenate([jnp.abs(u - v), u * v], axis=1)
-
-
-@jax.jit
-def _predict(network: Network, features: Float[Array, "n p"]) -> Float[Array, "S n"]:
-    return jax.vmap(jax.vmap(_forward, in_axes=(None, 0)), in_axes=(0, None))(network, features)
-
-
-def _forward(network: Network, z: Float[Array, " p"]) -> Float[Array, ""]:
-    return network.w_2 @ jax.nn.relu(network.W_1 @ z + network.b_1) + network.b_2
+_predict = jax.jit(jax.vmap(_forward, in_axes=(0, None)))
 
 
 def _init(key: PRNGKeyArray, p: int, h: int, dtype) -> Network:
-    def uniform(key, shape, inputs):
-        return jax.random.uniform(key, shape, dtype, -(inputs**-0.5), inputs**-0.5)
-
-    keys = jax.random.split(key, 4)
-    return Network(
-        uniform(keys[0], (h, p), p), uniform(keys[1], (h,), p), uniform(keys[2], (h,), h), uniform(keys[3], (), h)
-    )
+    sizes = zip(jax.random.split(key, 4), ((h, p), (h,), (h,), ()), (p, p, h, h), strict=True)
+    return Network(*(jax.random.uniform(key, size, dtype, -(n**-0.5), n**-0.5) for key, size, n in sizes))
 
 
 @partial(jax.jit, static_argnames=("hidden", "epochs", "batch_size"))
-def _train(key: PRNGKeyArray, z, score, learning_rate, *, hidden: int, epochs: int, batch_size: int):
+def _train(key: PRNGKeyArray, z, score, learning_rate, *, hidden: int, epochs: int, batch_size: int) -> Network:
     """One network: epochs of shuffled batches in one scan; an index of n stands for nothing."""
     n, p = z.shape
     key_init, key_order = jax.random.split(key)
-    missing = -n % batch_size
     order = jax.vmap(lambda key: jax.random.permutation(key, n))(jax.random.split(key_order, epochs))
-    batches = jnp.pad(order, ((0, 0), (0, missing)), constant_values=n).reshape(-1, batch_size)
-    adam = optax.scale_by_adam()
+    batches = jnp.pad(order, ((0, 0), (0, -n % batch_size)), constant_values=n).reshape(-1, batch_size)
+    adam = optax.adam(learning_rate)
 
     def loss(network, batch):
         real = (batch < n).astype(z.dtype)
-        errors = jax.vmap(_forward, in_axes=(None, 0))(network, z[batch]) - score[batch]
+        errors = _forward(network, z[batch]) - score[batch]
         return (real * errors**2).sum() / real.sum()
 
     def step(state, batch):
         network, memory = state
-        value, gradient = jax.value_and_grad(loss)(network, batch)
+        gradient = jax.grad(loss)(network, batch)
         # Adam's bias correction raises a float to a whole number.
         with jax.numpy_dtype_promotion("standard"):
-            direction, memory = adam.update(gradient, memory)
-        network = jax.tree.map(
-            lambda weight, change: weight - jnp.asarray(learning_rate, z.dtype) * change, network, direction
-        )
-        return (network, memory), value * (batch < n).sum().astype(z.dtype)
+            change, memory = adam.update(gradient, memory)
+        return (optax.apply_updates(network, change), memory), None
 
     network = _init(key_init, p, hidden, z.dtype)
-    (network, _), losses = jax.lax.scan(step, (network, adam.init(network)), batches)
-    return network, losses.reshape(epochs, -1).sum(1) / n
-
-
-def _check_vectors(u, v) -> None:
-    _validate.shape("u", u, ("n", "d"))
-    _validate.shape("v", v, np.shape(u))
+    (network, _), _ = jax.lax.scan(step, (network, adam.init(network)), batches)
+    return network

@@ -1,5 +1,6 @@
 """Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing changes."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,16 +19,13 @@ __all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess
 # The numbers in a prompt that can be moved.
 NUMBERS = ("query guess", "context guess", "context score")
 
-# Two sets of numbers that differ by one everywhere and stay between 0 and 5.
-_SHRINK = 0.8
+_KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Initial guess": "guess", "Score": "score"}
+_LINE = re.compile(f"^({'|'.join(_KINDS)}):(.*)$", re.MULTILINE)
 
 
 class Look(NamedTuple):
-    """One prompt from inside.
-
-    The expected score, what each token is, an index of ``prompts.ROLES``, (T,), and for every layer where the last
-    token looks, a mean over heads that sums to one, and what the tokens' values do to the score.
-    """
+    """One prompt from inside: the expected score, the roles of the tokens, indices of ``prompts.ROLES``, and by layer
+    where the last token looks, a mean over heads that sums to one, and what the tokens' values do to the score."""
 
     expected: float
     roles: Int[np.ndarray, " T"]
@@ -35,40 +33,8 @@ class Look(NamedTuple):
     relevance: Float[np.ndarray, "L T"]
 
 
-def token_roles(tokenizer, prompt: str) -> Int[np.ndarray, " T"]:
-    """What each token of a completion prompt is part of: the role of its last character.
-
-    Args:
-        tokenizer: a ``tokenizers.Tokenizer``.
-        prompt: as in ``prompts.roles``.
-
-    Returns:
-        Indices of ``prompts.ROLES``.
-
-    Raises:
-        ValueError: as ``prompts.roles``.
-
-    Example:
-        >>> class Words:  # a tokenizer that cuts before each space
-        ...     def encode(self, text):
-        ...         begins = [0, *(n for n, sign in enumerate(text) if sign == " ")]
-        ...         return type("Encoding", (), {"offsets": list(zip(begins, [*begins[1:], len(text)]))})
-        >>> token_roles(Words(), "Rate.\\n\\nSentence 1: A.\\nScore:").tolist()
-        [6, 6, 6]
-    """
-    known = [prompts.ROLES.index(role) for role in prompts.roles(prompt)]
-    return np.array([known[end - 1] for _, end in tokenizer.encode(prompt).offsets], np.int64)
-
-
 def by_role(tokens: Float[np.ndarray, "L T"], roles: Int[np.ndarray, " T"]) -> Float[np.ndarray, "L R"]:
-    """Sums over the tokens of each role.
-
-    Args:
-        tokens: a number for each layer and token.
-        roles: indices of ``prompts.ROLES``.
-
-    Returns:
-        An array with one column a role.
+    """Sums over the tokens of each role, a column for each of ``prompts.ROLES``.
 
     Example:
         >>> by_role(np.array([[1.0, 2.0, 4.0]]), np.array([0, 5, 5])).tolist()
@@ -82,18 +48,7 @@ def look(model, prompt: str) -> Look:
 
     Args:
         model: an open ``SmolLM2``.
-        prompt: a completion prompt.
-
-    Returns:
-        A ``Look``.
-
-    Raises:
-        ValueError: as ``prompts.roles``.
-
-    Example:
-        >>> look(None, "Hello")
-        Traceback (most recent call last):
-        ValueError: prompt must be one that build wrote as a completion, got 'Hello'
+        prompt: a completion that ``prompts.build`` wrote.
     """
     ids, roles, tree = _taken_apart(model, prompt)
     config, params, length = model.stored.config, model.stored.params, len(ids)
@@ -110,21 +65,9 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
     The value vectors of its tokens are zero there; attention still goes to them.
 
     Args:
-        model: an open ``SmolLM2``.
-        prompt: a completion prompt.
+        model, prompt: as in ``look``.
         role: one of ``prompts.ROLES``, or None for nothing.
         layers: which layers, counted from 0.
-
-    Returns:
-        What ``results.expected`` takes a row of.
-
-    Raises:
-        ValueError: if there is no such role or layer, or as ``prompts.roles``.
-
-    Example:
-        >>> silence(None, "", "query", [0])  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ValueError: role must be one of instruction, ..., frame or None, got 'query'
     """
     if role is not None and role not in prompts.ROLES:
         raise ValueError(f"role must be one of {', '.join(prompts.ROLES)} or None, got {role!r}")
@@ -140,37 +83,16 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
 
 
 def swap_guess(model, item: Item, guesses: Sequence[float]) -> Float[np.ndarray, "n 51"]:
-    """Log-probabilities of the answers 0.0, 0.1, ..., 5.0 when the guess of the query alone is replaced.
+    """Log-probabilities of the answers when the guess of the query alone is replaced, a row for each new guess.
 
     All that comes before the guess is read once: what is valued are the continuations
     «guess, Score:, answer»; in each row the guess's own probability is a constant, which normalising removes.
-
-    Args:
-        model: a ``LanguageModel`` that gives probabilities.
-        item: a run with guesses, as ``design.items`` makes it.
-        guesses: what to put in the guess's place.
-
-    Returns:
-        A row a guess, each up to a constant: what ``results.expected`` takes.
-
-    Raises:
-        ValueError: if a guess is not between 0 and 5.
-
-    Example:
-        >>> from lsalib.sts.prompts import Example
-        >>> class Copies:  # it gives all probability to what the guess says, cut to a decimal
-        ...     def score_logprobs(self, prompts, answers):
-        ...         return np.array([[-99.0 * (text.split()[0][:3] != text.split()[-1]) for text in answers]])
-        >>> item = Item(0, 0, [0], [Example("A.", "B.", 1.0, 2.0)], Example("C.", "D.", None, 3.0))
-        >>> (swap_guess(Copies(), item, [0.5, 4.5]).argmax(1) / 10).tolist()
-        [0.5, 4.5]
     """
     queries = [item.query._replace(guess=float(guess)) for guess in guesses]
     written = [str(prompts.build(item.context, query, guesses=True)) for query in queries]
     start = written[0].rindex("Initial guess:") + len("Initial guess:")
     endings = [f"{prompt[start:]} {answer}" for prompt in written for answer in ANSWERS]
-    logprobs = model.score_logprobs([written[0][:start]], endings)
-    return np.reshape(logprobs, (len(written), len(ANSWERS)))
+    return np.reshape(model.score_logprobs([written[0][:start]], endings), (len(written), len(ANSWERS)))
 
 
 def shift(item: Item, *parts: str) -> tuple[Item, Item]:
@@ -178,13 +100,7 @@ def shift(item: Item, *parts: str) -> tuple[Item, Item]:
 
     Args:
         item: a run with guesses.
-        parts: of ``NUMBERS``, which ones are moved.
-
-    Returns:
-        The run with the smaller numbers, and the one with the larger; all stay between 0 and 5.
-
-    Raises:
-        ValueError: if there is no part, or one is unknown.
+        parts: of ``NUMBERS``, which ones are moved; all stay between 0 and 5.
 
     Example:
         >>> from lsalib.sts.prompts import Example
@@ -195,23 +111,31 @@ def shift(item: Item, *parts: str) -> tuple[Item, Item]:
     if not parts or not set(parts) <= set(NUMBERS):
         raise ValueError(f"parts must be among {', '.join(NUMBERS)}, got {', '.join(map(repr, parts)) or 'none'}")
 
-    def moved(by):
-        change = lambda example, name: example._replace(**{name: _SHRINK * getattr(example, name) + by})
-        context, query = item.context, item.query
-        for part in parts:
-            place, name = part.split()
-            if place == "query":
-                query = change(query, name)
-            else:
-                context = [change(example, name) for example in context]
-        return item._replace(context=context, query=query)
+    def moved(example, place, by):
+        names = [name for where, name in map(str.split, parts) if where == place]
+        return example._replace(**{name: 0.8 * getattr(example, name) + by for name in names})
 
-    return moved(0.0), moved(1.0)
+    contexts = ([moved(one, "context", by) for one in item.context] for by in (0.0, 1.0))
+    low, high = (item._replace(context=each, query=moved(item.query, "query", by)) for by, each in enumerate(contexts))
+    return low, high
 
 
 def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:
-    """The tokens, their roles, and the answers as a tree."""
-    prompts.roles(prompt)  # refuses other texts before the model is touched
+    """The tokens; what each is part of, the role of its last character; and the answers as a tree."""
+    known = [prompts.ROLES.index(role) for role in _roles(prompt)]
     tokenizer = model.stored.tokenizer
+    encoded = tokenizer.encode(prompt)
     tree = answer_tree([tokenizer.encode(f" {answer}").ids for answer in ANSWERS])
-    return tokenizer.encode(prompt).ids, token_roles(tokenizer, prompt), tree
+    return encoded.ids, np.array([known[end - 1] for _, end in encoded.offsets], np.int64), tree
+
+
+def _roles(prompt: str) -> list[str]:
+    """What each character of a completion prompt is part of; a line's value begins with the space after its colon."""
+    begin, last = prompt.find("\n\n"), prompt.rfind("\n\n")
+    if begin < 0 or not all(_LINE.fullmatch(line) for line in prompt[begin:].split("\n") if line):
+        raise ValueError(f"prompt must be one that build wrote as a completion, got {prompt[:60]!r}")
+    found = ["instruction"] * begin + ["frame"] * (len(prompt) - begin)
+    for line in _LINE.finditer(prompt, begin):
+        place = "query" if line.start() > last else "context"
+        found[slice(*line.span(2))] = [f"{place} {_KINDS[line[1]]}"] * len(line[2])
+    return found

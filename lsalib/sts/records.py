@@ -1,9 +1,10 @@
-"""What was run once and comes with the package: answers, guesses and looks inside; and where a user's own results lie.
+"""Results, read again: what was run once and comes with the package, and a user's own.
 
-Sentences are not among it: a record names pairs by their index, and whoever has the data can build
-the very prompts again.
+Sentences are not among what comes with the package: a record names pairs by their index, and whoever has the data
+can build the very prompts again.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,80 +12,37 @@ from pathlib import Path
 import numpy as np
 
 from lsalib.book import stored
-from lsalib.sts import data, results
-from lsalib.sts.design import Experiment, Sources
-from lsalib.sts.guess import Network
+from lsalib.sts import files
 
-__all__ = ["arrays", "network", "own", "pick", "recorded", "sources"]
+__all__ = ["arrays", "own", "pick", "read", "recorded"]
 
-FOLDER = stored.FOLDER / "sts"
-FOLDER_VARIABLE = "LSALIB_STS_RESULTS"
+_FOLDER = stored.FOLDER / "sts"
 
 
 def recorded() -> list[dict]:
-    """The results that come with the package.
-
-    Returns:
-        Results as ``experiment.run`` returns them, without the text of their first prompt.
-
-    Example:
-        >>> {result["experiment"]["model"] for result in recorded()}
-        {'smollm2-135m-instruct'}
-    """
-    return [results.read(path) for path in sorted(FOLDER.glob("*.json"))]
+    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text."""
+    return [read(path) for path in sorted(_FOLDER.glob("*.json"))]
 
 
-def own_folder() -> Path:
-    """Where a user's own results are kept: the folder that LSALIB_STS_RESULTS names, else one of the user's data.
+def own(folder: str | os.PathLike | None = None) -> list[dict]:
+    """The finished results in a folder and below; without one, where the command line keeps the user's own."""
+    found = map(read, sorted(Path(folder or files.folder("results")).rglob("result.json")))
+    return [result for result in found if all("logprobs" in record for record in result["records"])]
 
-    Returns:
-        The folder; it need not exist yet.
 
-    Raises:
-        ImportError: if platformdirs, which knows the rule of each system, is not installed.
-
-    Example:
-        >>> own_folder().is_absolute() or FOLDER_VARIABLE in os.environ
-        True
-    """
-    if folder := os.environ.get(FOLDER_VARIABLE):
-        return Path(folder)
+def read(path: Path) -> dict:
+    """One stored result, finished or not; a ValueError if the file is damaged, or another."""
     try:
-        import platformdirs
-    except ImportError:
-        raise ImportError("the place of your results is found by platformdirs: pip install 'lsalib[sts]'") from None
-    return platformdirs.user_data_path("lsalib", appauthor=False) / "sts-results"
-
-
-def own() -> list[dict]:
-    """The user's own finished results.
-
-    Returns:
-        The results; none where there are none.
-
-    Raises:
-        ValueError: if one is damaged.
-
-    Example:
-        >>> isinstance(own(), list)
-        True
-    """
-    folder = own_folder()
-    return results.find(folder) if any(folder.rglob("result.json")) else []
+        result = json.loads(path.read_bytes())
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
+        raise ValueError(f"{path} must be a result that an experiment wrote, got a damaged or another file")
+    return result
 
 
 def pick(found: Sequence[dict], **fields) -> dict:
-    """The one result whose experiment has these values.
-
-    Args:
-        found: results.
-        fields: of ``Experiment``.
-
-    Returns:
-        The result.
-
-    Raises:
-        ValueError: if there is none, or more than one.
+    """The one result whose ``Experiment`` has these values; a ValueError if there is none, or more than one.
 
     Example:
         >>> pick(recorded(), condition="none", draw=0, style="completion")["experiment"]["runs"]
@@ -97,68 +55,10 @@ def pick(found: Sequence[dict], **fields) -> dict:
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
-    """Stored arrays by their names.
-
-    Args:
-        name: of the file in ``FOLDER``, without its ending.
-
-    Returns:
-        The arrays; how they were made, ``stored.load`` says too.
-
-    Raises:
-        ValueError: if there is no such file.
+    """Arrays that come with the package, "guesses", "look", "shift" or "swap"; how they were made, their file says.
 
     Example:
         >>> arrays("guesses")["concat_test"].shape
         (3, 1379)
     """
-    return stored.load(name, FOLDER).arrays
-
-
-def network(guess_model: str) -> Network:
-    """The trained networks behind the recorded prompts, seeds 0, 1, 2.
-
-    Args:
-        guess_model: "concat" or "strong".
-
-    Returns:
-        A ``Network`` with the seeds in front.
-
-    Example:
-        >>> network("concat").W_1.shape
-        (3, 16, 768)
-    """
-    kept = arrays("guesses")
-    return Network(*(kept[f"{guess_model}_{name}"] for name in Network._fields))  # type: ignore[arg-type]  # of NumPy
-
-
-def sources(experiment: Experiment, folder: str | os.PathLike | None = None) -> Sources:
-    """As ``design.prepare``, with stored guesses in place of trained ones: nothing is embedded.
-
-    Args:
-        experiment: its seed is 0, 1 or 2, its contexts are of the split "dev".
-        folder: of the data; None means as in ``data.load``.
-
-    Returns:
-        The ``Sources``.
-
-    Raises:
-        ValueError: if no guesses are stored for the experiment.
-        OSError: as ``data.load``.
-
-    Example:
-        >>> sources(Experiment("any", "guess", context_split="train"))
-        Traceback (most recent call last):
-        ValueError: experiment must have its contexts from 'dev' and a seed of at most 2, got 'train' and 0
-    """
-    if experiment.context_split != "dev" or experiment.seed > 2:
-        raise ValueError(
-            "experiment must have its contexts from 'dev' and a seed of at most 2, "
-            f"got {experiment.context_split!r} and {experiment.seed}"
-        )
-    pairs = data.load("dev", folder), data.load("test", folder)
-    if experiment.guess_model is None:
-        return Sources(*pairs)
-    kept = arrays("guesses")
-    guesses = (kept[f"{experiment.guess_model}_{split}"][experiment.seed] for split in ("dev", "test"))
-    return Sources(*pairs, *(np.asarray(each, np.float64) for each in guesses))
+    return stored.load(name, _FOLDER).arrays

@@ -1,0 +1,44 @@
+// Circuits of trained softmax heads as small matrices, at a moment of training.
+(() => {
+  "use strict";
+  const { made, html, svg, colour, fixed } = window.explorers;
+
+  const cell = (value, x, y) => svg("rect", { x, y, width: 1, height: 1, opacity: Math.min(Math.abs(value), 1).toFixed(3),
+    style: `fill: ${colour(value > 0 ? "yq" : "lsa")}` });
+  const frame = (x, width, height) => svg("rect", { x, y: 0, width, height, class: "explorer-frame" });
+
+  // A, and b as a column beside it; opacity is size, full at `full`.
+  const picture = (A, b, full, label) => {
+    const size = b.length;
+    return svg("svg", { role: "img", "aria-label": label, viewBox: `-0.1 -0.1 ${size + 1.7} ${size + 0.2}` },
+      ...A.flatMap((row, y) => row.map((value, x) => cell(value / full.A, x, y))),
+      ...b.map((value, y) => cell(value / full.b, size + 0.5, y)),
+      frame(0, size, size), frame(size + 0.5, 1, size));
+  };
+
+  // The largest entry that a tidy head does not have; the query's empty label never meets the last column.
+  const untidy = (A, b) => {
+    const d = b.length - 1, off = A.flatMap((row, y) => row.slice(0, d).filter((_, x) => x !== y));
+    return [Math.max(...off.map(Math.abs)), Math.max(...b.slice(0, d).map(Math.abs))];
+  };
+
+  made.patterns = (state, data) => {
+    const layer = data.layers[state.layer], snapshot = data.controls[0].values.indexOf(state.step);
+    const [omega, mu] = [layer.omega[snapshot], layer.mu[snapshot]];
+    const A = layer.A[snapshot].map((head) => head.map((row) => row.map((value) => value * data.units.A)));
+    const b = layer.b[snapshot].map((head) => head.map((value) => value * data.units.b));
+    const values = { omega, mu, A, b, eta: omega.reduce((sum, w, h) => sum + w * mu[h], 0),
+      sum: mu.reduce((sum, m) => sum + m, 0), step: data.step };
+    const cards = A.map((head, h) => {
+      const words = `ω = ${fixed(omega[h], 3)}, μ = ${fixed(mu[h], 2)}`, [off, rest] = untidy(head, b[h]);
+      const label = `Head ${h + 1}: A has ${fixed(omega[h], 3)} on its diagonal on average, off it at most ${fixed(off, 3)}; `
+        + `b has ${fixed(mu[h], 2)} at the label, elsewhere at most ${fixed(rest, 2)}`;
+      return html("figure", {}, picture(head, b[h], data.full, label), html("figcaption", {}, `head ${h + 1}: ${words}`));
+    });
+    const text = `Step ${state.step.toLocaleString("en")}, ${state.layer}: together the heads take a step of size `
+      + `η = Σ ωμ = ${fixed(values.eta, 3)}; the best debiased step has ${fixed(data.step, 3)}. `
+      + `Their μ add up to ${fixed(values.sum, 2)}. Blue is positive, orange negative, full colour ${data.full.A} in A, `
+      + `${data.full.b} in b.`;
+    return { values, text, draw: (stage) => stage.replaceChildren(html("div", { class: "explorer-heads" }, ...cards)) };
+  };
+})();

@@ -1,0 +1,150 @@
+"""What the explorable figures start from: their controls, with the figures' own values, and what is stored."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lsalib import theory
+from lsalib.book import stored
+from lsalib.tasks import GaussianTask
+
+# The book's figures at the paper's scale.
+TASK = GaussianTask([2.0] * 10, context_size=10)
+LENGTHS = [digit * 10**power for power in range(5) for digit in (1, 2, 3, 5)] + [10**5]
+# Full colour in a picture of A and of b, as in the static figure.
+FULL = {"A": 0.15, "b": 2.5}
+# A and b are kept in these units.
+UNITS = {"A": 1e-3, "b": 1e-2}
+
+
+def slider(name: str, label: str, low: float, high: float, step: float, value: float) -> dict:
+    return {"name": name, "label": label, "min": low, "max": high, "step": step, "value": value}
+
+
+def choice(name: str, label: str, options: dict[str, str]) -> dict:
+    return {"name": name, "label": label, "options": list(options.items()), "value": next(iter(options))}
+
+
+def lengths(values: list[int], value: int, name: str = "C", label: str = "context length C") -> dict:
+    """A slider over a list."""
+    return {"name": name, "label": label, "values": values, "value": value}
+
+
+def dimension(high: int) -> dict:
+    return slider("d", "features d", 1, high, 1, TASK.dim)
+
+
+def error(low: int = 0) -> dict:
+    square = float(TASK.prior_mean @ TASK.prior_mean)
+    return slider("error", "squared error of the guess, ‖w⋆ − g‖²", low, 80, 1, square)
+
+
+def answer() -> dict:
+    axes = {"error": "squared error of the guess", "C": "context length", "d": "features", "noise": "label noise"}
+    return {
+        "controls": [
+            choice("over", "drawn over", axes),
+            error(),
+            slider("C", "context length C", 1, 100, 1, TASK.context_size),
+            dimension(30),
+            slider("noise", "label noise σ", 0, 3, 0.1, 0),
+        ]
+    }
+
+
+def heads() -> dict:
+    return {
+        "controls": [
+            slider("heads", "heads H", 1, 16, 1, 2),
+            error(),
+            slider("C", "context length C", 1, 100, 1, TASK.context_size),
+            dimension(16),
+        ]
+    }
+
+
+def pair() -> dict:
+    entries = {"xy": "one feature and the label", "yy": "the label with itself", "xx": "one feature with itself"}
+    return {
+        "controls": [
+            lengths(LENGTHS, TASK.context_size),
+            choice("entry", "entry of the Gram matrix G", entries),
+            slider("mean", "prior mean, each coordinate of w⋆", 0, 3, 0.25, float(TASK.prior_mean[0])),
+            dimension(20),
+        ]
+    }
+
+
+def stand_in() -> dict:
+    return {
+        "controls": [
+            lengths([length for length in LENGTHS if length <= 1000], TASK.context_size),
+            dimension(30),
+            error(low=1),
+            slider("noise", "label noise σ", 0, 3, 0.1, 0),
+        ]
+    }
+
+
+def circuits(run: stored.Stored, layer: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A (snapshot, H, d+1, d+1) and b (snapshot, H, d+1) of a stored layer, in float64."""
+    own = slice(*np.cumsum([0, *run.about["heads"]])[layer : layer + 2])
+    return np.float64(run.arrays["A"][:, seed, own]), np.float64(run.arrays["b"][:, seed, own, 0])
+
+
+def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """omega and mu: the mean of A's diagonal on the features, and the entry of b for the label."""
+    d = A.shape[-1] - 1
+    return np.trace(A[..., :d, :d], axis1=-2, axis2=-1) / d, b[..., -1]
+
+
+def shown() -> list[tuple[str, int, int]]:
+    """Name, layer and seed of what can be looked at; of two heads a pair, and one that kept a single sign."""
+    run = stored.load("softmax_heads")
+    heads = run.about["heads"]
+    two = heads.index(2)
+    signs = [np.sign(circuits(run, two, seed)[1][-1, :, -1]).sum() for seed in range(run.about["seeds"])]
+    pair, single = (next(s for s, sign in enumerate(signs) if bool(sign) == alone) for alone in (False, True))
+    rest = [(f"{H} head{'s' * (H > 1)}", k, 1) for k, H in enumerate(heads) if H not in (2, 4)]
+    four = ("4 heads", heads.index(4), 1)
+    return [four, ("2 heads", two, pair), ("2 heads of one sign", two, single), *rest]
+
+
+def task_of(about: dict) -> GaussianTask:
+    """What a stored layer was trained on."""
+    mean, prior = np.full(about["dim"], about["prior_mean"]), about["prior_var"] * np.eye(about["dim"])
+    return GaussianTask(mean, about["context_size"], None, prior, about["noise_var"] ** 0.5)
+
+
+def patterns() -> dict:
+    run = stored.load("softmax_heads")
+    layers, snapshots = {}, run.about["snapshots"]
+    for name, layer, seed in shown():
+        A, b = circuits(run, layer, seed)
+        omega, mu = sizes(A, b)
+        whole = {key: np.rint(value / UNITS[key]).astype(int).tolist() for key, value in (("A", A), ("b", b))}
+        layers[name] = whole | {"omega": rounded(omega), "mu": rounded(mu)}
+    return {
+        "controls": [
+            lengths(snapshots, snapshots[-3], "step", "training step"),
+            choice("layer", "layer", {name: name for name in layers}),
+        ],
+        "layers": layers,
+        "units": UNITS,
+        "full": FULL,
+        "step": float(theory.debiased_step(task_of(run.about))),
+    }
+
+
+def rounded(values: np.ndarray) -> list:
+    """To five digits, as lists."""
+    return np.vectorize(lambda value: float(f"{value:.5g}"))(values).tolist()
+
+
+EXPLORERS: dict[str, Callable[[], dict]] = {
+    "answer": answer,
+    "heads": heads,
+    "pair": pair,
+    "stand-in": stand_in,
+    "patterns": patterns,
+}

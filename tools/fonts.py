@@ -1,0 +1,16 @@
+"""Fonts of which the book needs a few letters."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fontTools import subset
+
+
+def cut(source: Path, target: Path, letters: Iterable[str], features: Iterable[str] = ()) -> None:
+    """Write the part of a font that has these letters, as WOFF; whose it is and its licence stay in it."""
+    options = subset.Options(flavor="woff", name_IDs=["*"], layout_features=list(features), hinting=False)
+    font = subset.load_font(str(source), options)
+    part = subset.Subsetter(options)
+    part.populate(unicodes=sorted(map(ord, letters)))
+    part.subset(font)
+    subset.save_font(font, str(target), options)

@@ -1,0 +1,71 @@
+"""Sphinx extension of the book's figures: drawings stand in the page itself, in the colours of its theme."""
+
+import html
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from lsalib.book.figures import PALETTE
+
+# What a drawing brings for a file of its own; the style would hold for the whole page.
+FRAME = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->|<defs>\s*</defs>", re.DOTALL)
+IDS = re.compile(r'((?<!\w)id="|href="#|url\(#)')
+POINTS = 4 / 3  # pixels
+
+
+def sheet() -> str:
+    """The colours of figures in both themes, from the one table of them; others are shaded."""
+    themes = [("html", 1, "black"), ('html[data-theme="dark"]', 2, "white")]
+    return "".join(
+        f"{theme} {{ --fig-shade: {shade}; "
+        + "".join(f"--fig-{name}: {tones[tone]}; " for name, tones in PALETTE.items())
+        + "} "
+        for theme, tone, shade in themes
+    )
+
+
+def inline(drawing: str, name: str, alt: str) -> str:
+    """The drawing as a part of a page: its ids begin with its name, its colours are the theme's.
+
+    Raises:
+        ValueError: if it is no drawing of a known size in points.
+    """
+    box = re.search(r'<svg[^>]* width="[\d.]+pt"[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"', drawing)
+    if not box:
+        raise ValueError(f"drawing {name}: no size in points")
+    width, height = (round(float(side) * POINTS) for side in box.groups())
+    body = FRAME.sub("", drawing).split(">", 1)[1]
+    for colour, (drawn, _, _) in PALETTE.items():
+        body = body.replace(drawn, f"var(--fig-{colour})")
+    body = re.sub(r"(?<=: )(#[0-9a-f]{6})\b", r"color-mix(in srgb, \1, var(--fig-shade) 14%)", body)
+    head = f'<svg class="drawing" role="img" aria-label="{html.escape(" ".join(alt.split()))}" width="{width}"'
+    lines = IDS.sub(rf"\g<1>{name}-", re.sub(r"\s*\n\s*", "\n", body))
+    return f'{head} height="{height}" viewBox="0 0 {box[1]} {box[2]}">{lines}'
+
+
+class DrawingsInline(SphinxPostTransform):
+    """A drawing that a cell shows becomes a part of the page."""
+
+    default_priority = 5  # before images are copied
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        shown = [image for image in self.document.findall(nodes.image) if image["uri"].endswith(".svg")]
+        for number, image in enumerate(image for image in shown if "jupyter_execute" in image["uri"]):
+            drawing = (Path(self.app.srcdir) / image["uri"].lstrip("/")).read_text(encoding="utf-8")
+            svg = inline(drawing, f"drawing-{number}", image.get("alt", ""))
+            image.replace_self(nodes.raw("", svg, format="html"))
+
+
+def add_sheet(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """In the page itself: a file would be one more to ask for."""
+    context["metatags"] = context.get("metatags", "") + f"<style>{sheet()}</style>"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("html-page-context", add_sheet)
+    app.add_post_transform(DrawingsInline)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

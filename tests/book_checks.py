@@ -15,9 +15,6 @@ LOADED = (
     "img[src], iframe[src], source[src], video[src]"
 )
 TEXT_CONTRAST, INK_CONTRAST = 4.5, 3.0
-# An ink that has this share of the figure's solid pixels must be seen well; a smaller one may be a line
-# below a veil, and must be seen at all; the least are edges between two others.
-SHARE, SMALL_SHARE, SMALL_CONTRAST = 0.08, 0.01, 2.0
 # The nearest opaque ground; a veil is looked through.
 BEHIND = """
     const behind = e => {
@@ -127,9 +124,9 @@ def overflow_defects(page: Page) -> list[str]:
 
 def image_defects(page: Page) -> list[str]:
     """Images that are not there, and images without words for those who cannot see them."""
-    images = page.locator("article img").evaluate_all(
-        "all => all.map(e => [e.getAttribute('src'), e.getAttribute('alt'), e.naturalWidth])"
-    )
+    images = page.locator("article :is(img, svg[role=img])").evaluate_all("""all => all.map(e => e.matches("img")
+        ? [e.getAttribute("src"), e.getAttribute("alt"), e.naturalWidth]
+        : ["a drawing", e.getAttribute("aria-label"), 1])""")
     defects = [f"image not shown: {source[:80]}" for source, _, width in images if not width]
     for source, alt, _ in images:
         if not (alt or "").strip():
@@ -146,33 +143,29 @@ def buttons(html: Path, page: str) -> list[str]:
 
 
 def ink_defects(page: Page) -> list[str]:
-    """Inks of a figure that do not stand out from what lies behind it; veils and edges do not count."""
-    figures = page.locator("article img").evaluate_all(
-        "(all, share) => all.map(e => {"
+    """Inks of a drawing that do not stand out from the page, and words that cannot be read; veils do not count."""
+    drawings = page.locator("article svg.drawing").evaluate_all(
+        "all => all.map(e => {"
         + BEHIND
         + """
-        if (!e.naturalWidth) return [e.getAttribute("alt"), behind(e), []];
-        const canvas = document.createElement("canvas");
-        [canvas.width, canvas.height] = [e.naturalWidth, e.naturalHeight];
-        const context = canvas.getContext("2d");
-        context.drawImage(e, 0, 0);
-        const data = context.getImageData(0, 0, canvas.width, canvas.height).data, counts = new Map();
-        let solid = 0;
-        for (let i = 0; i < data.length; i += 4) {
-            if (data[i + 3] < 242) continue;
-            const ink = [data[i], data[i + 1], data[i + 2]].map(c => c & 0xf8).join();
-            counts.set(ink, (counts.get(ink) || 0) + 1);
-            solid++;
+        const veil = e => e.matches("svg") ? 1 : getComputedStyle(e).opacity * veil(e.parentElement);
+        const inks = new Map();
+        for (const part of e.querySelectorAll("path, use, rect, line, polyline, polygon, circle, image")) {
+            if (part.closest("defs, clipPath")) continue;
+            const { fill, stroke, fillOpacity, strokeOpacity } = getComputedStyle(part);
+            const words = Boolean(part.closest("[id*='text_']"));
+            for (const [ink, opacity] of [[fill, fillOpacity], [stroke, strokeOpacity]])
+                if (ink !== "none" && opacity * veil(part) >= 0.5) inks.set(`${ink} ${words}`, [ink, words]);
         }
-        const inks = [...counts].filter(([, n]) => n >= share * solid).map(([ink, n]) => [`rgb(${ink})`, n / solid]);
-        return [e.getAttribute("alt"), behind(e), inks];
-    })""",
-        SMALL_SHARE,
+        return [e.getAttribute("aria-label"), behind(e), [...inks.values()]];
+    })"""
     )
-    defects = [f"figure without solid ink: {alt}" for alt, _, inks in figures if not inks]
-    for alt, ground, inks in figures:
-        needed = [(ink, INK_CONTRAST if share >= SHARE else SMALL_CONTRAST) for ink, share in inks]
-        defects += [f"ink {ink} on {ground}: {alt}" for ink, least in needed if contrast(rgb(ink), rgb(ground)) < least]
+    defects = [f"figure without solid ink: {alt}" for alt, _, inks in drawings if not inks]
+    for alt, ground, inks in drawings:
+        for ink, words in inks:
+            least = TEXT_CONTRAST if words else INK_CONTRAST
+            if contrast(rgb(ink), rgb(ground)) < least:
+                defects.append(f"{'words' if words else 'ink'} {ink} on {ground}: {alt}")
     return defects
 
 
@@ -181,11 +174,9 @@ def ground(page: Page) -> str:
     return page.locator("article").evaluate("e => {" + BEHIND + "return behind(e); }")
 
 
-def pale(colours: dict[str, str], ground: str) -> list[str]:
+def pale(colours: dict[str, str], ground: str, least: float = INK_CONTRAST) -> list[str]:
     """The inks, as «#rrggbb», that would not stand out as a figure's lines do."""
-    return [
-        name for name, ink in colours.items() if contrast(tuple(bytes.fromhex(ink[1:])), rgb(ground)) < INK_CONTRAST
-    ]
+    return [name for name, ink in colours.items() if contrast(tuple(bytes.fromhex(ink[1:])), rgb(ground)) < least]
 
 
 def text_defects(page: Page, selector: str) -> list[str]:
@@ -208,9 +199,9 @@ def text_defects(page: Page, selector: str) -> list[str]:
 
 
 def rgb(css: str) -> Colour:
-    """«rgb(1, 2, 3)» as numbers."""
-    red, green, blue = map(float, re.findall(r"[\d.]+", css)[:3])
-    return red, green, blue
+    """«rgb(1, 2, 3)» as numbers, or «color(srgb 0.1 0.2 0.3)», as a mixed colour is."""
+    one, two, three = map(float, re.findall(r"-?[\d.]+(?:e-\d+)?", css)[:3])
+    return (255 * one, 255 * two, 255 * three) if css.startswith("color") else (one, two, three)
 
 
 def contrast(one: Colour, other: Colour) -> float:

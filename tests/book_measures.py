@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser, Response
 
-from tests.browser import context_of
+from tests.browser import context_of, planter
 
 SHIFTS = """() => new Promise(done => {
     let sum = 0;
@@ -23,12 +23,14 @@ class Weight(NamedTuple):
     shift: float
 
 
-def weight(browser: Browser, address: str, path: str, *, width: int = 1280) -> Weight:
+def weight(browser: Browser, address: str, path: str, *, width: int = 1280, planted: str = "") -> Weight:
     """What the first visit to the page costs, with nothing kept from before."""
     responses: list[Response] = []
     with context_of(browser, width=width) as context:
         page = context.new_page()
         page.on("response", lambda response: responses.append(response))
+        if planted:
+            page.route(address + path, planter(planted))
         page.goto(address + path, wait_until="networkidle")
         page.evaluate("document.fonts.ready.then(() => true)")
         shift = page.evaluate(SHIFTS)

@@ -14,8 +14,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
 from tests.loopback import running
+from tools import headline
 
 ROOT = Path(__file__).resolve().parent.parent
+# A book that is there already, to be tested as it is: the one that will be published.
+GIVEN = os.environ.get("BOOK_HTML")
+# What the build makes itself.
+GENERATED = ("book/claims.md", headline.FIGURE)
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".*_cache")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import build, chromium, copy_project, serve
+from tests.browser import GENERATED, GIVEN, build, chromium, copy_project, serve
 from tools import address as address_tool
-
-# A book that is there already, to be tested as it is: the one that will be published.
-GIVEN = os.environ.get("BOOK_HTML")
 
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory):
-    """A copy of the checkout without an address, which nobody changes."""
+    """A copy of the checkout, without an address and what the build itself makes, which nobody changes."""
     shared = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
         shared = shared.parent  # of all workers
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "book/project").is_dir():
-            address_tool.main(["", "--root", str(copy_project(shared / "book"))])
+            copy = copy_project(shared / "book")
+            address_tool.main(["", "--root", str(copy)])
+            for path in GENERATED:
+                (copy / path).unlink()
     return shared / "book/project"
 
 

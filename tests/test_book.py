@@ -3,45 +3,21 @@
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from fontTools.ttLib import TTFont
 
 from lsalib.book import figures
 from tests import book_checks as checks
-from tests.browser import ROOT, build, chromium, copy_project, serve, visit
-from tools import address as address_tool
-from tools import headline, sphinx_math
+from tests.book_measures import weight
+from tests.browser import GENERATED, GIVEN, ROOT, visit
+from tools import sphinx_math
 from tools.build import missing_pages, toc_pages
 
 PAGES = [f"{page}.html" for page in toc_pages(ROOT)]
 OTHERS = ["search.html", "genindex.html", "_modules/lsalib/estimators.html"]
 SCREENS = [(width, theme) for width in (390, 1280) for theme in ("light", "dark")]
 OURS = ".claim, .claim-status, .admonition.paper, .admonition.verdict, figcaption, a > code, dl.py"
-
-
-GENERATED = ["book/claims.md", headline.FIGURE]
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A copy of the checkout, without an address and without what the build itself makes."""
-    project = copy_project(tmp_path_factory.mktemp("book"))
-    address_tool.main(["", "--root", str(project)])
-    for path in GENERATED:
-        (project / path).unlink()
-    return project
-
-
-# A book that is there already, to be tested as it is: the one that will be published.
-GIVEN = os.environ.get("BOOK_HTML")
-
-
-@pytest.fixture(scope="module")
-def html(project):
-    """The built book, one for all tests that read it."""
-    return Path(GIVEN).resolve() if GIVEN else build(project, project.parent)
 
 
 def test_every_page_of_the_toc_is_built(html):
@@ -52,18 +28,6 @@ def test_every_page_of_the_toc_is_built(html):
 def test_without_an_address_no_page_offers_a_dead_button(project, html):
     assert all((project / path).is_file() for path in GENERATED), "the build makes what is made from the notebooks"
     assert [checks.buttons(html, page) for page in toc_pages(project)] == [[]] * len(toc_pages(project))
-
-
-@pytest.fixture(scope="module")
-def address(html):
-    with serve(html) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
 
 
 def page_defects(page, noise) -> list[str]:
@@ -85,9 +49,10 @@ def test_the_front_door_leads_to_the_first_page(browser, address):
         page.wait_for_url(address + PAGES[0])
 
 
-BAR = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'><rect width='90' height='9' fill='{}'/></svg>"
-SECOND = BAR.format("gray").replace("</svg>", "<rect y='60' width='30' height='1' fill='black'/></svg>")
-FIGURE = "<img alt='A bar' src=\"data:image/svg+xml,{}\">"
+BAR = "<path d='M0 0L90 0L90 9L0 9z' style='fill: {}'/>"
+FIGURE = "<svg class='drawing' role='img' aria-label='A bar' width='90' height='90' viewBox='0 0 90 90'>{}</svg>"
+GREY = FIGURE.format(BAR.format("gray"))
+IMAGE = "<img alt='A bar' src=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>\">"
 PLANTED = {
     "a LaTeX error": (
         '<span class="math"><math alttext="x"><merror>x^1^2</merror></math></span>',
@@ -100,15 +65,10 @@ PLANTED = {
         "request to elsewhere: http://elsewhere.invalid",
     ),
     "a missing image": ('<img alt="A map" src="no-such-map.png">', "image not shown: no-such-map.png"),
-    "no alt text": (FIGURE.format(BAR.format("gray")).replace("A bar", ""), "image without alt text"),
-    "a file name as alt text": (
-        FIGURE.format(BAR.format("gray")).replace("A bar", "bar.png"),
-        "alt text is a file name",
-    ),
-    "an alt text that is a path": (
-        FIGURE.format(BAR.format("gray")).replace("A bar", "../_images/0a1b"),
-        "alt text is a file name",
-    ),
+    "no alt text": (IMAGE.replace("A bar", ""), "image without alt text"),
+    "a drawing without words": (GREY.replace("A bar", " "), "image without alt text"),
+    "a file name as alt text": (IMAGE.replace("A bar", "bar.png"), "alt text is a file name"),
+    "an alt text that is a path": (GREY.replace("A bar", "../_images/0a1b"), "alt text is a file name"),
     "a wide element": (
         '<div id="wide" class="wide" style="width: 2000px">wide</div>',
         'sticks out: <div class="wide">',
@@ -117,8 +77,15 @@ PLANTED = {
         '<div class="box" style="overflow: hidden"><div style="width: 2000px">wide</div></div>',
         'cut off: <div class="box">',
     ),
-    "ink that night hides": (FIGURE.format(BAR.format("black")), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
-    "a small ink that night hides": (FIGURE.format(SECOND), "ink rgb(0,0,0) on rgb(18, 18, 18): A bar"),
+    "ink that night hides": (FIGURE.format(BAR.format("black")), "ink rgb(0, 0, 0) on rgb(18, 18, 18): A bar"),
+    "a line that night hides": (
+        FIGURE.format(BAR.format("gray; stroke: #222")),
+        "ink rgb(34, 34, 34) on rgb(18, 18, 18): A bar",
+    ),
+    "pale words in a figure": (
+        FIGURE.format(f"<g id='drawing-0-text_1'>{BAR.format('#666')}</g>"),
+        "words rgb(102, 102, 102) on rgb(18, 18, 18): A bar",
+    ),
     "a figure of nothing": (FIGURE.format(BAR.format("none")), "figure without solid ink: A bar"),
     "a pale verdict": (
         '<p class="claim" style="color: #444">pale</p>',
@@ -139,7 +106,7 @@ def test_planted_defect_is_seen(browser, address, defect):
 
 def test_ink_for_both_themes_is_accepted_where_black_is_not(browser, address):
     for theme in ("light", "dark"):
-        with visit(browser, address, PAGES[1], theme=theme, planted=FIGURE.format(BAR.format("gray"))) as (page, _):
+        with visit(browser, address, PAGES[1], theme=theme, planted=GREY) as (page, _):
             assert checks.ink_defects(page) == []
 
 
@@ -147,9 +114,66 @@ def test_ink_for_both_themes_is_accepted_where_black_is_not(browser, address):
 def test_the_figures_colours_stand_out(browser, address, theme):
     with visit(browser, address, PAGES[1], theme=theme) as (page, _):
         ground = checks.ground(page)
-    assert checks.pale(figures.COLOURS | {"ink": figures.INK}, ground) == []
+    tone = {"light": 1, "dark": 2}[theme]
+    shown = {name: tones[tone] for name, tones in figures.PALETTE.items()}
+    assert checks.pale(shown, ground, checks.TEXT_CONTRAST) == []
+    # Outside of the book, where a drawing is seen as it is drawn.
+    assert checks.pale({name: tones[0] for name, tones in figures.PALETTE.items()}, ground) == []
     faint = {"light": "#e0e0e0", "dark": "#303030"}[theme]
     assert checks.pale(figures.COLOURS | {"faint": faint}, ground) == ["faint"]
+
+
+# What the first visit to a page may cost.
+REQUESTS, KILOBYTES, SHIFT = 25, 600, 0.05
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_light_and_stands_still(browser, address, path, width):
+    cost = weight(browser, address, path, width=width)
+    assert cost.requests <= REQUESTS and cost.kilobytes <= KILOBYTES and cost.shift <= SHIFT, cost
+
+
+def test_weight_and_shift_are_seen(browser, address):
+    late = "<script>setTimeout(() => document.querySelector('article h1').style.marginTop = '300px', 500)</script>"
+    heavy = "".join(f"<script src='../_static/tips.js?{number}'></script>" for number in range(9)) + late
+    light, cost = (weight(browser, address, PAGES[1], planted=planted) for planted in ("", heavy))
+    assert cost.requests == light.requests + 9 and cost.kilobytes > light.kilobytes
+    assert light.shift <= SHIFT < cost.shift
+
+
+def test_without_scripts_formulas_and_figures_are_there_and_buttons_for_nothing_are_not(browser, address):
+    with visit(browser, address, PAGES[1], scripts=False) as (page, _):
+        assert checks.math_defects(page) + checks.overflow_defects(page) == []
+        assert page.locator("article .math").count() > 50
+        assert not page.get_by_text("Open everything").is_visible()
+
+
+def test_all_folds_open_and_close_together_also_on_the_next_page(browser, address):
+    count = "[...document.querySelectorAll('article details')].map(fold => fold.open)"
+    with visit(browser, address, PAGES[1]) as (page, noise):
+        assert not any(page.evaluate(count))
+        for name, wanted in {"Open everything": True, "Close everything": False}.items():
+            page.get_by_role("button", name=name).focus()
+            page.keyboard.press("Enter")
+            assert set(page.evaluate(count)) == {wanted}
+            page.goto(address + PAGES[2])
+            assert set(page.evaluate(count)) == {wanted}
+        assert noise == []
+
+
+def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
+    wide = (
+        "<div class='formula'><div style='width: 900px; height: 9px'></div></div><div class='formula' id='ok'>x</div>"
+    )
+    with visit(browser, address, PAGES[1], width=390, planted=wide) as (page, _):
+        box = page.locator(".formula:has(> div[style])")
+        box.scroll_into_view_if_needed()
+        page.wait_for_function("document.querySelector('.formula:has(> div[style])').dataset.more === 'right'")
+        assert box.get_attribute("tabindex") == "0" and "scrolls" in box.get_attribute("aria-label")
+        box.evaluate("e => e.scrollLeft = 50")
+        page.wait_for_function("document.querySelector('.formula:has(> div[style])').dataset.more === 'left right'")
+        assert page.locator("#ok").get_attribute("tabindex") is None
 
 
 def search(page, words: str) -> list[str]:

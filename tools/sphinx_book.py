@@ -1,11 +1,18 @@
-"""Sphinx extension of the book: buttons only for an address that exists."""
+"""Sphinx extension of the book: buttons only for what is there, an address that exists, folds on the page."""
 
 import os
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
 THEME_HOSTS = ("github", "gitlab", "bitbucket")
+# The label would hide the title, which says what is inside.
+UNNAMED = '<summary aria-label="Toggle hidden content">'
+FOLDS = """<div class="folds pst-js-only">
+<button type="button" data-folds="open">Open everything</button>
+<button type="button" data-folds="closed">Close everything</button>
+</div>"""
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
@@ -23,6 +30,14 @@ def add_buttons(app: Sphinx, config: Config) -> None:
         options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
 
 
+def add_fold_buttons(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Below the title of a page with folds; what the buttons do is in book.js, without which they are not shown."""
+    if "<details" in context.get("body", ""):
+        named = context["body"].replace(UNNAMED, "<summary>")
+        context["body"] = named.replace("</h1>", f"</h1>\n{FOLDS}", 1)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", add_buttons)
+    app.connect("html-page-context", add_fold_buttons)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -40,7 +40,7 @@ def inline(drawing: str, name: str, alt: str) -> str:
     body = FRAME.sub("", drawing).split(">", 1)[1]
     for colour, (drawn, _, _) in PALETTE.items():
         body = body.replace(drawn, f"var(--fig-{colour})")
-    body = re.sub(r"(?<=: )(#[0-9a-f]{6})\b", r"color-mix(in oklab, \1, var(--fig-shade) 14%)", body)
+    body = re.sub(r"(?<=: )(#[0-9a-f]{6})\b", r"color-mix(in srgb, \1, var(--fig-shade) 14%)", body)
     head = f'<svg class="drawing" role="img" aria-label="{html.escape(" ".join(alt.split()))}" width="{width}"'
     lines = IDS.sub(rf"\g<1>{name}-", re.sub(r"\s*\n\s*", "\n", body))
     return f'{head} height="{height}" viewBox="0 0 {box[1]} {box[2]}">{lines}'

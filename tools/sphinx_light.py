@@ -1,6 +1,7 @@
 """Sphinx extension that makes the built book light: of what the theme brings, what no page of ours needs goes."""
 
 import re
+from hashlib import sha256
 from pathlib import Path
 
 from docutils import nodes
@@ -15,6 +16,11 @@ SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
 THEME = "_static/styles/pydata-sphinx-theme.css"
 ICONS = "_static/vendor/fontawesome/webfonts"
 PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
+ROWS = (
+    re.compile(r'(<link rel="stylesheet" type="text/css" href="[./]*_static/[\w.-]+\.css[^/"]*" />\s*){2,}'),
+    re.compile(r'(<script src="[./]*_static/[\w.-]+\.js[^/"]*"></script>\s*){2,}'),
+)
+JOINS = {"css": "\n", "js": "\n;\n"}
 RULE = re.compile(r'((?:[^{}]*:{1,2}before,?)+)\{content:"\\(f[0-9a-f]{3})"\}')
 SOURCE = re.compile(r'url\(([^)]*)\.woff2\) format\("woff2"\),url\([^)]*\) format\("truetype"\)')
 
@@ -29,6 +35,16 @@ def without_scripts(page: str, names: tuple[str, ...]) -> str:
     return re.sub(rf'\s*<script[^>]*src="[^"]*({"|".join(map(re.escape, names))})[^"]*"></script>', "", page)
 
 
+def bundled(row: re.Match, out: Path) -> str:
+    """One file in place of several of a kind in a row: each request costs a visitor time."""
+    names = re.findall(r"_static/([\w.-]+)", row[0])
+    ending = names[0].rpartition(".")[2]
+    text = JOINS[ending].join((out / "_static" / name).read_text(encoding="utf-8") for name in names)
+    name = f"book-{sha256(text.encode()).hexdigest()[:12]}.{ending}"
+    (out / "_static" / name).write_text(text, encoding="utf-8")
+    return re.sub(r'_static/[^"]*', f"_static/{name}", row[1]) + "\n"
+
+
 def lighten_pages(out: Path) -> set[str]:
     """Take the unused scripts out of every page; the names of icons that pages and scripts show."""
     icons = set()
@@ -37,7 +53,10 @@ def lighten_pages(out: Path) -> set[str]:
         unused = UNUSED if path.name == "search.html" else UNUSED + SEARCH
         light = without_scripts(page, unused)
         # This sheet does nothing but ask for the other.
-        path.write_text(re.sub(r"styles/theme\.css\?[^\"]*", "basic.css", light), encoding="utf-8")
+        light = re.sub(r"styles/theme\.css\?[^\"]*", "basic.css", light)
+        for row in ROWS:
+            light = row.sub(lambda found: bundled(found, out), light)
+        path.write_text(light, encoding="utf-8")
         icons |= set(re.findall(r"fa-[\w-]+", page))
     scripts = (path.read_text(encoding="utf-8") for path in out.glob("_static/scripts/*theme.js"))
     return icons.union(*(re.findall(r"fa-[\w-]+", script) for script in scripts))

@@ -40,5 +40,24 @@ const copyLatex = (event) => {
   event.preventDefault();
 };
 
-document.addEventListener("DOMContentLoaded", watchWide);
+/* Open or close all folds of the page; the choice holds for the next page, too. */
+const FOLDS = "book-folds";
+
+const setFolds = (choice) => {
+  document.querySelectorAll("article details").forEach((fold) => (fold.open = choice === "open"));
+};
+
+const watchFolds = () => {
+  const chosen = localStorage.getItem(FOLDS);
+  if (chosen) setFolds(chosen);
+  document.querySelectorAll("button[data-folds]").forEach((button) =>
+    button.addEventListener("click", () => {
+      localStorage.setItem(FOLDS, button.dataset.folds);
+      setFolds(button.dataset.folds);
+    })
+  );
+};
+
+watchFolds();
+watchWide();
 document.addEventListener("copy", copyLatex);

@@ -1,0 +1,69 @@
+"""Figures are drawings: the same bytes each time, and parts of a page in the colours of its theme."""
+
+import io
+import re
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from lsalib.book import figures
+from tools import sphinx_figures
+
+
+@pytest.fixture
+def drawing():
+    """A function that draws one figure and returns it as a notebook would show it."""
+
+    def draw(colour: str = "lsa") -> str:
+        figures.use_style()
+        figure, ax = plt.subplots()
+        ax.plot([1, 2], [3, 1], color=figures.COLOURS[colour], label="a risk")
+        ax.imshow(figures.tint(np.eye(2)), extent=(1, 2, 1, 2))
+        ax.legend()
+        file = io.StringIO()
+        figure.savefig(file, format="svg", **figures.BARE)
+        plt.close(figure)
+        return file.getvalue()
+
+    yield draw
+    plt.rcdefaults()
+
+
+def test_a_figure_has_the_same_bytes_each_time(drawing):
+    assert drawing() == drawing() != drawing("gd")
+    assert re.search(r"<dc:date>|Matplotlib v", drawing()) is None
+
+
+def test_a_drawing_in_a_page_has_ids_of_its_own_and_the_theme_s_colours(drawing):
+    shown = sphinx_figures.inline(drawing(), "drawing-3", 'a < "b"')
+    assert shown.startswith('<svg class="drawing" role="img" aria-label="a &lt; &quot;b&quot;" width="')
+    ids = re.findall(r'(?<!\w)id="([^"]*)"', shown)
+    leads = re.findall(r'(?:href="#|url\(#)([^")]*)', shown)
+    assert len(ids) == len(set(ids)) and {name.startswith("drawing-3-") for name in ids} == {True}
+    assert leads and set(leads) <= set(ids)
+    assert "var(--fig-lsa)" in shown and "var(--fig-ink)" in shown
+    assert set(re.findall(r"(?<=: )#[0-9a-f]{6}\b(?!, var)", shown)) == set()
+    assert "<style" not in shown and "<?xml" not in shown and "<!--" not in shown
+
+
+def test_the_sheet_has_every_colour_for_both_themes():
+    light, dark = sphinx_figures.sheet().split("html[")
+    for name, (_, day, night) in figures.PALETTE.items():
+        assert f"--fig-{name}: {day};" in light and f"--fig-{name}: {night};" in dark
+
+
+def test_what_has_no_size_is_no_drawing():
+    with pytest.raises(ValueError, match="drawing-0: no size in points"):
+        sphinx_figures.inline("<svg><path/></svg>", "drawing-0", "a path")
+
+
+def test_a_notebook_shows_drawings_without_a_date(monkeypatch):
+    backend = SimpleNamespace(instance=lambda parent: shown.append(parent) or backend)
+    shown = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: "a shell")
+    monkeypatch.setattr("matplotlib_inline.config.InlineBackend", backend)
+    figures.use_style()
+    assert (shown, backend.figure_formats, backend.print_figure_kwargs) == (["a shell"], {"svg"}, figures.BARE)
+    plt.rcdefaults()

@@ -21,7 +21,7 @@ PLANTED = {
     "lines of code": "<div class='cell_input'><pre>" + "x = 1\n" * 130 + "</pre></div>",
     "height, px": "<div style='height: 15000px'></div>",
     "requests": "".join(f"<img alt='A mark' src='../_static/favicon.svg?{n}'>" for n in range(30)),
-    "kB gzipped": "".join(f"<img alt='A mark' src='../searchindex.js?{n}'>" for n in range(9)),
+    "kB gzipped": "".join(f"<img alt='A mark' src='../searchindex.js?{n}'>" for n in range(24)),
     "shift": "<script>setTimeout(() => document.querySelector('article').style.paddingTop = '500px', 50)</script>",
 }
 

@@ -51,9 +51,10 @@ READ = """() => {
 }"""
 # What moved while the page came, without what a reader's own doing moved.
 SHIFT = """() => new Promise(done => {
-    const moved = list => list.filter(entry => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0);
-    new PerformanceObserver(list => done(moved(list.getEntries()))).observe({type: "layout-shift", buffered: true});
-    setTimeout(() => done(0), 300);
+    let sum = 0;
+    new PerformanceObserver(list => list.getEntries().forEach(e => { if (!e.hadRecentInput) sum += e.value; }))
+        .observe({type: "layout-shift", buffered: true});
+    setTimeout(() => done(sum), 300);
 })"""
 
 
@@ -94,7 +95,7 @@ def over(path: str, measured: Measures) -> list[str]:
 
 def table(rows: dict[str, Measures], shut_out: dict[str, int]) -> list[str]:
     """The lines of one table, with a mark at what is beyond the budget; last what axe found, in all modes."""
-    form = lambda value: f"{value:.3f}" if isinstance(value, float) and value < 1 else f"{value:,.0f}"
+    form = lambda value: f"{value:.3f}" if 0 < value < 1 else f"{value:,.0f}"
     lines = [["page", *(f"{name} ≤ {most:g}" for name, most in zip(HEAD, BUDGET, strict=True)), "axe = 0"]]
     for path, row in sorted(rows.items()):
         marked = [form(value) + "!" * (value > most) for value, most in zip(row, budget(path), strict=True)]
@@ -102,4 +103,4 @@ def table(rows: dict[str, Measures], shut_out: dict[str, int]) -> list[str]:
         axe = "–" if found is None else f"{found}" + "!" * bool(found)
         lines.append([path.removesuffix(".html"), *marked, axe])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return ["  ".join(map(str.rjust, line, widths)) for line in lines]
+    return ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]

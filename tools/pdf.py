@@ -15,6 +15,8 @@ from tools.build import ROOT, toc_pages
 from tools.chromium import FLAGS, executable
 
 WHOLE, PDF = "whole.html", "book.pdf"
+# Where the front page offers the file, once there is one.
+PLACE = '<span id="pdf"></span>'
 # A page number below each page; Chromium fills in the spans of these classes.
 FOOTER = """<div style="width: 100%; font: 8px sans-serif; text-align: center">
 <span class="pageNumber"></span> / <span class="totalPages"></span></div>"""
@@ -37,6 +39,10 @@ def article(html: Path, page: str, pages: list[str]) -> Tag:
     found["id"] = own(page, "")
     for useless in found.select(SCREEN_ONLY):
         useless.decompose()
+    # On paper the checks stand in the chapters; the ledger says how many there are.
+    for details in found.select("table.ledger details"):
+        details.summary.name = "p"
+        details.replace_with(details.p)
     for details in found.select("details"):
         details["open"] = ""
     for tag in found.find_all(True):
@@ -97,7 +103,7 @@ def link_it(html: Path) -> None:
     text = front.read_text(encoding="utf-8")
     size = (html / PDF).stat().st_size / 1e6
     front.write_text(
-        text.replace('<span id="pdf"></span>', f'<a href="../{PDF}">The whole book as a PDF</a> ({size:.0f} MB).'),
+        text.replace(PLACE, f'<a href="../{PDF}">The whole book as a PDF</a> ({size:.0f} MB).'),
         encoding="utf-8",
     )
 

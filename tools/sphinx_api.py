@@ -19,7 +19,7 @@ PACKAGE = "lsalib"
 NAME = re.compile(r"(\w+(?:\.\w+)+)(?:\(\))?")
 
 # The ways to a source and back, with the name to which they lead.
-WAY = re.compile(r'(<a [^>]*#([\w.]+)")(>(?:<span class="viewcode-link"><span class="pre">)?(\[\w+\]))')
+WAY = re.compile(r'(<a [^>]*?(\w+)\.html#([\w.]+)")(>(?:<span class="viewcode-link"><span class="pre">)?(\[\w+\]))')
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,13 @@ class NamesLead(SphinxPostTransform):
 
 def name_ways(app, pagename, template, context, doctree) -> None:
     """«[source]» stands on a page many times: by ear, each says of what."""
-    context["body"] = WAY.sub(r'\1 aria-label="\4 of \2"\3', context.get("body", ""))
+
+    def named(found: re.Match[str]) -> str:
+        link, module, name, inside, word = found.groups()
+        whole = name.removeprefix(f"{PACKAGE}.") if name.startswith(PACKAGE) else f"{module}.{name}"
+        return f'{link} aria-label="{word} of {whole}"{inside}'
+
+    context["body"] = WAY.sub(named, context.get("body", ""))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -18,7 +18,7 @@ URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data book test lint test-library test-notebooks test-book check profile page notebooks notebook named \
+.PHONY: help setup data book pdf test lint test-library test-notebooks test-book check profile page notebooks notebook named \
   ledger serve bench address addressed lock clean
 
 # The tests in three parts: each needs more than the one before, the library, the pages, a browser.
@@ -57,6 +57,9 @@ book: setup  ## execute what changed and build the HTML
 	@$(PY) -m tools.notebooks --changed
 	@$(PY) -m tools.build
 
+pdf: book  ## the whole book as one PDF
+	@$(PY) -m tools.pdf
+
 test: lint test-library test-notebooks test-book  ## run every test: form and types, library, notebooks, built book
 
 lint: setup  ## form and types, in seconds
@@ -71,8 +74,9 @@ test-notebooks: setup
 	@$(PYTEST) $(PAGE_TESTS)
 	@$(PY) -m tools.notebooks --validate
 
+# Page by page: one file has most of them.
 test-book: setup
-	@$(PYTEST) $(BOOK_TESTS)
+	@$(PYTEST) --dist loadgroup $(BOOK_TESTS)
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
 	@$(PY) -m tools.check $(NAME)

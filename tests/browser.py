@@ -14,19 +14,14 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
 from tests.loopback import running
-from tools import headline
+from tools.chromium import FLAGS, executable
 
 ROOT = Path(__file__).resolve().parent.parent
 # A book that is there already, to be tested as it is: the one that will be published.
 GIVEN = os.environ.get("BOOK_HTML")
 # What the build makes itself.
-GENERATED = ("book/claims.md", headline.FIGURE)
+GENERATED = ("book/claims.md", "book/_static/answer.svg")
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".*_cache")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-QUIET = (
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run", "--disable-quic",
-)  # fmt: skip
 
 
 class Silent(SimpleHTTPRequestHandler):
@@ -63,12 +58,13 @@ def serve(folder: Path) -> Iterator[str]:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A headless Chromium; without one the tests are skipped, and fail where CI=true."""
-    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if executable is None:
+    try:
+        path = executable()
+    except SystemExit as missing:
         give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up(f"the built book is not tested: none of {', '.join(BROWSERS)} is installed")
+        give_up(f"The built book is not tested. {missing}")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=list(QUIET))
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser
         browser.close()
 

@@ -2,17 +2,20 @@
 
 import fcntl
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests import book_measures as measures
 from tests.browser import GENERATED, GIVEN, build, chromium, copy_project, serve
-from tools import address as address_tool
 
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory):
     """A copy of the checkout, without an address and what the build itself makes, which nobody changes."""
+    from tools import address  # not above: the library's tests do without what the book needs
+
     shared = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
         shared = shared.parent  # of all workers
@@ -20,7 +23,7 @@ def project(tmp_path_factory):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "book/project").is_dir():
             copy = copy_project(shared / "book")
-            address_tool.main(["", "--root", str(copy)])
+            address.main(["", "--root", str(copy)])
             for path in GENERATED:
                 (copy / path).unlink()
     return shared / "book/project"
@@ -47,3 +50,15 @@ def address(html):
 def browser():
     with chromium() as browser:
         yield browser
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What the pages ask of their readers, as the tests have measured it."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    found = [item for report in reports for item in report.user_properties]
+    rows = {row[0]: measures.Measures(*row[1:]) for name, row in found if name == measures.PROPERTY}
+    shut_out = Counter[str]()
+    for path, number in (value for name, value in found if name == measures.SHUT_OUT):
+        shut_out[path] += number
+    for line in measures.table(rows, shut_out) if rows else []:
+        terminalreporter.write_line(line)

@@ -8,8 +8,9 @@ import pytest
 from fontTools.ttLib import TTFont
 
 from lsalib.book import figures
+from tests import book_access as access
 from tests import book_checks as checks
-from tests.book_measures import weight
+from tests import book_measures as measures
 from tests.browser import GENERATED, GIVEN, ROOT, visit
 from tools import sphinx_math
 from tools.build import missing_pages, toc_pages
@@ -37,10 +38,12 @@ def page_defects(page, noise) -> list[str]:
 
 @pytest.mark.parametrize("width, theme", SCREENS)
 @pytest.mark.parametrize("path", PAGES + OTHERS)
-def test_page_is_sound(browser, address, path, width, theme):
+def test_page_is_sound(browser, address, path, width, theme, record_property):
     with visit(browser, address, path, width=width, theme=theme) as (page, noise):
         assert page.evaluate("document.documentElement.dataset.theme") == theme
-        assert page_defects(page, noise) == []
+        found, shut_out = page_defects(page, noise), access.defects(page, width, theme)
+        record_property(measures.SHUT_OUT, (path, len(shut_out)))
+        assert found + shut_out == []
 
 
 def test_the_front_door_leads_to_the_first_page(browser, address):
@@ -121,25 +124,6 @@ def test_the_figures_colours_stand_out(browser, address, theme):
     assert checks.pale({name: tones[0] for name, tones in figures.PALETTE.items()}, ground) == []
     faint = {"light": "#e0e0e0", "dark": "#303030"}[theme]
     assert checks.pale(figures.COLOURS | {"faint": faint}, ground) == ["faint"]
-
-
-# What the first visit to a page may cost.
-REQUESTS, KILOBYTES, SHIFT = 25, 600, 0.05
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_light_and_stands_still(browser, address, path, width):
-    cost = weight(browser, address, path, width=width)
-    assert cost.requests <= REQUESTS and cost.kilobytes <= KILOBYTES and cost.shift <= SHIFT, cost
-
-
-def test_weight_and_shift_are_seen(browser, address):
-    late = "<script>setTimeout(() => document.querySelector('article h1').style.marginTop = '300px', 500)</script>"
-    heavy = "".join(f"<script src='../_static/tips.js?{number}'></script>" for number in range(9)) + late
-    light, cost = (weight(browser, address, PAGES[1], planted=planted) for planted in ("", heavy))
-    assert cost.requests == light.requests + 9 and cost.kilobytes > light.kilobytes
-    assert light.shift <= SHIFT < cost.shift
 
 
 def test_without_scripts_formulas_and_figures_are_there_and_buttons_for_nothing_are_not(browser, address):

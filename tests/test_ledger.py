@@ -93,6 +93,14 @@ def test_a_row_says_everything():
     assert "<td>10 ×</td>" in text
 
 
+def test_a_certified_claim_says_so_beside_its_verdict():
+    words = "algebra checked for all d and C</span></td>"
+    row = sphinx_ledger.closing(CLAIM._replace(id="kurtosis-law"), [])
+    assert words in row and 'title="Step, risk and gap for independent coordinates' in row
+    # The control: no test derives this one.
+    assert words not in sphinx_ledger.closing(CLAIM, [])
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("claims")

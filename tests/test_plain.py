@@ -113,3 +113,9 @@ def test_the_book_is_built_from_the_page_s_own_text(tmp_path, monkeypatch):
     assert any("{prf:ref}" in cell.source for cell in read.cells)
     assert not any("{glue:text}" in cell.source for cell in read.cells)
     assert pages.outputs(read) == pages.outputs(pages.load(Page(ROOT, "heads")))
+
+
+def test_the_front_page_names_every_chapter():
+    front = (ROOT / "book/intro.md").read_text(encoding="utf-8")
+    named = re.findall(r"^- \[[^]]+\]\((\w+)\.md\)", front, re.MULTILINE)
+    assert named == list(chapters(ROOT))

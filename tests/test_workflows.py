@@ -133,7 +133,7 @@ def publishing_defects(workflow: dict) -> list[str]:
     does = [step.get("run") or step["uses"] for step in book["steps"]]
     order = [found[0] for what in does if (found := re.search(r"^make [\w-]+|upload-pages", what, re.MULTILINE))]
     defects = []
-    if order != ["make address", "make book", "make test-book", "upload-pages"]:
+    if order != ["make address", "make pdf", "make test-book", "upload-pages"]:
         defects.append("the book is not addressed, built, tested and handed on in this order")
     if [step.get("env") for step in book["steps"] if step.get("run") == "make test-book"] != [
         {"BOOK_HTML": step["with"]["path"]} for step in book["steps"] if "upload-pages" in step.get("uses", "")

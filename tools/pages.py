@@ -144,6 +144,7 @@ def text_defects(page: Page) -> list[str]:
         # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
         silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
         found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
+        found += fold.defects(code_cells(build(page)))
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")

@@ -18,6 +18,9 @@ PACKAGE = "lsalib"
 # «theory.optimal_risk», «lsalib.theory.optimal_risk», «records.recorded()».
 NAME = re.compile(r"(\w+(?:\.\w+)+)(?:\(\))?")
 
+# The ways to a source and back, with the name to which they lead.
+WAY = re.compile(r'(<a [^>]*#([\w.]+)")(>(?:<span class="viewcode-link"><span class="pre">)?(\[\w+\]))')
+
 log = logging.getLogger(__name__)
 
 
@@ -124,6 +127,11 @@ class NamesLead(SphinxPostTransform):
         return whole in modules or (parent is None and any(module.endswith(f".{name}") for module in modules))
 
 
+def name_ways(app, pagename, template, context, doctree) -> None:
+    """«[source]» stands on a page many times: by ear, each says of what."""
+    context["body"] = WAY.sub(r'\1 aria-label="\4 of \2"\3', context.get("body", ""))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     for extension in ("autodoc", "napoleon", "viewcode"):
         app.setup_extension(f"sphinx.ext.{extension}")
@@ -131,5 +139,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", clear_docstring, priority=0)  # before napoleon reads it
     app.connect("viewcode-follow-imported", module_of)
+    app.connect("html-page-context", name_ways)
     app.add_post_transform(NamesLead)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -54,8 +54,9 @@ def badge(status: str) -> str:
 
 
 def linked_badge(claim: Claim) -> str:
-    title = escape(f"{claim.id}: {claim.place}")
-    return f'<a class="claim-badge" href="claims.html#{claim.id}" title="{title}">{badge(claim.status)}</a>'
+    title, name = escape(f"{claim.id}: {claim.place}"), f"{claim.status}: {claim.id}"
+    said = f'title="{title}" aria-label="{name}"'
+    return f'<a class="claim-badge" href="claims.html#{claim.id}" {said}>{badge(claim.status)}</a>'
 
 
 def is_folded(node: nodes.Node) -> bool:

@@ -1,7 +1,7 @@
 /* The book's own script: wide things that say so, and folds that open and close together. */
 "use strict";
 
-const WIDE = ".formula, div.cell_output .text_html";
+const WIDE = ".formula, .claims-table, div.cell_output .text_html";
 
 /* What scrolls sideways can be reached by keyboard, and fades at the side where it goes on. */
 const showMore = (box) => {
@@ -22,6 +22,13 @@ const watchWide = () => {
   document.querySelectorAll(`article :is(${WIDE})`).forEach((box) => {
     watcher.observe(box);
     box.addEventListener("scroll", () => showMore(box), { passive: true });
+  });
+};
+
+/* The theme's arrows in the list of pages have no name. */
+const nameArrows = () => {
+  document.querySelectorAll("nav li.has-children > details > summary").forEach((arrow) => {
+    arrow.setAttribute("aria-label", `Pages below ${arrow.closest("li").querySelector("a").textContent.trim()}`);
   });
 };
 
@@ -60,4 +67,5 @@ const watchFolds = () => {
 
 watchFolds();
 watchWide();
+nameArrows();
 document.addEventListener("copy", copyLatex);

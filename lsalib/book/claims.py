@@ -157,10 +157,13 @@ def _show_pending() -> None:
     if not records:
         return
     ids = list(dict.fromkeys(record.id for record in records))
-    links = " · ".join(f'<a class="claim-id" href="claims.html#{name}">{name}</a>' for name in map(html.escape, ids))
+    names = [html.escape(name) for name in ids]
+    # No link in the summary: what opens and closes by a key cannot lead elsewhere by the same key.
+    said = "".join(f' · <span class="claim-id">{name}</span>' for name in names)
+    links = " · ".join(f'<a class="claim-id" href="claims.html#{name}">{name}</a>' for name in names)
     page = (
-        f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)} · {links}</summary>'
-        f"{rows(records)}</details>"
+        f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)}{said}</summary>'
+        f"{rows(records)}<p>In the ledger: {links}</p></details>"
     )
     text = "\n".join([f"✓ {tally(records)} · {' · '.join(ids)}", *(f"  {r.kind}: {r.label}" for r in records)])
     show({"text/html": page, "text/plain": text}, {METADATA: [record._asdict() for record in records]})

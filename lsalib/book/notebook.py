@@ -65,7 +65,7 @@ def table(
     texts = [[_entry(*pair) for pair in zip(row, specs, strict=True)] for row in rows]
     numeric = [all(not isinstance(row[n], str) for row in rows) for n in range(len(head))]
     tag = lambda kind, text, n: f"<{kind}{' class=number' * numeric[n]}>{html.escape(text)}</{kind.split()[0]}>"
-    top = "".join(tag('th scope="col"', name, n) for n, name in enumerate(head))
+    top = "".join(tag('th scope="col"' if name else "td", name, n) for n, name in enumerate(head))
     body = "".join(f"<tr>{''.join(tag('td', text, n) for n, text in enumerate(row))}</tr>" for row in texts)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     page = f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'

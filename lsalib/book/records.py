@@ -120,7 +120,11 @@ def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None)
     lines = ""
     for record in records:
         place = "" if link else f' id="{record.anchor}"'
-        way = f'<td><a href="{link(record)}">its cell<span class="unseen"> of {record.anchor}</span></a></td>' if link else ""
+        way = (
+            f'<td><a href="{link(record)}">its cell<span class="unseen"> of {record.anchor}</span></a></td>'
+            if link
+            else ""
+        )
         kind = "pass" if record.kind == "check" else "control"
         lines += f'<tr class="claim-{kind}"{place}>{"".join(cells(record))}{way}</tr>'
     return f'<div class="claims-table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'

@@ -1,0 +1,135 @@
+"""Certificates for fewer heads than d: the library's least squares, and where a single head can get stuck.
+
+A value vector ``(p; tau)``, in features and residual label, reads ``h = S p + tau s`` and ``k = p.s + tau q``.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import sympy
+from symbolic import C, d, eps, fresh, mean, sigma2, trace
+from symbolic_task import GD_STEP, NOISY_STEP, S, a, all_zero, b, certify, delta, dot, j, paired, q, s
+from sympy import Function, Matrix, Symbol
+
+from lsalib.theory import few_heads
+
+tau, m, v, M = Symbol("tau"), Symbol("m"), Function("v"), Function("M")
+# v is a unit vector, M a projector on m directions orthogonal to it.
+UNIT = {mean(dot(v, v)): 1, trace("M"): m, trace("MM"): m, Symbol("(v|M|v)"): 0, Symbol("(v|MM|v)"): 0}
+
+
+def read_features():
+    """T, the squared lengths along the m features that other heads value."""
+    return paired(M, S)
+
+
+def read_first():
+    """What the mixture of v and the residual label reads along v, with tau the share of the label."""
+    return paired(lambda c, e: v(c) * v(e), S) + tau * dot(v, s)
+
+
+def read_label():
+    return dot(v, s) + tau * q()
+
+
+def test_fig2_heads_help():
+    """``few_heads`` solves the normal equations of its three unknowns, along v for eps, and for the constant."""
+    read = read_features, read_first, read_label
+    second = Matrix(3, 3, lambda row, column: mean(read[row]() * read[column]()).subs(UNIT))
+    average = Matrix([mean(entry()).subs(UNIT) for entry in read])
+    target = Matrix([mean(entry() * dot(v, eps)).subs(UNIT) for entry in read])
+    unscaled = SimpleNamespace(sqrt=lambda _: 1, stack=list)  # the value vector's length changes nothing
+    given = d, m + 1, C, sigma2, 0, 0
+    _, _, fit, constant, steps = few_heads._least_squares(unscaled, tau, *given)
+    assert all_zero(second * Matrix(constant) - average) and all_zero(second * Matrix(fit) - target)
+    assert not all_zero(second.subs(m, m + 1) * Matrix(constant) - average)
+    certify(steps[1], tau / (tau**2 / NOISY_STEP + 1 / C), tau / (tau**2 / NOISY_STEP + 2 / C))
+
+
+# One head: by the size of the value vector, tau = 1; by rotations only X, the squared length of p, is left.
+p, X = Function("p"), Symbol("x", positive=True)
+ACROSS = 1 / NOISY_STEP + X / C
+VARIANCE = 2 * d + 2 * (d * (d + 2) + 2 * d * sigma2 + sigma2**2) / C
+
+
+def read_vector(c):
+    e = fresh()
+    return S(c, e) * p(e) + s(c)
+
+
+def read_number():
+    return dot(p, s) + q()
+
+
+def covariance(one, other):
+    return mean(one() * other()) - mean(one()) * mean(other())
+
+
+def least_of_one_head():
+    """Least squares for eps by a constant, h and k: across p one unknown, along p two, with covariances as checked."""
+    along = ACROSS + X / C, sympy.sqrt(X) * (1 / NOISY_STEP + 2 / C), X / NOISY_STEP + VARIANCE
+    (first, mixed, second), x = along, X
+    explained = (second - 2 * sympy.sqrt(x) * mixed + x * first) / (first * second - mixed**2)
+    return d - (d - 1) / ACROSS - explained
+
+
+def slope_signs():
+    """The coefficients of the numerator of its derivative, a polynomial in x, over a square; the highest first."""
+    numerator, denominator = sympy.fraction(sympy.cancel(least_of_one_head().diff(X)))
+    assert all(power % 2 == 0 for base, power in sympy.factor_list(denominator)[1] if base.has(X))
+    return sympy.Poly(numerator, X).all_coeffs()
+
+
+def test_the_moments_of_what_one_head_reads():
+    length, direction = mean(dot(p, p)), (mean(p(a)), mean(p(b)))
+    derived = covariance(lambda: read_vector(a), lambda: read_vector(b))
+    certify(derived.subs(length, X), delta(a, b) * ACROSS + direction[0] * direction[1] / C, delta(a, b) * ACROSS)
+    mixed = covariance(lambda: read_vector(a), read_number)
+    certify(mixed, direction[0] * (1 / NOISY_STEP + 2 / C), direction[0] / NOISY_STEP)
+    certify(covariance(read_number, read_number).subs(length, X), X / NOISY_STEP + VARIANCE, VARIANCE)
+    certify(mean(eps(j) * read_vector(a)), delta(a, j), 0)
+    certify(mean(eps(j) * read_number()), mean(p(j)), 0)
+
+
+@pytest.fixture(scope="module")
+def coefficients():
+    return slope_signs()
+
+
+def signs(coefficients, sizes):
+    """Of each coefficient, whether all of its terms are positive, or all negative; zero where they are mixed."""
+    terms = [sympy.expand(each.subs(sizes)).as_coefficients_dict().values() for each in coefficients]
+    return [all(term > 0 for term in each) - all(term < 0 for term in each) for each in terms]
+
+
+def test_one_head_has_no_bad_local_minimum_for_three_features_or_more(coefficients):
+    """The least risk grows with x, for all d = 3 + k and C = 1 + m and with any label noise."""
+    k, more = sympy.symbols("k more", positive=True)
+    assert signs(coefficients, {d: 3 + k, C: 1 + more}) == [1] * 5
+    # The control: with two features a coefficient is negative.
+    assert signs(coefficients, {d: 2, C: 3 + more, sigma2: 0}) == [1, -1, 1, 1, 1]
+
+
+def test_one_head_and_two_features_can_be_stuck_with_one_or_two_tokens_only(coefficients):
+    """From three tokens on the first three coefficients are a quadratic without a root, times x^2."""
+    more = sympy.Symbol("more", positive=True)
+    first, second, third, *_ = (each.subs({d: 2, C: 3 + more, sigma2: 0}) for each in coefficients)
+    assert signs([4 * first * third - second**2], {}) == [1]
+    for tokens in (1, 2, 3):
+        quartic = sympy.Poly([each.subs({d: 2, C: tokens, sigma2: 0}) for each in coefficients], X)
+        assert quartic.count_roots(0, None) == {1: 1, 2: 2, 3: 0}[tokens]
+
+
+def test_one_head_and_one_feature_cannot_be_stuck(coefficients):
+    """The least risk first grows, then falls to its value at zero: both ends are the optimum."""
+    more = sympy.Symbol("more", positive=True)
+    assert signs(coefficients, {d: 1, C: 1 + more, sigma2: 0}) == [-1, -1, -1, 1, 1]
+    risk = least_of_one_head().subs({d: 1, sigma2: 0})
+    certify(sympy.limit(risk, X, sympy.oo), 1 - GD_STEP.subs(d, 1), 1)
+
+
+def test_the_least_risk_of_one_head_is_what_is_known_at_its_ends():
+    """One gradient step at x = 0; the saddle where value and key have changed their roles in the limit."""
+    risk = least_of_one_head()
+    certify(risk.subs(X, 0), d * (1 - NOISY_STEP), d)
+    certify(sympy.limit(risk, X, sympy.oo), d - NOISY_STEP, d)

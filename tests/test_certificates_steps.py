@@ -1,0 +1,207 @@
+"""Certificates for gradient steps: yq-LSA, the linear transformer block, other features, debiased steps.
+
+As in test_certificates.py, each test is named by its claim, for symbolic d and C.
+"""
+
+from itertools import pairwise
+
+import pytest
+import sympy
+from symbolic import GENERAL, C, Law, d, eps, fresh, mean, query, sigma2, trace, x
+from symbolic_task import (
+    GD_RISK,
+    GD_STEP,
+    MISSED,
+    NOISY_STEP,
+    Gxy,
+    Gyy,
+    S,
+    W,
+    a,
+    all_zero,
+    at_infinity,
+    b,
+    beta,
+    certify,
+    delta,
+    dot,
+    evaluated,
+    heads_error,
+    j,
+    lift_gradient,
+    paired,
+    q,
+    s,
+    same,
+    target,
+    w,
+    without_noise,
+    y,
+)
+from sympy import Function
+from theory_reference import make_task
+
+from lsalib import theory
+
+eta, kurtosis = sympy.symbols("eta kurtosis")
+wa, wj = mean(w(a)), mean(w(j))
+
+
+def step_error(step=eta):
+    """The error of one gradient step from the prior mean."""
+    return step * dot(query, s) - dot(query, eps)
+
+
+def test_exact_gd_risk():
+    """With label noise; the step's general risk for any covariances L and P, as ``theory.gd_risk`` states it."""
+    risk = mean(step_error() * step_error())
+    certify(risk, d * (1 - 2 * eta + eta**2 / NOISY_STEP), d * (1 - 2 * eta + eta**2 / GD_STEP))
+    certify(without_noise(risk).subs(eta, GD_STEP), GD_RISK, d * d / (C + d))
+    assert same(sympy.solve(risk.diff(eta), eta)[0], NOISY_STEP)
+    squares = (1 + 1 / C) * trace("LLLP") + (trace("LP") + sigma2) * trace("LL") / C
+    general = trace("LP") - 2 * eta * trace("LLP") + eta**2 * squares
+    certify(mean(step_error() * step_error(), GENERAL), general, general + eta**2 * trace("LLLP") / C)
+
+
+def gd_gradient(step):
+    """Half the gradient at the weights of a gradient step from w, by both parts of b, of a_j, of a_{d+1}, and by v."""
+
+    def valued(entry, last):
+        return step * (last - dot(entry, w))
+
+    error = lambda: dot(w, query) + dot(query, lambda c: valued(lambda e: S(c, e), Gxy(c))) - target()
+    by_b = dot(lambda c: S(a, c), query), dot(Gxy, query)
+    by_key = valued(lambda c: S(a, c), Gxy(a)), valued(Gxy, Gyy())
+    directions = [*by_b, *(query(j) * part for part in by_key), *(dot(w, query) * part for part in by_key), query(j)]
+    return [mean(error() * direction) for direction in directions]
+
+
+def residual(step, kappa):
+    """What the page says of it, halved."""
+    by_key = [step * kappa * part for part in (delta(a, j), wj, wa, W)]
+    return [0, d * kappa, *by_key, 0]
+
+
+def differences(left, right):
+    return [one - other for one, other in zip(left, right, strict=True)]
+
+
+def test_thm4_stationary():
+    """With label noise, too, whose best step is C / (C + d + 1 + sigma^2)."""
+    gradient = gd_gradient(eta)
+    assert all_zero(differences(gradient, residual(eta, eta / NOISY_STEP - 1)))
+    assert not all_zero(differences(gradient, residual(eta, eta / GD_STEP - 1)))
+    assert all_zero(entry.subs(eta, NOISY_STEP) for entry in gradient)
+
+
+def test_exact_stationarity():
+    gradient = [without_noise(entry) for entry in gd_gradient(GD_STEP)]
+    assert all_zero(gradient)
+    assert not all_zero(without_noise(entry) for entry in gd_gradient(C / (C + d)))
+
+
+def test_thm4_residual_order():
+    gradient = [without_noise(entry) for entry in gd_gradient(1)]
+    assert all_zero(differences(gradient, residual(1, (d + 1) / C)))
+    assert not all_zero(differences(gradient, residual(1, d / C)))
+    assert gradient[-1] == 0
+
+
+def test_conjecture_global_optimum():
+    """The step's error is orthogonal to all that guess and heads could add: Pythagoras, with label noise, too."""
+    added = [lambda: query(j), lambda: query(j) * S(a, b), lambda: query(j) * s(a), lambda: query(j) * q()]
+    assert all_zero(mean(step_error(NOISY_STEP) * part()) for part in added)
+    assert not all_zero(mean(step_error(GD_STEP) * part()) for part in added)
+    risk = mean(step_error(NOISY_STEP) * step_error(NOISY_STEP))
+    certify(risk, d * (1 - NOISY_STEP), GD_RISK)
+
+
+def test_lemma2_nonconvex():
+    """Half-way between the step and the same with both signs turned is the guess alone: worse by d times the step."""
+    above = mean(dot(query, eps) * dot(query, eps)) - without_noise(mean(step_error(GD_STEP) * step_error(GD_STEP)))
+    certify(above, d * GD_STEP, 0)
+
+
+def chain(letters):
+    """The product of these matrices, from the free label a to b."""
+    labels = [a, *(fresh() for _ in letters[1:]), b]
+    entries = zip(letters, pairwise(labels), strict=True)
+    return mean(sympy.Mul(*(Function(letter)(*pair) for letter, pair in entries)))
+
+
+def test_preconditioned_optimum():
+    """E[(N s - eps) s^T] = 0 for the symmetric N whose inverse is (1 + 1/C) L + tau P^{-1} / C."""
+    tau, N = trace("LP") + sigma2, Function("N")
+    left = mean((dot(lambda c: N(a, c), s) - eps(a)) * s(b), GENERAL)
+    # N times its inverse, times P L, less P L.
+    formula = (1 + 1 / C) * chain("NLPL") + tau / C * chain("NL") - chain("PL")
+    certify(left, formula, formula - chain("NLPL") / C)
+
+
+# Along a direction in which L P has the eigenvalue p, with tau for tr(L P) + sigma^2.
+p, tau = sympy.symbols("p tau", positive=True)
+SHARE = C * p / ((C + 1) * p + tau)
+
+
+def test_ltb_optimum():
+    """Features are white without loss of generality: the risk of any step N, and its least along one direction."""
+    N, law = Function("N"), Law(prior="P")
+    error = lambda: paired(N, lambda c, e: query(c) * s(e)) - dot(query, eps)
+    squares = (1 + 1 / C) * trace("NNP") + (trace("P") + sigma2) * trace("NN") / C
+    risk = squares - 2 * trace("NP") + trace("P")
+    certify(mean(error() * error(), law), risk, risk + trace("NNP") / C)
+    along = lambda n: (1 + 1 / C) * n**2 * p + tau * n**2 / C - 2 * n * p + p
+    assert same(along(eta).diff(eta).subs(eta, SHARE), 0)
+    certify(along(SHARE), p * (p + tau) / ((C + 1) * p + tau), p * tau / ((C + 1) * p + tau))
+    certify(along(SHARE).subs({p: 1, tau: d}) * d, GD_RISK, d)
+
+
+def test_ltb_newton():
+    """The share of a Newton step that the best block takes: all of it in the end, and less for every context."""
+    along = (1 + 1 / C) * eta**2 * p + tau * eta**2 / C - 2 * eta * p
+    certify(sympy.solve(along.diff(eta), eta)[0], SHARE, C * p / (C * p + tau))
+    certify(at_infinity(SHARE), 1, GD_STEP)
+    certify(SHARE.subs({p: 1, tau: d}), GD_STEP, C / (C + d))
+
+
+def test_kurtosis_law():
+    """The d heads with other constants: the gradient by the lift is zero, and the risk is the law's."""
+    law, step, share = Law(kurtosis=kurtosis), C / (C + d + kurtosis - 2), C / (C * d + kurtosis - 1)
+    symbols = sympy.symbols("step share")  # so that less is multiplied out
+    constants = dict(zip(symbols, (step, share), strict=True))
+    gaussian = {symbol: value.subs(kurtosis, 3) for symbol, value in constants.items()}
+    gradient = list(lift_gradient(lambda: heads_error(*symbols), law))
+    assert all_zero(entry.subs(constants) for entry in gradient)
+    assert not all_zero(entry.subs(gaussian) for entry in gradient)
+    risk = without_noise(mean(heads_error(*symbols) * heads_error(*symbols), law)).subs(constants)
+    gap = (kurtosis - 1) * (MISSED + beta**2) / (C * d + kurtosis - 1)
+    certify(risk, d * (1 - step) + gap, GD_RISK + gap)
+    certify(gap.subs(kurtosis, 3), 2 * (MISSED + beta**2) / (C * d + 2), 0)
+    assert gap.subs(kurtosis, 1) == 0
+
+
+def test_softmax_one_example_less():
+    """The risk of a step from zero on centred features, for any covariances, prior mean and label noise."""
+
+    def label():
+        i = fresh()
+        return y(i) / C
+
+    def average(c):
+        i = fresh()
+        return x(i, c) / C
+
+    plain = lambda: eta * C * dot(query, Gxy) - target()
+    debiased = lambda: eta * C * (dot(query, Gxy) - dot(query, average) * label()) - target()
+    on_all = mean(plain() * plain(), GENERAL)
+    certify(mean(debiased() * debiased(), GENERAL), on_all.subs(C, C - 1), on_all)
+
+
+@pytest.mark.parametrize(("dim", "size"), [(1, 4), (3, 2), (4, 1), (2, 9)])
+def test_the_derived_risk_of_a_step_is_the_library_s(dim, size):
+    task = make_task(dim, dim, size, noise_std=0.5)
+    derived = mean(step_error() * step_error(), GENERAL)
+    sizes = {d: dim, C: size, sigma2: 0.25, eta: 0.3}
+    number = evaluated(derived, sizes, {"L": task.feature_cov, "P": task.prior_cov})
+    assert number == pytest.approx(theory.gd_risk(task, 0.3), rel=1e-12)
+    assert number != pytest.approx(theory.gd_risk(task, 0.31), rel=1e-4)

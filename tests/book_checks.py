@@ -150,7 +150,7 @@ def ink_defects(page: Page) -> list[str]:
         + """
         const veil = e => e.matches("svg") ? 1 : getComputedStyle(e).opacity * veil(e.parentElement);
         const inks = new Map();
-        for (const part of e.querySelectorAll("path, use, rect, line, polyline, polygon, circle, image")) {
+        for (const part of e.querySelectorAll("path, use, rect, line, polyline, polygon, circle")) {
             if (part.closest("defs, clipPath")) continue;
             const { fill, stroke, fillOpacity, strokeOpacity } = getComputedStyle(part);
             const words = Boolean(part.closest("[id*='text_']"));

@@ -40,3 +40,8 @@ def test_lines_outside_of_an_environment_stand_below_each_other():
     assert sphinx_math.rows("a\n\nb") == r"\begin{aligned}a \\ b\end{aligned}"
     matrix = r"\begin{bmatrix} 1 \\ \begin{matrix} 2 \\ 3 \end{matrix} \end{bmatrix}"
     assert sphinx_math.rows(matrix) == matrix
+
+
+def test_a_large_bracket_with_an_exponent_keeps_its_size():
+    assert re.search(r"<msup><mrow><mo [^>]*>\)</mo></mrow>", sphinx_math.mathml(r"\big( x \big)^2", display=False))
+    assert "<mrow>" not in sphinx_math.mathml(r"(x)^2", display=False)

@@ -35,7 +35,7 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(capsys):
 
 def test_the_figure_is_the_one_of_the_book():
     assert f"({headline.FIGURE.as_posix()})" in README
-    assert (ROOT / headline.FIGURE).read_bytes() == headline.headline(ROOT)
+    assert (ROOT / headline.FIGURE).read_text(encoding="utf-8") == headline.headline(ROOT)
 
 
 EMPTY = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'

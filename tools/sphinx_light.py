@@ -76,7 +76,9 @@ def lighten_icons(out: Path, icons: set[str]) -> None:
     sheet = SOURCE.sub(r'url(\1.woff) format("woff")', RULE.sub(used, (out / THEME).read_text(encoding="utf-8")))
     (out / THEME).write_text(sheet, encoding="utf-8")
     for path in out.glob("_static/**/*.css"):
-        letters |= {chr(int(code, 16)) for code in re.findall(r'"\\(f[0-9a-f]{3})"', path.read_text(encoding="utf-8"))}
+        sheet = path.read_text(encoding="utf-8")
+        letters |= {chr(int(code, 16)) for code in re.findall(r'"\\(f[0-9a-f]{3})"', sheet)}
+        letters |= set(re.findall("[\uf000-\uf8ff]", sheet))
     for font in (out / ICONS).glob("*.ttf"):
         fonts.cut(font, font.with_suffix(".woff"), letters)
 

@@ -31,6 +31,8 @@ BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…"
 # Behind which signs a formula in a line of text may go on in the next one.
 RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
 OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
+# A large bracket with an exponent; Chromium draws it small unless it stands in a row of its own.
+LARGE = re.compile(r"<(msub|msup|msubsup)>(<mo [^>]*minsize[^>]*>[^<]*</mo>)")
 CONVERTER = LatexToMathML(fancy_error=False)
 
 
@@ -55,9 +57,8 @@ def mathml(tex: str, display: bool) -> str:
     root = ElementTree.fromstring(named)
     first, *others = pieces(root, ends_column if display else ends_line)
     first.set("alttext", " ".join(tex.split()))
-    return "<wbr>".join(
-        ElementTree.tostring(piece, "unicode", short_empty_elements=False) for piece in [first, *others]
-    )
+    parts = (ElementTree.tostring(piece, "unicode", short_empty_elements=False) for piece in [first, *others])
+    return LARGE.sub(r"<\1><mrow>\2</mrow>", "<wbr>".join(parts))
 
 
 def pieces(root: Element, ends: Callable[[Element, Element], bool]) -> list[Element]:

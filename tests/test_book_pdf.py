@@ -9,6 +9,8 @@ import pytest
 from tests.browser import ROOT, visit
 from tools import pdf
 
+pytestmark = pytest.mark.xdist_group("pdf")
+
 # Two that lead to each other and to the ledger; a small part of the book is printed in seconds.
 PAGES = ["book/intro", "book/gradients_appendix", "book/reference"]
 PAGE = "book/gradients_appendix.html"

@@ -14,6 +14,9 @@ from tests import book_checks as checks
 from tests.browser import copy_project, run_build
 from tools import pages, sphinx_api
 
+# One process builds these pages, and none of the others does again.
+pytestmark = pytest.mark.xdist_group("api")
+
 # What a user imports; the last two are not imported by the first.
 PACKAGES = ("lsalib", "lsalib.book", "lsalib.sts")
 API = sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md"))

@@ -1,11 +1,15 @@
-"""The book on paper: one document whose links stay inside, nothing folded, nothing cut."""
+"""The book on paper: one document whose links stay inside, nothing folded, nothing cut, nothing of screens alone."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
-from tests.browser import visit
+from tests.browser import ROOT, visit
 from tools import pdf
+
+pytestmark = pytest.mark.xdist_group("pdf")
 
 # Two that lead to each other and to the ledger; a small part of the book is printed in seconds.
 PAGES = ["book/intro", "book/gradients_appendix", "book/reference"]
@@ -36,11 +40,16 @@ def test_all_pages_are_one_document(browser, part):
     assert "gradients_appendix--" in inside and set(inside) <= set(ids)
     assert page.locator("script, button, .headerlink, details:not([open])").count() == 0
     assert page.locator("details[open]").count() > 3 and page.locator("math").count() > 50
+    assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--fig-ink')"), (
+        "the drawings' inks"
+    )
     page.close()
 
 
 def test_it_prints_with_outline_tags_and_page_numbers(part):
-    pdf.print_pdf(part / pdf.WHOLE, part / pdf.PDF)
+    # A process of its own: the browser of these tests has its playwright in this one.
+    command = "import sys; from pathlib import Path; from tools import pdf; pdf.print_pdf(*map(Path, sys.argv[1:]))"
+    subprocess.run([sys.executable, "-c", command, part / pdf.WHOLE, part / pdf.PDF], cwd=ROOT, check=True)
     made = (part / pdf.PDF).read_bytes()
     assert made.startswith(b"%PDF") and b"/Outlines" in made and b"/StructTreeRoot" in made
     assert made.count(b"/Type /Page\n") > len(PAGES)
@@ -81,13 +90,12 @@ def test_a_reader_who_prints_a_page_gets_all_of_it(browser, address):
     assert found == {"empty": 0, "cut": [], "buttons": 0}
 
 
-PLANTED = (
-    "<details><summary>a</summary></details>"
-    "<div class='box' style='overflow: auto'><p style='width: 2000px'>b</p></div>"
-)
+FOLD = "<details><summary>a</summary></details>"
+WIDE = "<div class='box' style='overflow: auto'><p style='width: 2000px'>b</p></div>"
+BUTTON = "<button style='display: block !important'>c</button>"
 
 
 def test_what_would_be_lost_on_paper_is_seen(browser, address):
-    with visit(browser, address, PAGE, planted=PLANTED + "<button>c</button>") as (page, _):
+    with visit(browser, address, PAGE, planted=FOLD + WIDE + BUTTON) as (page, _):
         found = printed(page)
     assert (found["empty"], found["cut"], found["buttons"]) == (1, ["box"], 1)

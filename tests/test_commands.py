@@ -34,7 +34,7 @@ TESTS = [
     f"{PYTEST} lsalib tests/test_law.py",
     f"{PYTEST} tests/test_notebooks.py",
     "-m tools.notebooks --validate",
-    f"{PYTEST} tests/test_book.py tests/test_book_build.py",
+    f"{PYTEST} --dist loadgroup tests/test_book.py tests/test_book_build.py",
 ]
 SET_UP = 2 + len(INSTALLED)  # Python's version, the environment, and what goes into it
 

@@ -75,6 +75,7 @@ def whole(html: Path, pages: list[str]) -> str:
     first = BeautifulSoup((html / f"{pages[0]}.html").read_text(encoding="utf-8"), "html.parser")
     sheets = [moved(pages[0], link["href"], []) for link in first.select("link[rel=stylesheet]")]
     links = "".join(f'<link rel="stylesheet" href="{sheet}">' for sheet in sheets)
+    links += "".join(map(str, first.select("head style")))
     articles = "".join(str(article(html, page, pages)) for page in pages)
     return (
         f'<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'

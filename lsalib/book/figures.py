@@ -1,6 +1,7 @@
 """One style for every figure, legible on a light and on a dark page, and the figures that recur."""
 
 import sys
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -39,7 +40,7 @@ PALETTE = {
 COLOURS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}
 INK = PALETTE["ink"][0]
 # Nothing in a drawing but what is drawn: the same figure has the same bytes.
-BARE = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
+BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
 
 
 def shades(count: int) -> list:

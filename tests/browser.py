@@ -108,7 +108,7 @@ def context_of(
     """A browser that knows nothing yet, on a screen of this width, by day or by night."""
     screen = {"width": width, "height": 900}
     context = browser.new_context(viewport=screen, color_scheme=theme, java_script_enabled=scripts)
-    context.set_default_timeout(900_000)  # ends a hang, and nothing that a busy machine does
+    context.set_default_timeout(180_000)  # ends a hang, and nothing that a busy machine does
     context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
     try:
         yield context

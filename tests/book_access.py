@@ -40,8 +40,8 @@ def axe_defects(page: Page, theme: str, looked_into: str = "") -> list[str]:
 
 def target_defects(page: Page) -> list[str]:
     """Controls in the text that are lower or narrower than 24 px."""
-    return page.locator("article").evaluate(
-        """(article, controls) => [...article.querySelectorAll(controls)].filter(e => e.checkVisibility())
+    return page.evaluate(
+        """controls => [...document.querySelectorAll(`article :is(${controls})`)].filter(e => e.checkVisibility())
             .map(e => [e, e.type === "checkbox" || e.type === "radio" ? e.closest("label") ?? e : e])
             .map(([e, box]) => [e, box.getBoundingClientRect()])
             .filter(([e, box]) => box.width && (box.width < 23.5 || box.height < 23.5))
@@ -52,10 +52,13 @@ def target_defects(page: Page) -> list[str]:
 
 
 def link_defects(page: Page) -> list[str]:
-    """Links of one name that lead to different places: by ear nobody can tell them apart."""
+    """Links of one name that lead to different places: by ear nobody can tell them apart.
+
+    In the index, each stands below the name that it is of.
+    """
     named = page.locator("article a[href]:not(.headerlink)").evaluate_all(
-        """all => all.filter(e => e.checkVisibility() && !e.closest(".prev-next-area")).map(e => [
-            (e.getAttribute("aria-label") ?? e.textContent.trim() + (e.querySelector("img")?.alt ?? "")).toLowerCase(),
+        """all => all.filter(e => e.checkVisibility() && !e.closest(".prev-next-area, .indextable")).map(e => [
+            (e.getAttribute("aria-label") ?? e.textContent.trim() + (e.querySelector("img")?.alt ?? "")),
             e.href])"""
     )
     places = Counter(name for name, _ in set(map(tuple, named)))

@@ -15,7 +15,7 @@ PLANTED = {
     "two small buttons": ("<button style='height: 9px; padding: 0; font-size: 6px'>x</button>" * 2, "target-size: "),
     "a low control": ("<button style='height: 9px; padding: 0; font-size: 6px'>x</button>", "small target, "),
     "one name for two places": ("<a href='#one'>here</a> <a href='#two'>here</a>", "2 links are called 'here'"),
-    "no ring": ("<style>.bare:focus-visible { outline: none }</style><a class='bare' href='#'>x</a>", "no ring: "),
+    "no ring": ("<a style='outline: none !important' href='#'>x</a>", "no ring: "),
     "a wide word": ("<p style='white-space: nowrap'>" + "w" * 60 + "</p>", "twice the size: "),
 }
 

@@ -1,7 +1,6 @@
 """Sphinx extension of the ledger: the table of all claims, a short one for the front page, files to download."""
 
 import math
-import tomllib
 from html import escape
 from pathlib import Path
 
@@ -10,11 +9,12 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from lsalib.book.records import margin_text, rows, tally
-from tools import ledger
-from tools.claims import Claim, Record, check_of, read_claims, read_records, title
+from tools import install_cell, ledger
+from tools.address import BRANCH, GITHUB
+from tools.claims import Claim, Record, check_of, read_certificates, read_claims, read_records, title
 from tools.numbering import chapters
 from tools.pages import ROOT, Page
-from tools.sphinx_claims import badge, linked_badge
+from tools.sphinx_claims import CERTIFIED, badge, linked_badge
 
 HEAD = ("claim", "statement", "verdict", "worst margin", "chapter")
 
@@ -58,11 +58,19 @@ def opening(claim: Claim, records: list[Record]) -> str:
 
 
 def certificate(claim: Claim) -> str:
-    """Where the tests derive a claim's formula for symbolic d and C, that they do."""
-    certified = tomllib.loads((ROOT / "tests/certified.toml").read_text(encoding="utf-8"))
-    if claim.id not in certified:
+    """Where the tests derive a claim's formula for symbolic d and C, that they do, with the way to the test."""
+    if claim.id not in (certified := read_certificates(ROOT)):
         return ""
-    return f'<span class="ledger-place" title="{escape(certified[claim.id])}">algebra checked for all d and C</span>'
+    said, (repository, file) = escape(CERTIFIED), (install_cell.address(ROOT), derivation(claim))
+    words = f'<a href="{repository}/blob/{BRANCH}/{file}">{said}</a>' if GITHUB.fullmatch(repository) else said
+    return f'<span class="ledger-place" title="{escape(certified[claim.id])} ({file})">{words}</span>'
+
+
+def derivation(claim: Claim) -> str:
+    """The file with the test that derives the claim's formula."""
+    name = f"def test_{claim.id.replace('-', '_')}("
+    (file,) = (file for file in (ROOT / "tests").glob("test_certificates*.py") if name in file.read_text("utf-8"))
+    return f"tests/{file.name}"
 
 
 def closing(claim: Claim, records: list[Record]) -> str:

@@ -131,12 +131,12 @@ def yq_risk(task: GaussianTask) -> Number:
 def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> Number:
     r"""The least risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
 
-    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + C\rho/2 + \sigma^4/V},
+    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 + \sigma^4/V},
        \qquad u = w_\star - g
 
-    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `\rho` the rank of `\Lambda`, `V` that of ``constant_regression``: the
+    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` the rank of `\Lambda`, `V` that of ``constant_regression``: the
     guess is off by `u^\top x_q - \beta`, and what the correction lacks is a constant. Without label noise the factor
-    is `2/(C\rho+2)`. A guess that is no linear function of the query pays the same share of its own mean squared
+    is `2/(Ck+2)`. A guess that is no linear function of the query pays the same share of its own mean squared
     distance from `w_\star^\top x_q`.
 
     Args:

@@ -26,12 +26,12 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
     r"""Least squares for the constant 1 on a context's second moments: what attention has where a constant is missing.
 
     .. math:: \min_{F, \varphi} E \big( \langle F, S \rangle + \varphi q - 1 \big)^2 = e
-       = \Big( 1 + \frac{C \rho}{2} + \frac{\sigma^4}{V} \Big)^{-1}, \qquad
+       = \Big( 1 + \frac{C k}{2} + \frac{\sigma^4}{V} \Big)^{-1}, \qquad
        F = e \Big( \frac{C}{2} \Lambda^+ - \frac{\sigma^2}{V} \Psi \Big), \qquad \varphi = \frac{e \sigma^2}{V}
 
     `S` and `q` are the averages of `x x^\top` and `r^2`, with `r` the residual label `y - w_\star^\top x`, and
-    `\rho` is the rank of `\Lambda`. Of whitened features the average squared length has mean 1 and variance
-    `2/(C \rho)`. What `S` leaves of `q` has mean `\sigma^2` and variance
+    `k` is the rank of `\Lambda`. Of whitened features the average squared length has mean 1 and variance
+    `2/(C k)`. What `S` leaves of `q` has mean `\sigma^2` and variance
     `V = 2 \tau_2 + 2 ((\tau_1 + \sigma^2)^2 + \tau_2) / C + \kappa_4 / C` with
     `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`: it sees the label noise. Squared means over variances add up.
 
@@ -42,14 +42,14 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
             is not Gaussian: `-2 \sigma^4` of random signs, `3 \sigma^4` of Laplace noise. Its mean is zero.
 
     Returns:
-        A ``ConstantRegression``; its residual is 0 and its error `2/(C \rho + 2)` without label noise.
+        A ``ConstantRegression``; its residual is 0 and its error `2/(C k + 2)` without label noise.
 
     Raises:
         ValueError: if ``noise_cumulant`` is not finite, below `-2 \sigma^4`, or not 0 where there is no noise.
 
     Example:
         >>> task = GaussianTask([2.0, 2.0], 5, noise_std=2.0)
-        >>> [round(constant_regression(task, noise_cumulant=k * 2.0**4).error, 4) for k in (0, -2, 3)]
+        >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
         [0.1463, 0.1379, 0.1525]
     """
     xp, _, L, P, s, extra = numbers(task, _cumulant(task, noise_cumulant))

@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
 from lsalib.book import figures
@@ -18,7 +19,9 @@ from tools.build import missing_pages, toc_pages
 PAGES = [f"{page}.html" for page in toc_pages(ROOT)]
 OTHERS = ["search.html", "genindex.html", "_modules/lsalib/estimators.html"]
 SCREENS = [(width, theme) for width in (390, 1280) for theme in ("light", "dark")]
-OURS = ".claim, .claim-status, .admonition.paper, .admonition.verdict, figcaption, a > code, dl.py"
+OURS = "details.claims, .claim-status, .admonition.paper, .admonition.verdict, figcaption, a > code, dl.py"
+# Between them these have every part of ours.
+SHOWN = ("heads", "api/theory")
 
 
 def test_every_page_of_the_toc_is_built(html):
@@ -91,7 +94,7 @@ PLANTED = {
     ),
     "a figure of nothing": (FIGURE.format(BAR.format("none")), "figure without solid ink: A bar"),
     "a pale verdict": (
-        '<p class="claim" style="color: #444">pale</p>',
+        '<p><span class="claim-status" style="color: #444">pale</span></p>',
         "words rgb(68, 68, 68) on rgb(18, 18, 18): pale",
     ),
     "a script error": ("<script>undefined.property</script>", "script error"),
@@ -105,6 +108,11 @@ def test_planted_defect_is_seen(browser, address, defect):
     with visit(browser, address, PAGES[1], width=390, theme="dark", planted=planted) as (page, noise):
         found = page_defects(page, noise)
     assert any(report in line for line in found), found
+
+
+def test_every_part_of_ours_is_in_the_book(html):
+    pages = [BeautifulSoup((html / f"book/{name}.html").read_text("utf-8"), "html.parser") for name in SHOWN]
+    assert [part for part in OURS.split(", ") if not any(page.select(part) for page in pages)] == []
 
 
 def test_ink_for_both_themes_is_accepted_where_black_is_not(browser, address):

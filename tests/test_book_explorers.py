@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import yaml
 
 from lsalib.book import figures
 from tests import book_checks as checks
@@ -19,7 +20,7 @@ extensions = ["myst_parser", "tools.sphinx_figures", "tools.sphinx_explorers"]
 myst_enable_extensions = ["colon_fence"]
 html_theme = "sphinx_book_theme"
 html_static_path = [{static!r}]
-html_css_files = ["book.css"]
+html_css_files = {sheets!r}
 html_favicon = {favicon!r}
 """
 LIMIT = 60_000
@@ -27,9 +28,9 @@ LIMIT = 60_000
 
 def write_book(folder):
     """A page with all explorers, and one without any."""
-    (folder / "conf.py").write_text(
-        CONF.format(static=str(ROOT / "book/_static"), favicon=str(ROOT / "book/_static/favicon.svg"))
-    )
+    static = ROOT / "book/_static"
+    sheets = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["html_css_files"]
+    (folder / "conf.py").write_text(CONF.format(static=str(static), sheets=sheets, favicon=str(static / "favicon.svg")))
     boxes = "".join(f":::{{explorer}} {name}\nMove the sliders of {name}.\n:::\n\n" for name in EXPLORERS)
     (folder / "index.md").write_text(f"# All\n\n{boxes}\n\n```{{toctree}}\nplain\nfolded\n```\n")
     (folder / "folded.md").write_text("# One\n\n:::{explorer} heads\n:folded:\n\nMove it: it moves.\n:::\n")

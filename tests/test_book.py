@@ -162,6 +162,7 @@ def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
         box = page.locator(".formula:has(> div[style])")
         box.scroll_into_view_if_needed()
         page.wait_for_function("document.querySelector('.formula:has(> div[style])').dataset.more === 'right'")
+        assert "calc(100% - 40px)" in box.evaluate("e => getComputedStyle(e).maskImage")
         assert box.get_attribute("tabindex") == "0" and "scrolls" in box.get_attribute("aria-label")
         box.evaluate("e => e.scrollLeft = 50")
         page.wait_for_function("document.querySelector('.formula:has(> div[style])').dataset.more === 'left right'")

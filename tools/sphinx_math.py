@@ -27,7 +27,8 @@ FEATURES = ("ssty", "dtls", "flac")
 PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 # A single letter is drawn in italics, which have code points of their own.
 ITALICS = [0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]
-BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…")
+# The root's sign stands in no formula's text: it is drawn for <msqrt>.
+BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…√")
 # Behind which signs a formula in a line of text may go on in the next one.
 RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
 OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
@@ -55,10 +56,25 @@ def mathml(tex: str, display: bool) -> str:
     made = CONVERTER.convert_with_local_state(rows(tex) if display else tex, displaystyle=display)
     named = re.sub(r"&(?!lt|gt|amp|quot)\w+;", lambda entity: html.unescape(entity[0]), made)
     root = ElementTree.fromstring(named)
+    for node in list(root.iter()):
+        lower_prime(node)
     first, *others = pieces(root, ends_column if display else ends_line)
     first.set("alttext", " ".join(tex.split()))
     parts = (ElementTree.tostring(piece, "unicode", short_empty_elements=False) for piece in [first, *others])
     return LARGE.sub(r"<\1><mrow>\2</mrow>", "<wbr>".join(parts))
+
+
+def lower_prime(node: Element) -> None:
+    """A prime beside its letter: the font has it raised and small, and an exponent is raised and made small again."""
+    if node.tag in ("msup", "msubsup") and node[-1].text in ("′", "″"):
+        *base, prime = node
+        prime.attrib |= {"lspace": "0", "rspace": "0"}
+        if node.tag == "msubsup":
+            below = Element("msub")
+            below.extend(base)
+            base = [below]
+        node.tag = "mrow"
+        node[:] = [*base, prime]
 
 
 def pieces(root: Element, ends: Callable[[Element, Element], bool]) -> list[Element]:

@@ -121,7 +121,7 @@ def set_formula(node: nodes.Element, display: bool) -> str:
 
 
 class Endings(SphinxPostTransform):
-    """A comma behind a formula goes with it: browsers would begin the next line with it."""
+    """A bracket before a formula and a comma behind it go with it: browsers would part them at the end of a line."""
 
     default_priority = 900
     formats = ("html",)
@@ -132,12 +132,19 @@ class Endings(SphinxPostTransform):
             if isinstance(after, nodes.Text) and (sign := re.match(r"[.,;:!?)\]’”»]+", after)):
                 node["ending"] = sign[0]
                 after.parent.replace(after, nodes.Text(after[sign.end() :]))
+            before = node.parent[node.parent.index(node) - 1]
+            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«")):
+                node["opening"] = before[-1]
+                node.parent.replace(before, nodes.Text(before[:-1]))
 
 
 def visit_math(writer, node: nodes.math) -> None:
     start = writer.starttag(node, "span", "", CLASS="math notranslate nohighlight")
-    formula, ending = f"{start}{set_formula(node, display=False)}</span>", node.get("ending", "")
-    writer.body.append(f'<span class="unbroken">{formula}{ending}</span>' if ending else formula)
+    formula = f"{start}{set_formula(node, display=False)}</span>"
+    opening, ending = node.get("opening", ""), node.get("ending", "")
+    unbroken = ending or (opening and "<wbr>" not in formula)
+    whole = f"{opening}{formula}{ending}"
+    writer.body.append(f'<span class="unbroken">{whole}</span>' if unbroken else whole)
     raise nodes.SkipNode
 
 

@@ -217,6 +217,7 @@ def test_the_font_has_every_letter_of_the_formulas_and_says_whose_it_is(html):
     used = {ord(letter) for letter in sphinx_math.used_characters(html)}
     missing = used - set(font.getBestCmap()) - {0x2061, 0xFE00}  # these two are not drawn
     assert {chr(code) for code in missing} == set()
+    assert ord("√") in used  # drawn for <msqrt>, and in no formula's text
     assert "MATH" in font and "Open Font License" in font["name"].getDebugName(13)
 
 

@@ -67,7 +67,7 @@ def _cumulant(task: GaussianTask, value: Number) -> Number:
     value = _validate.number("noise_cumulant", value)
     if _arrays.traced((value, task.noise_std)):
         return value
-    least = -2 * float(task.noise_std) ** 4
+    least = -2 * float(np.asarray(task.noise_std)) ** 4
     if value < least * (1 + 1e-9) or (value and not task.noisy):
         expected = f"at least -2 noise_std^4 = {least:g}" if task.noisy else "0 for a task without label noise"
         raise ValueError(f"noise_cumulant must be {expected}, got {value:g}")

@@ -84,7 +84,7 @@ def test_a_disagreement_is_named(entries, records, problem):
 
 def test_a_row_says_everything():
     text = sphinx_ledger.opening(CLAIM, [CHECK, CONTROL]) + sphinx_ledger.closing(CLAIM, [CHECK, CONTROL])
-    assert text.startswith('<tr id="thm1-saturation" data-verdict="sharpened"')
+    assert text.startswith('<tbody id="thm1-saturation" data-verdict="sharpened"')
     badge = '<span class="claim-status claim-sharpened">sharpened</span>'
     assert all(part in text for part in (badge, "P Thm 1", "1 check and 1 control hold", "<td>0, 1</td>"))
     assert '<td class="claim-number">5.238</td>' in text and '<td class="claim-number">5.2381</td>' in text

@@ -38,8 +38,6 @@ def worst(records: list[Record]) -> str:
 
 def evidence(records: list[Record]) -> str:
     """The checks of a claim, folded, each with the way to its cell."""
-    if not records:
-        return ""
     checks = [check_of(record) for record in records]
     page = records[0].page
     table = rows(checks, link=lambda record: f"{page}.html#{record.anchor}")
@@ -52,7 +50,7 @@ def opening(claim: Claim, records: list[Record]) -> str:
     data |= {"margin": margin if math.isfinite(margin) else 1e300, "checks": len(records)}
     attributes = " ".join(f'data-{name}="{escape(str(value))}"' for name, value in data.items())
     return (
-        f'<tr id="{claim.id}" {attributes}><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
+        f'<tbody id="{claim.id}" {attributes}><tr><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
         f'<span class="ledger-place">{escape(claim.place)}</span></th><td>'
     )
 
@@ -74,17 +72,19 @@ def derivation(claim: Claim) -> str:
 
 
 def closing(claim: Claim, records: list[Record]) -> str:
+    """The rest of a claim's row, and a row of its own for what was checked, as wide as the table."""
     cells = (badge(claim.status) + certificate(claim), worst(records), chapter(claim.page))
-    return evidence(records) + "</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    checked = f'<tr><td colspan="{len(HEAD)}">{evidence(records)}</td></tr>' if records else ""
+    return "</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + f"</tr>{checked}</tbody>"
 
 
 class Ledger(Directive):
-    """All claims, one row each; a row opens to what was checked."""
+    """All claims, a group of rows each: the claim, and what was checked, folded."""
 
     def run(self) -> list[nodes.Node]:
         records = read_records(ROOT)
         head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
-        parts = [raw(f'<table class="ledger" id="ledger"><thead><tr>{head}</tr></thead><tbody>')]
+        parts = [raw(f'<table class="ledger" id="ledger"><thead><tr>{head}</tr></thead>')]
         for claim in read_claims(ROOT):
             own = [record for record in records if record.id == claim.id]
             text, problems = self.state.inline_text(claim.statement, self.lineno)
@@ -95,7 +95,7 @@ class Ledger(Directive):
                 raw(closing(claim, own)),
             ]
         script = '<script src="../_static/ledger.js" defer></script>'
-        return [*parts, raw("</tbody></table>"), raw(provenance() + script)]
+        return [*parts, raw("</table>"), raw(provenance() + script)]
 
 
 def provenance() -> str:

@@ -96,9 +96,11 @@ def margin_text(record: Record) -> str:
     Example:
         >>> margin_text(Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a"))
         '5 ×'
+        >>> margin_text(Record("a", "b", 5.0, "=", 5.0000001, 0.5, 1, "check", [], True, "claim-a"))
+        '5e+06 ×'
     """
     if math.isfinite(margin := record.margin):
-        return f"{margin:,.0f} ×" if margin >= 10 else f"{margin:.2g} ×"
+        return f"{margin:,.0f} ×" if 10 <= margin < 1e6 else f"{margin:.2g} ×"
     return "equal" if record.relation == "=" else "no tolerance"
 
 

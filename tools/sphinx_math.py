@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 FONT = "book-math.woff"
 # Smaller forms of small letters, letters without their dots below hats, flat accents.
 FEATURES = ("ssty", "dtls", "flac")
-PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 # A single letter is drawn in italics, which have code points of their own.
 ITALICS = [0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]
 BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…")
@@ -140,7 +139,7 @@ def preload(app: Sphinx, page: str, template: str, context: dict, doctree) -> No
     """A page with formulas asks for their font at once."""
     domain = app.env.get_domain("math")
     if isinstance(domain, MathDomain) and domain.has_equations(page):
-        context["metatags"] = context.get("metatags", "") + PRELOAD.format(context["pathto"](f"_static/{FONT}", 1))
+        fonts.preload(context, f"_static/{FONT}")
 
 
 def used_characters(folder: Path) -> set[str]:

@@ -174,8 +174,10 @@ def test_an_open_ledger_fits_its_window(browser, address, width):
     with visit(browser, address, "book/claims.html", width=width) as (page, _):
         page.locator("table.ledger details").evaluate_all("all => all.forEach(e => { e.open = true; })")
         assert checks.overflow_defects(page) == []
-        # The control: columns as wide as what was measured is long.
-        page.add_style_tag(content=".claims-table { overflow: visible !important }")
+        # The control: nothing wraps, nothing scrolls.
+        page.add_style_tag(
+            content=".claims-table { overflow: visible !important } .claims-table td { white-space: nowrap }"
+        )
         assert checks.overflow_defects(page) != []
 
 
@@ -215,6 +217,7 @@ def test_the_font_has_every_letter_of_the_formulas_and_says_whose_it_is(html):
     used = {ord(letter) for letter in sphinx_math.used_characters(html)}
     missing = used - set(font.getBestCmap()) - {0x2061, 0xFE00}  # these two are not drawn
     assert {chr(code) for code in missing} == set()
+    assert ord("√") in used  # drawn for <msqrt>, and in no formula's text
     assert "MATH" in font and "Open Font License" in font["name"].getDebugName(13)
 
 

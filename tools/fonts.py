@@ -15,6 +15,9 @@ def cut(source: Path, target: Path, letters: Iterable[str], features: Iterable[s
     part = subset.Subsetter(options)
     part.populate(unicodes=sorted(map(ord, letters)))
     part.subset(font)
+    if "MATH" in font:
+        # Browsers would hang the index of a y or an η by its tail; TeX and print do not.
+        font["MATH"].table.MathConstants.SubscriptBaselineDropMin.Value = 0
     subset.save_font(font, str(target), options)
 
 

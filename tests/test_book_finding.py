@@ -73,7 +73,7 @@ def test_a_plain_link_shows_nothing(browser, address):
 
 
 def rows(page) -> list[str]:
-    return page.locator("table.ledger tbody tr:visible").evaluate_all("all => all.map(e => e.id)")
+    return page.locator("table.ledger > tbody:visible").evaluate_all("all => all.map(e => e.id)")
 
 
 CHOICES = ("Verdict", "Paper", "Order")
@@ -104,7 +104,7 @@ def test_the_ledger_filters_sorts_and_finds(browser, address):
 def test_an_address_opens_its_row(browser, address):
     records = [claims.check_of(record) for record in claims.read_records(ROOT) if record.id == CLAIM]
     with visit(browser, address, f"book/claims.html#{CLAIM}") as (page, _):
-        row = page.locator(f"tr[id='{CLAIM}']")
+        row = page.locator(f"tbody[id='{CLAIM}']")
         assert row.locator("details").get_attribute("open") is not None
         assert row.locator("details tbody tr").count() == len(records)
         assert tally(records) in row.inner_text()

@@ -100,11 +100,23 @@ def test_entries_that_rounding_tells_apart_are_a_tie(shown, last):
         ("check", 4.0, ">", 0.1, "30 ×"),
         ("check", 4.0, ">", 0.0, "no tolerance"),
         ("control", 3.0, "=", 0.5, "4 ×"),
+        # At 1.5 it would be no larger than the tolerance allows; 1.5 tolerances are between.
+        ("control", 0.75, ">", 0.5, "2.5 ×"),
+        ("control", 1.5, ">", 0.5, "1 ×"),
+        ("control", 1.25, "<", 0.5, "2.5 ×"),
+        ("check", 0.25, "<", 0.5, "1.5 ×"),
     ],
 )
 def test_a_margin_says_how_far_the_other_verdict_is(shown, kind, measured, relation, atol, margin):
     record = getattr(claims, kind)("some-claim", measured, 1.0, relation=relation, atol=atol)
     assert margin_text(record) == margin
+
+
+def test_the_ledger_s_rows_are_not_rounded(shown):
+    record = claims.check("some-claim", 110 / 21, 5.2381, atol=1e-3)
+    page, ledger = rows([record]), rows([record], link=lambda record: "page.html")
+    assert ">5.23810<" in page or ">5.2381<" in page
+    assert ">5.238095238095238<" in ledger and ">5.238095238095238<" not in page
 
 
 def test_what_is_kept_is_not_rounded(shown):

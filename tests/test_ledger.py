@@ -8,7 +8,7 @@ import pytest
 from tiny_book import HEADER, ROOT, make, replace
 
 from lsalib.book.records import METADATA
-from tools import claims, ledger, notebooks, sphinx_ledger
+from tools import claims, ledger, notebooks, sphinx_claims, sphinx_ledger
 from tools.claims import Claim, Record, problems
 
 CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", "The risk stops falling at $d + 1$ heads.", "sharpened")
@@ -84,7 +84,7 @@ def test_a_disagreement_is_named(entries, records, problem):
 
 def test_a_row_says_everything():
     text = sphinx_ledger.opening(CLAIM, [CHECK, CONTROL]) + sphinx_ledger.closing(CLAIM, [CHECK, CONTROL])
-    assert text.startswith('<tr id="thm1-saturation" data-verdict="sharpened"')
+    assert text.startswith('<tbody id="thm1-saturation" data-verdict="sharpened"')
     badge = '<span class="claim-status claim-sharpened">sharpened</span>'
     assert all(part in text for part in (badge, "P Thm 1", "1 check and 1 control hold", "<td>0, 1</td>"))
     assert '<td class="claim-number">5.238</td>' in text and '<td class="claim-number">5.2381</td>' in text
@@ -93,12 +93,24 @@ def test_a_row_says_everything():
     assert "<td>10 ×</td>" in text
 
 
-def test_a_certified_claim_says_so_beside_its_verdict():
-    words = "algebra checked for all d and C</span></td>"
-    row = sphinx_ledger.closing(CLAIM._replace(id="kurtosis-law"), [])
-    assert words in row and 'title="Step, risk and gap for independent coordinates' in row
+def test_a_certified_claim_says_so_beside_its_verdict(monkeypatch):
+    words, law = "algebra checked for all d and C", CLAIM._replace(id="kurtosis-law")
+    row = sphinx_ledger.closing(law, [])
+    assert f">{words}</span></td>" in row and 'title="Step, risk and gap for independent coordinates' in row
+    assert (
+        "(tests/test_certificates_steps.py)" in row and "<a href=" not in row.split("ledger-place")[1].split("</td>")[0]
+    )
     # The control: no test derives this one.
     assert words not in sphinx_ledger.closing(CLAIM, [])
+    monkeypatch.setattr(sphinx_ledger.install_cell, "address", lambda root: "https://github.com/owner/name")
+    way = "https://github.com/owner/name/blob/main/tests/test_certificates_steps.py"
+    assert f'<a href="{way}">{words}</a>' in sphinx_ledger.closing(law, [])
+
+
+def test_a_certified_claim_s_badge_says_so_on_its_page():
+    certified, plain = sphinx_claims.linked_badge(CLAIM, "The step."), sphinx_claims.linked_badge(CLAIM)
+    assert "∀ <i>d</i>, <i>C</i>" in certified and "∀" not in plain
+    assert 'aria-label="sharpened: thm1-saturation, algebra checked for all d and C"' in certified
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,12 @@ def read_claims(root: Path) -> list[Claim]:
     return [Claim(**entry) for entry in entries]
 
 
+def read_certificates(root: Path) -> dict[str, str]:
+    """By claim, what the tests derive for symbolic d and C."""
+    file = root / "tests/certified.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
 def read_records(root: Path) -> list[Record]:
     """What the executed notebooks checked, in their order."""
     return [

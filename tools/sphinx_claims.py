@@ -9,13 +9,15 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
-from tools.claims import Claim, read_claims
+from tools.claims import Claim, read_certificates, read_claims
 from tools.install_cell import seconds
 from tools.pages import ROOT
 
 WORDS_A_MINUTE, SECONDS_A_FORMULA = 200, 6
 # What a reader opens only if he wants to.
 FOLDED = ("dropdown", "cell_input", "claims", "toggle")
+
+CERTIFIED = "algebra checked for all d and C"
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +48,22 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
     if found is None:
         message = inliner.reporter.error(f"no claim in book/claims.toml is called {text!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
-    return [nodes.raw("", linked_badge(found), format="html")], []
+    return [nodes.raw("", linked_badge(found, read_certificates(ROOT).get(text, "")), format="html")], []
 
 
 def badge(status: str) -> str:
     return f'<span class="claim-status claim-{status.replace(" ", "-")}">{status}</span>'
 
 
-def linked_badge(claim: Claim) -> str:
-    title, name = escape(f"{claim.id}: {claim.place}"), f"{claim.status}: {claim.id}"
-    said = f'title="{title}" aria-label="{name}"'
-    return f'<a class="claim-badge" href="claims.html#{claim.id}" {said}>{badge(claim.status)}</a>'
+def linked_badge(claim: Claim, certified: str = "") -> str:
+    """The verdict as a link to the ledger; with a certificate, that the algebra holds for all d and C."""
+    title, name = f"{claim.id}: {claim.place}", f"{claim.status}: {claim.id}"
+    mark = ""
+    if certified:
+        title, name = f"{title}; {CERTIFIED}: {certified}", f"{name}, {CERTIFIED}"
+        mark = ' <span class="claim-certified" aria-hidden="true">∀ <i>d</i>, <i>C</i></span>'
+    said = f'title="{escape(title)}" aria-label="{name}"'
+    return f'<a class="claim-badge" href="claims.html#{claim.id}" {said}>{badge(claim.status)}{mark}</a>'
 
 
 def is_folded(node: nodes.Node) -> bool:

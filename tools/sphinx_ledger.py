@@ -1,7 +1,6 @@
 """Sphinx extension of the ledger: the table of all claims, a short one for the front page, files to download."""
 
 import math
-import tomllib
 from html import escape
 from pathlib import Path
 
@@ -10,11 +9,12 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from lsalib.book.records import margin_text, rows, tally
-from tools import ledger
-from tools.claims import Claim, Record, check_of, read_claims, read_records, title
+from tools import install_cell, ledger
+from tools.address import BRANCH, GITHUB
+from tools.claims import Claim, Record, check_of, read_certificates, read_claims, read_records, title
 from tools.numbering import chapters
 from tools.pages import ROOT, Page
-from tools.sphinx_claims import badge, linked_badge
+from tools.sphinx_claims import CERTIFIED, badge, linked_badge
 
 HEAD = ("claim", "statement", "verdict", "worst margin", "chapter")
 
@@ -38,8 +38,6 @@ def worst(records: list[Record]) -> str:
 
 def evidence(records: list[Record]) -> str:
     """The checks of a claim, folded, each with the way to its cell."""
-    if not records:
-        return ""
     checks = [check_of(record) for record in records]
     page = records[0].page
     table = rows(checks, link=lambda record: f"{page}.html#{record.anchor}")
@@ -52,31 +50,41 @@ def opening(claim: Claim, records: list[Record]) -> str:
     data |= {"margin": margin if math.isfinite(margin) else 1e300, "checks": len(records)}
     attributes = " ".join(f'data-{name}="{escape(str(value))}"' for name, value in data.items())
     return (
-        f'<tr id="{claim.id}" {attributes}><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
+        f'<tbody id="{claim.id}" {attributes}><tr><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
         f'<span class="ledger-place">{escape(claim.place)}</span></th><td>'
     )
 
 
 def certificate(claim: Claim) -> str:
-    """Where the tests derive a claim's formula for symbolic d and C, that they do."""
-    certified = tomllib.loads((ROOT / "tests/certified.toml").read_text(encoding="utf-8"))
-    if claim.id not in certified:
+    """Where the tests derive a claim's formula for symbolic d and C, that they do, with the way to the test."""
+    if claim.id not in (certified := read_certificates(ROOT)):
         return ""
-    return f'<span class="ledger-place" title="{escape(certified[claim.id])}">algebra checked for all d and C</span>'
+    said, (repository, file) = escape(CERTIFIED), (install_cell.address(ROOT), derivation(claim))
+    words = f'<a href="{repository}/blob/{BRANCH}/{file}">{said}</a>' if GITHUB.fullmatch(repository) else said
+    return f'<span class="ledger-place" title="{escape(certified[claim.id])} ({file})">{words}</span>'
+
+
+def derivation(claim: Claim) -> str:
+    """The file with the test that derives the claim's formula."""
+    name = f"def test_{claim.id.replace('-', '_')}("
+    (file,) = (file for file in (ROOT / "tests").glob("test_certificates*.py") if name in file.read_text("utf-8"))
+    return f"tests/{file.name}"
 
 
 def closing(claim: Claim, records: list[Record]) -> str:
+    """The rest of a claim's row, and a row of its own for what was checked, as wide as the table."""
     cells = (badge(claim.status) + certificate(claim), worst(records), chapter(claim.page))
-    return evidence(records) + "</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    checked = f'<tr><td colspan="{len(HEAD)}">{evidence(records)}</td></tr>' if records else ""
+    return "</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + f"</tr>{checked}</tbody>"
 
 
 class Ledger(Directive):
-    """All claims, one row each; a row opens to what was checked."""
+    """All claims, a group of rows each: the claim, and what was checked, folded."""
 
     def run(self) -> list[nodes.Node]:
         records = read_records(ROOT)
         head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
-        parts = [raw(f'<table class="ledger" id="ledger"><thead><tr>{head}</tr></thead><tbody>')]
+        parts = [raw(f'<table class="ledger" id="ledger"><thead><tr>{head}</tr></thead>')]
         for claim in read_claims(ROOT):
             own = [record for record in records if record.id == claim.id]
             text, problems = self.state.inline_text(claim.statement, self.lineno)
@@ -87,7 +95,7 @@ class Ledger(Directive):
                 raw(closing(claim, own)),
             ]
         script = '<script src="../_static/ledger.js" defer></script>'
-        return [*parts, raw("</tbody></table>"), raw(provenance() + script)]
+        return [*parts, raw("</table>"), raw(provenance() + script)]
 
 
 def provenance() -> str:

@@ -1,10 +1,9 @@
-// The ledger as an instrument: filters, search, order, and rows that an address opens. Without it the table stays whole.
+// The ledger as an instrument: filters, search, order, and claims that an address opens. Without it the table stays whole.
 (() => {
   "use strict";
   const table = document.getElementById("ledger");
   if (!table) return;
-  const body = table.tBodies[0];
-  const rows = [...body.rows].map((row, place) => ({ row, place, text: row.textContent.toLowerCase() }));
+  const rows = [...table.tBodies].map((row, place) => ({ row, place, text: row.textContent.toLowerCase() }));
   const data = (name) => [...new Set(rows.map(({ row }) => row.dataset[name]))];
 
   const element = (tag, properties, ...children) => {
@@ -53,7 +52,7 @@
       row.hidden = !(fits && words.every((word) => text.includes(word)));
       shown += !row.hidden;
     }
-    body.append(...[...rows].sort(orders[order.value]).map(({ row }) => row));
+    table.append(...[...rows].sort(orders[order.value]).map(({ row }) => row));
     count.textContent = `${shown} of ${rows.length} claims`;
   };
 

@@ -29,19 +29,27 @@ class Record(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """How far from the other verdict, in tolerances: 1 is the edge, inf is equal or without a tolerance.
+        """How far the other verdict is, in tolerances: 1 is the edge, inf is equal or without a tolerance.
 
-        For a check of an equation the tolerance over the deviation, for everything else the distance from the
-        bound over the tolerance.
+        For a check of an equation the tolerance over the deviation. Else one and the distance, in tolerances, from
+        where the verdict would change: for a check of an inequality and for a control of an equation that is the
+        deviation over the tolerance.
 
         Example:
             >>> Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a").margin
             5.0
+            >>> Record("a", "no larger", 5.1, ">", 5.1, 0.5, 1, "control", [], True, "claim-a").margin
+            2.0
         """
         deviation = abs(self.measured - self.expected)
         if self.relation == "=" and self.kind == "check":
             return round(self.tolerance / deviation, 6) if deviation else math.inf
-        return round(deviation / self.tolerance, 6) if self.tolerance else math.inf
+        if self.tolerance == 0:
+            return math.inf
+        if self.relation == "=":
+            return round(deviation / self.tolerance, 6)
+        beyond = (self.measured - self.expected) * (1 if self.relation == ">" else -1) / self.tolerance
+        return round(beyond if self.kind == "check" else 2 - beyond, 6)
 
     def _ipython_display_(self) -> None:
         """Nothing more: the cell shows its row when it ends in a check."""
@@ -72,15 +80,27 @@ def number(value: float, tolerance: float) -> str:
     return f"{value:.{min(max(digits, 3), 16)}g}"
 
 
+def unrounded(value: float, _tolerance: float) -> str:
+    """As many digits as it takes to read the very same float again.
+
+    Example:
+        >>> unrounded(110 / 21, 1e-6)
+        '5.238095238095238'
+    """
+    return repr(value)
+
+
 def margin_text(record: Record) -> str:
     """The margin in a reader's words: «12 ×», or what there is in its place.
 
     Example:
         >>> margin_text(Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a"))
         '5 ×'
+        >>> margin_text(Record("a", "b", 5.0, "=", 5.0000001, 0.5, 1, "check", [], True, "claim-a"))
+        '5e+06 ×'
     """
     if math.isfinite(margin := record.margin):
-        return f"{margin:,.0f} ×" if margin >= 10 else f"{margin:.2g} ×"
+        return f"{margin:,.0f} ×" if 10 <= margin < 1e6 else f"{margin:.2g} ×"
     return "equal" if record.relation == "=" else "no tolerance"
 
 
@@ -99,12 +119,12 @@ def tally(records: Sequence[Record]) -> str:
 HEAD = ("what", "measured", "expected", "tolerance", "margin", "seeds")
 
 
-def cells(record: Record) -> tuple[str, ...]:
-    """The record's entries under ``HEAD``, as HTML."""
+def cells(record: Record, digits: Callable[[float, float], str] = number) -> tuple[str, ...]:
+    """The record's entries under ``HEAD``, as HTML; ``digits`` writes a number, given its tolerance."""
     what = html.escape(record.label) + (f", closest of {record.entries}" if record.entries > 1 else "")
-    expected = number(record.expected, record.tolerance)
+    expected = digits(record.expected, record.tolerance)
     numbers = (
-        number(record.measured, record.tolerance),
+        digits(record.measured, record.tolerance),
         expected if record.relation == "=" else f"{html.escape(record.relation)} {expected}",
         f"{record.tolerance:.2g}",
         margin_text(record),
@@ -115,7 +135,10 @@ def cells(record: Record) -> tuple[str, ...]:
 
 
 def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None) -> str:
-    """A table of records: what, measured, expected, tolerance, margin, seeds; with a link, the way to each cell."""
+    """A table of records: what, measured, expected, tolerance, margin, seeds.
+
+    With a link, as the ledger has it: numbers not rounded, and the way to each cell.
+    """
     head = "".join(f'<th scope="col">{name}</th>' for name in (*HEAD, *["cell"] * bool(link)))
     lines = ""
     for record in records:
@@ -126,5 +149,5 @@ def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None)
             else ""
         )
         kind = "pass" if record.kind == "check" else "control"
-        lines += f'<tr class="claim-{kind}"{place}>{"".join(cells(record))}{way}</tr>'
+        lines += f'<tr class="claim-{kind}"{place}>{"".join(cells(record, unrounded if link else number))}{way}</tr>'
     return f'<div class="claims-table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'

@@ -1,5 +1,6 @@
 """What all models share: how they are asked, what they refuse to be asked, and where an answer ends."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ Keep = Callable[[int, Any], None]  # takes an index and what was found for it
 _ROLES = ("system", "user", "assistant")
 
 
-class LanguageModel:
+class LanguageModel(ABC):
     """What an experiment asks of a model. Decoding is greedy everywhere.
 
     A model fills in ``_answer`` and ``_score``, which hand each result to ``keep(index, result)``.
@@ -64,13 +65,13 @@ class LanguageModel:
         cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, cut(words, stop)))
         return _kept(cutting, on_answer)
 
+    @abstractmethod
     def _answer(self, asked: list, limit: int, stop: Sequence[str], keep: Keep) -> None:
         """Continue the texts, or answer the conversations."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _score(self, asked: list, answers: Sequence[str], keep: Keep) -> None:
         """Row by row the answers' log-probabilities; nothing where they cannot be had."""
-        raise NotImplementedError
 
 
 def cut(text: str, stop: Sequence[str]) -> str:

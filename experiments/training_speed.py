@@ -67,9 +67,10 @@ def arrivals(risk, starts, standard, least):
         t, weights, state, there, half = carry
         (loss, guess), gradient = each(weights, standard)
         there = jnp.where((there == MOST) & (loss < WITHIN * least), t, there)
-        error = jnp.linalg.norm(guess - target, axis=-1) / jnp.linalg.norm(target)
+        error = jnp.linalg.norm(guess - target[None], axis=-1) / jnp.linalg.norm(target)
         half = jnp.where((half == MOST) & (error < 0.5), t, half)
-        updates, state = adam.update(gradient, state)
+        with jax.numpy_dtype_promotion("standard"):  # Adam raises a float to the power of its integer count
+            updates, state = adam.update(gradient, state)
         return t + 1, optax.apply_updates(weights, updates), state, there, half
 
     none = jnp.full(len(starts[1]), MOST)

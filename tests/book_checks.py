@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from bs4 import BeautifulSoup
+from matplotlib.textpath import TextToPath
 from playwright.sync_api import Page
 
 Colour = tuple[float, float, float]
@@ -167,6 +168,32 @@ def ink_defects(page: Page) -> list[str]:
             if contrast(rgb(ink), rgb(ground)) < least:
                 defects.append(f"{'words' if words else 'ink'} {ink} on {ground}: {alt}")
     return defects
+
+
+def small_letters(page: Page, least: float) -> list[str]:
+    """Figures whose letters are smaller than so many pixels to the em, and drawings without any; all folds are opened.
+
+    A drawing's words are outlines: groups of glyphs, each drawn in units of its font and scaled to its size.
+    """
+    figures = page.evaluate(
+        """async em => {
+        document.querySelectorAll("article details").forEach(fold => (fold.open = true));
+        for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
+        const size = e => {
+            const { c, d } = e.getScreenCTM();
+            return Math.hypot(c, d) * (e.matches("text") ? parseFloat(getComputedStyle(e).fontSize) : em);
+        };
+        return [...document.querySelectorAll("article :is(svg[role=img], img[src*='.svg'])")].map(e => [
+            e.ariaLabel ?? e.alt, e.matches(".drawing, img"),
+            [...e.querySelectorAll("text, [id*='text_'] g:has(> use)")].map(size),
+        ]);
+    }""",
+        TextToPath.FONT_SCALE,
+    )
+    defects = [f"figure without words: {alt}" for alt, has_words, sizes in figures if has_words and not sizes]
+    return defects + [
+        f"letters of {min(sizes):.1f} px: {alt}" for alt, _, sizes in figures if min(sizes, default=least) < least
+    ]
 
 
 def ground(page: Page) -> str:

@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
 from lsalib.book import figures
@@ -18,7 +19,9 @@ from tools.build import missing_pages, toc_pages
 PAGES = [f"{page}.html" for page in toc_pages(ROOT)]
 OTHERS = ["search.html", "genindex.html", "_modules/lsalib/estimators.html"]
 SCREENS = [(width, theme) for width in (390, 1280) for theme in ("light", "dark")]
-OURS = ".claim, .claim-status, .admonition.paper, .admonition.verdict, figcaption, a > code, dl.py"
+OURS = "details.claims, .claim-status, .admonition.paper, .admonition.verdict, figcaption, a > code, dl.py"
+# Between them these have every part of ours.
+SHOWN = ("heads", "api/theory")
 
 
 def test_every_page_of_the_toc_is_built(html):
@@ -91,7 +94,7 @@ PLANTED = {
     ),
     "a figure of nothing": (FIGURE.format(BAR.format("none")), "figure without solid ink: A bar"),
     "a pale verdict": (
-        '<p class="claim" style="color: #444">pale</p>',
+        '<p><span class="claim-status" style="color: #444">pale</span></p>',
         "words rgb(68, 68, 68) on rgb(18, 18, 18): pale",
     ),
     "a script error": ("<script>undefined.property</script>", "script error"),
@@ -105,6 +108,11 @@ def test_planted_defect_is_seen(browser, address, defect):
     with visit(browser, address, PAGES[1], width=390, theme="dark", planted=planted) as (page, noise):
         found = page_defects(page, noise)
     assert any(report in line for line in found), found
+
+
+def test_every_part_of_ours_is_in_the_book(html):
+    pages = [BeautifulSoup((html / f"book/{name}.html").read_text("utf-8"), "html.parser") for name in SHOWN]
+    assert [part for part in OURS.split(", ") if not any(page.select(part) for page in pages)] == []
 
 
 def test_ink_for_both_themes_is_accepted_where_black_is_not(browser, address):
@@ -154,10 +162,23 @@ def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
         box = page.locator(".formula:has(> div[style])")
         box.scroll_into_view_if_needed()
         page.wait_for_function("document.querySelector('.formula:has(> div[style])').dataset.more === 'right'")
+        assert "calc(100% - 40px)" in box.evaluate("e => getComputedStyle(e).maskImage")
         assert box.get_attribute("tabindex") == "0" and "scrolls" in box.get_attribute("aria-label")
         box.evaluate("e => e.scrollLeft = 50")
         page.wait_for_function("document.querySelector('.formula:has(> div[style])').dataset.more === 'left right'")
         assert page.locator("#ok").get_attribute("tabindex") is None
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_an_open_ledger_fits_its_window(browser, address, width):
+    with visit(browser, address, "book/claims.html", width=width) as (page, _):
+        page.locator("table.ledger details").evaluate_all("all => all.forEach(e => { e.open = true; })")
+        assert checks.overflow_defects(page) == []
+        # The control: nothing wraps, nothing scrolls.
+        page.add_style_tag(
+            content=".claims-table { overflow: visible !important } .claims-table td { white-space: nowrap }"
+        )
+        assert checks.overflow_defects(page) != []
 
 
 def search(page, words: str) -> list[str]:
@@ -196,6 +217,7 @@ def test_the_font_has_every_letter_of_the_formulas_and_says_whose_it_is(html):
     used = {ord(letter) for letter in sphinx_math.used_characters(html)}
     missing = used - set(font.getBestCmap()) - {0x2061, 0xFE00}  # these two are not drawn
     assert {chr(code) for code in missing} == set()
+    assert ord("√") in used  # drawn for <msqrt>, and in no formula's text
     assert "MATH" in font and "Open Font License" in font["name"].getDebugName(13)
 
 

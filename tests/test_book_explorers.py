@@ -1,12 +1,12 @@
 """The explorable figures in a real browser: every number against the library; keyboard, phone, no script at all."""
 
 import gzip
-import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import yaml
 
 from lsalib.book import figures
 from tests import book_checks as checks
@@ -16,11 +16,11 @@ from tools.explorer_data import EXPLORERS, UNITS
 from tools.sphinx_explorers import closing
 
 CONF = """\
-extensions = ["myst_parser", "tools.sphinx_explorers"]
+extensions = ["myst_parser", "tools.sphinx_figures", "tools.sphinx_explorers"]
 myst_enable_extensions = ["colon_fence"]
 html_theme = "sphinx_book_theme"
 html_static_path = [{static!r}]
-html_css_files = ["book.css"]
+html_css_files = {sheets!r}
 html_favicon = {favicon!r}
 """
 LIMIT = 60_000
@@ -28,9 +28,9 @@ LIMIT = 60_000
 
 def write_book(folder):
     """A page with all explorers, and one without any."""
-    (folder / "conf.py").write_text(
-        CONF.format(static=str(ROOT / "book/_static"), favicon=str(ROOT / "book/_static/favicon.svg"))
-    )
+    static = ROOT / "book/_static"
+    sheets = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["html_css_files"]
+    (folder / "conf.py").write_text(CONF.format(static=str(static), sheets=sheets, favicon=str(static / "favicon.svg")))
     boxes = "".join(f":::{{explorer}} {name}\nMove the sliders of {name}.\n:::\n\n" for name in EXPLORERS)
     (folder / "index.md").write_text(f"# All\n\n{boxes}\n\n```{{toctree}}\nplain\nfolded\n```\n")
     (folder / "folded.md").write_text("# One\n\n:::{explorer} heads\n:folded:\n\nMove it: it moves.\n:::\n")
@@ -127,10 +127,19 @@ def test_what_is_drawn_is_what_is_said(page, over):
     assert height != pytest.approx(values["gd"], rel=1e-3)
 
 
-def test_the_colours_are_those_of_the_figures():
-    script = (ROOT / "book/_static/explorers.js").read_text()
-    own = dict(re.findall(r'(\w+): "(#[0-9a-f]{6})"', script))
-    assert len(own) == 6 and own.items() <= (figures.COLOURS | {"ink": figures.INK}).items()
+PAINTED = """all => all.map(e => {
+    const [, property, name] = e.getAttribute("style").match(/(fill|stroke): var\\(--fig-([a-z]+)\\)/);
+    return [name, getComputedStyle(e)[property]];
+})"""
+
+
+@pytest.mark.parametrize("theme, tone", [("light", 1), ("dark", 2)])
+def test_the_colours_are_those_of_the_figures(browser, address, theme, tone):
+    with visit(browser, address, "index.html", theme=theme) as (page, _):
+        painted = page.locator(".explorer [style*='--fig-']").evaluate_all(PAINTED)
+    shown = {(name, checks.rgb(ink)) for name, ink in painted}
+    assert len(shown) == 6
+    assert shown == {(name, tuple(bytes.fromhex(figures.PALETTE[name][tone][1:]))) for name, _ in shown}
 
 
 def planted(script: str, old: str, new: str):

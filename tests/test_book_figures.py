@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from lsalib.book import figures
+from tests import book_checks as checks
+from tests.browser import ROOT, visit
 from tools import sphinx_figures
+from tools.build import toc_pages
 
 
 @pytest.fixture
@@ -67,3 +70,34 @@ def test_a_notebook_shows_drawings_without_a_date(monkeypatch):
     figures.use_style()
     assert (shown, backend.figure_formats, backend.print_figure_kwargs) == (["a shell"], {"svg"}, figures.BARE)
     plt.rcdefaults()
+
+
+LEAST = {1280: 12, 390: 10}  # pixels to the em, on a desk and on a telephone
+DRAWN = re.compile('<svg class="drawing"|<div class="explorer"')
+
+
+@pytest.fixture(scope="module")
+def drawn(html):
+    """The pages with figures."""
+    return [f"{page}.html" for page in toc_pages(ROOT) if DRAWN.search((html / f"{page}.html").read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("width", LEAST)
+def test_the_letters_of_every_figure_can_be_read(browser, address, drawn, width):
+    found = []
+    for path in drawn:
+        with visit(browser, address, path, width=width) as (page, _):
+            found += checks.small_letters(page, LEAST[width])
+    assert found == [] and len(drawn) >= 10
+
+
+def test_small_letters_are_seen(browser, address, drawn):
+    with visit(browser, address, drawn[0]) as (page, _):
+        first = page.locator("article svg.drawing").first
+        alt, width = first.evaluate("e => [e.ariaLabel, e.viewBox.baseVal.width]")
+        first.evaluate("e => (e.style.width = '200px')")
+        assert checks.small_letters(page, 12) == [f"letters of {200 / width * 12:.1f} px: {alt}"]
+        page.locator(".explorer svg[role=img]").first.evaluate("e => (e.style.fontSize = '9px')")
+        assert any(line.startswith("letters of 9.0 px: ") for line in checks.small_letters(page, 12))
+        first.evaluate("e => e.replaceChildren()")
+        assert f"figure without words: {alt}" in checks.small_letters(page, 12)

@@ -1,6 +1,7 @@
 """Sphinx extension of the claims: the box at a page's head, and verdicts that stand beside statements."""
 
 import math
+from collections.abc import Iterable
 from html import escape
 
 from docutils import nodes
@@ -16,6 +17,7 @@ from tools.pages import ROOT
 WORDS_A_MINUTE, SECONDS_A_FORMULA = 200, 6
 # What a reader opens only if he wants to.
 FOLDED = ("dropdown", "cell_input", "claims", "toggle")
+SOURCES = {"P": "The paper’s ", "S": "The summary’s claims"}
 
 CERTIFIED = "algebra checked for all d and C"
 
@@ -83,12 +85,20 @@ def minutes(doctree: nodes.document) -> int:
     return max(1, math.ceil(words / WORDS_A_MINUTE + formulas * SECONDS_A_FORMULA / 60))
 
 
+def spelt(places: Iterable[str]) -> list[str]:
+    """Places in words, where the ledger has P for the paper and S for the summary; whose they are is said once."""
+    parts = [place.partition(" ") for place in places]
+    first = {source: where for source, _, where in reversed(parts)}
+    return [SOURCES.get(source, "") * (first[source] == where) + where for source, _, where in parts]
+
+
 def facts_html(stem: str, minutes: int) -> str:
     places: dict[str, list[str]] = {}
     for claim in read_claims(ROOT):
         if claim.page == stem and claim.place != "new":
             places.setdefault(claim.place, []).append(linked_badge(claim))
-    items = "".join(f"<li>{escape(place)} {' '.join(badges)}</li>" for place, badges in places.items())
+    named = zip(spelt(places), places.values(), strict=True)
+    items = "".join(f"<li>{escape(place)} {' '.join(badges)}</li>" for place, badges in named)
     verdicts = f'<ul class="brief-claims" aria-label="The claims of this page and their verdicts">{items}</ul>'
     run = seconds(ROOT, stem)
     cost = f"{minutes} min to read" + (f" · {run} s to run" if run else "")

@@ -15,7 +15,6 @@ UNUSED = ("fontawesome.js", "design-tabs.js")
 SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
 THEME = "_static/styles/pydata-sphinx-theme.css"
 ICONS = "_static/vendor/fontawesome/webfonts"
-PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 ROWS = (
     re.compile(r'(<link rel="stylesheet" type="text/css" href="[./]*_static/[\w.-]+\.css[^/"]*" />\s*){2,}'),
     re.compile(r'(<script src="[./]*_static/[\w.-]+\.js[^/"]*"></script>\s*){2,}'),
@@ -26,8 +25,7 @@ SOURCE = re.compile(r'url\(([^)]*)\.woff2\) format\("woff2"\),url\([^)]*\) forma
 
 
 def preload(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    icons = context["pathto"](f"{ICONS}/fa-solid-900.woff", 1)
-    context["metatags"] = context.get("metatags", "") + PRELOAD.format(icons)
+    fonts.preload(context, f"{ICONS}/fa-solid-900.woff")
 
 
 def without_scripts(page: str, names: tuple[str, ...]) -> str:

@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 FONT = "book-math.woff"
 # Smaller forms of small letters, letters without their dots below hats, flat accents.
 FEATURES = ("ssty", "dtls", "flac")
-PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 # A single letter is drawn in italics, which have code points of their own.
 ITALICS = [0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]
-BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…")
+# The root's sign stands in no formula's text: it is drawn for <msqrt>.
+BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…√")
 # Behind which signs a formula in a line of text may go on in the next one.
 RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
 OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
@@ -55,10 +55,25 @@ def mathml(tex: str, display: bool) -> str:
     made = CONVERTER.convert_with_local_state(rows(tex) if display else tex, displaystyle=display)
     named = re.sub(r"&(?!lt|gt|amp|quot)\w+;", lambda entity: html.unescape(entity[0]), made)
     root = ElementTree.fromstring(named)
+    for node in list(root.iter()):
+        lower_prime(node)
     first, *others = pieces(root, ends_column if display else ends_line)
     first.set("alttext", " ".join(tex.split()))
     parts = (ElementTree.tostring(piece, "unicode", short_empty_elements=False) for piece in [first, *others])
     return LARGE.sub(r"<\1><mrow>\2</mrow>", "<wbr>".join(parts))
+
+
+def lower_prime(node: Element) -> None:
+    """A prime beside its letter: the font has it raised and small, and an exponent is raised and made small again."""
+    if node.tag in ("msup", "msubsup") and node[-1].text in ("′", "″"):
+        *base, prime = node
+        prime.attrib |= {"lspace": "0", "rspace": "0"}
+        if node.tag == "msubsup":
+            below = Element("msub")
+            below.extend(base)
+            base = [below]
+        node.tag = "mrow"
+        node[:] = [*base, prime]
 
 
 def pieces(root: Element, ends: Callable[[Element, Element], bool]) -> list[Element]:
@@ -105,7 +120,7 @@ def set_formula(node: nodes.Element, display: bool) -> str:
 
 
 class Endings(SphinxPostTransform):
-    """A comma behind a formula goes with it: browsers would begin the next line with it."""
+    """A bracket before a formula and a comma behind it go with it: browsers would part them at the end of a line."""
 
     default_priority = 900
     formats = ("html",)
@@ -116,12 +131,19 @@ class Endings(SphinxPostTransform):
             if isinstance(after, nodes.Text) and (sign := re.match(r"[.,;:!?)\]’”»]+", after)):
                 node["ending"] = sign[0]
                 after.parent.replace(after, nodes.Text(after[sign.end() :]))
+            before = node.parent[node.parent.index(node) - 1]
+            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«")):
+                node["opening"] = before[-1]
+                node.parent.replace(before, nodes.Text(before[:-1]))
 
 
 def visit_math(writer, node: nodes.math) -> None:
     start = writer.starttag(node, "span", "", CLASS="math notranslate nohighlight")
-    formula, ending = f"{start}{set_formula(node, display=False)}</span>", node.get("ending", "")
-    writer.body.append(f'<span class="unbroken">{formula}{ending}</span>' if ending else formula)
+    formula = f"{start}{set_formula(node, display=False)}</span>"
+    opening, ending = node.get("opening", ""), node.get("ending", "")
+    unbroken = ending or (opening and "<wbr>" not in formula)
+    whole = f"{opening}{formula}{ending}"
+    writer.body.append(f'<span class="unbroken">{whole}</span>' if unbroken else whole)
     raise nodes.SkipNode
 
 
@@ -140,7 +162,7 @@ def preload(app: Sphinx, page: str, template: str, context: dict, doctree) -> No
     """A page with formulas asks for their font at once."""
     domain = app.env.get_domain("math")
     if isinstance(domain, MathDomain) and domain.has_equations(page):
-        context["metatags"] = context.get("metatags", "") + PRELOAD.format(context["pathto"](f"_static/{FONT}", 1))
+        fonts.preload(context, f"_static/{FONT}")
 
 
 def used_characters(folder: Path) -> set[str]:

@@ -30,13 +30,13 @@
     const values = { omega, mu, A, b, eta: omega.reduce((sum, w, h) => sum + w * mu[h], 0),
       sum: mu.reduce((sum, m) => sum + m, 0), step: data.step };
     const cards = A.map((head, h) => {
-      const words = `ω = ${fixed(omega[h], 3)}, μ = ${fixed(mu[h], 2)}`, [off, rest] = untidy(head, b[h]);
+      const words = `ω\u00a0=\u00a0${fixed(omega[h], 3)}, μ\u00a0=\u00a0${fixed(mu[h], 2)}`, [off, rest] = untidy(head, b[h]);
       const label = `Head ${h + 1}: A has ${fixed(omega[h], 3)} on its diagonal on average, off it at most ${fixed(off, 3)}; `
         + `b has ${fixed(mu[h], 2)} at the label, elsewhere at most ${fixed(rest, 2)}`;
       return html("figure", {}, picture(head, b[h], data.full, label), html("figcaption", {}, `head ${h + 1}: ${words}`));
     });
     const text = `Step ${state.step.toLocaleString("en")}, ${state.layer}: together the heads take a step of size `
-      + `η = Σ ωμ = ${fixed(values.eta, 3)}; the best debiased step has ${fixed(data.step, 3)}. `
+      + `η\u00a0=\u00a0Σ\u00a0ωμ\u00a0=\u00a0${fixed(values.eta, 3)}; the best debiased step has ${fixed(data.step, 3)}. `
       + `Their μ add up to ${fixed(values.sum, 2)}. Blue is positive, orange negative, full colour ${data.full.A} in A, `
       + `${data.full.b} in b.`;
     return { values, text, draw: (stage) => stage.replaceChildren(html("div", { class: "explorer-heads" }, ...cards)) };

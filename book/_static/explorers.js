@@ -2,10 +2,7 @@
 // An explorer is a function of the controls' state and its data; it registers itself as window.explorers.made[name].
 (() => {
   "use strict";
-  const COLOURS = {
-    lsa: "#c2571a", yq: "#2878c8", gd: "#c2307a", bayes: "#2e8b57", other: "#8367c7", ink: "#7a828e",
-  };
-  const colour = (name) => `var(--fig-${name}, ${COLOURS[name]})`;
+  const colour = (name) => `var(--fig-${name})`;
 
   const filled = (node, attributes, children) => {
     for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);

@@ -3,6 +3,6 @@
 A new one is a function that returns named arrays, and a line in the registry of its module.
 """
 
-from experiments import language_models, softmax
+from experiments import language_models, softmax, training_speed
 
-EXPERIMENTS = softmax.EXPERIMENTS | language_models.EXPERIMENTS
+EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS | language_models.EXPERIMENTS

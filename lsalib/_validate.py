@@ -12,7 +12,7 @@ import numpy as np
 
 from lsalib._arrays import traced
 
-__all__ = ["context", "count", "covariance", "number", "shape", "vector"]
+__all__ = ["context", "count", "covariance", "negligible", "number", "shape", "vector"]
 
 
 def count(name: str, value) -> int:
@@ -59,7 +59,7 @@ def vector(name: str, value, length: int | None = None):
 
 
 def covariance(name: str, value, dim: int):
-    """A finite, symmetric, positive definite float64 matrix."""
+    """A finite, symmetric, positive semidefinite float64 matrix other than zero."""
     matrix = _float64(name, value)
     shape(name, matrix, (dim, dim))
     if traced(matrix):
@@ -68,10 +68,16 @@ def covariance(name: str, value, dim: int):
         raise ValueError(f"{name} must be finite, got {matrix}")
     if not np.allclose(matrix, matrix.T, rtol=1e-6, atol=0):
         raise ValueError(f"{name} must be symmetric, got a largest asymmetry of {np.abs(matrix - matrix.T).max():g}")
-    smallest = np.linalg.eigvalsh(matrix)[0]
-    if smallest <= 0:
-        raise ValueError(f"{name} must be positive definite, got a smallest eigenvalue of {smallest:g}")
+    smallest, largest = np.linalg.eigvalsh(matrix)[[0, -1]]
+    if smallest < -negligible(matrix) * largest or largest <= 0:
+        ends = f"eigenvalues from {smallest:g} to {largest:g}"
+        raise ValueError(f"{name} must be positive semidefinite and not zero, got {ends}")
     return matrix
+
+
+def negligible(matrix) -> float:
+    """The share of a matrix's largest eigenvalue below which another one is zero, up to rounding."""
+    return len(matrix) * float(np.finfo(matrix.dtype).eps)
 
 
 def shape(name: str, value, expected: tuple[int | str, ...]) -> None:

@@ -74,13 +74,14 @@ class GaussianTask:
     Args:
         prior_mean: `w_\star`, shape (d,).
         context_size: C, the number of labelled examples, at least 1.
-        feature_cov: `\Lambda`, shape (d, d), positive definite; None means the identity.
-        prior_cov: `\Psi`, shape (d, d), positive definite; None means the identity.
+        feature_cov: `\Lambda`, shape (d, d), positive semidefinite and not zero; None means the identity.
+        prior_cov: `\Psi`, the same. Where JAX traces a covariance and a root of it is needed, to sample or for the risk
+            of given weights, it must be positive definite.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
 
     Raises:
         ValueError: if a field is not finite or does not have its shape, if
-            ``context_size < 1``, if ``noise_std < 0`` or a covariance is not positive definite.
+            ``context_size < 1``, if ``noise_std < 0`` or a covariance is zero or not positive semidefinite.
 
     Example:
         >>> task = GaussianTask(prior_mean=[2.0, 2.0], context_size=5)
@@ -152,8 +153,8 @@ def standardize(task: GaussianTask) -> StandardTask:
     r"""The change of coordinates in which features are white and labels are residuals.
 
     Subtract the prior mean from the labels and whiten the features, `x = U \xi` and `r = y - w_\star^\top x`, with U
-    the Cholesky factor of ``feature_cov``. Then `\varepsilon = U^\top (w - w_\star)` has the covariance `T T^\top`,
-    `T = U^\top R` with R that of ``prior_cov``, and whatever the task was,
+    a root of ``feature_cov``, Cholesky's where there is one. Then `\varepsilon = U^\top (w - w_\star)` has the
+    covariance `T T^\top`, `T = U^\top R` with R that of ``prior_cov``, and whatever the task was,
 
     .. math:: \xi \sim N(0, I), \qquad \varepsilon = T g, \quad g \sim N(0, I), \qquad
        r = \varepsilon^\top \xi + \sigma n.
@@ -171,7 +172,7 @@ def standardize(task: GaussianTask) -> StandardTask:
     xp, (prior_mean, noise_std, *covs) = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     U = T = None
     if any(cov is not None for cov in covs):
-        U, R = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else xp.linalg.cholesky(cov) for cov in covs)
+        U, R = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else _root(xp, cov) for cov in covs)
         T = U.T @ R
     return StandardTask(prior_mean, U, T, noise_std if task.noisy else 0.0, task.context_size)
 
@@ -210,11 +211,20 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
     xp, numbers = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     prior_mean, noise_std, *covs = numbers
-    roots = [None if cov is None else xp.linalg.cholesky(cov).astype(dtype) for cov in covs]
+    roots = [None if cov is None else _root(xp, cov).astype(dtype) for cov in covs]
     compress = compress and task.context_size > task.dim + task.noisy
     shape = None if compress else task.context_size, batch_size, dtype
     noise_std = noise_std.astype(dtype) if task.noisy else None
     return _sample(key, prior_mean.astype(dtype), *roots, noise_std, dtype.type(task.context_size), shape)
+
+
+def _root(xp, cov):
+    """R with ``R R^T = cov``: Cholesky's factor, or that of the eigenvectors where the covariance is singular."""
+    try:
+        return xp.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(cov)
+        return vectors * np.sqrt(np.maximum(values, 0))
 
 
 @partial(jax.jit, static_argnames="shape")

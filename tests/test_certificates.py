@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sympy
-from symbolic import GENERAL, C, d, eps, fresh, mean, query, sigma2, trace
+from symbolic import GENERAL, C, Law, d, eps, fresh, mean, query, sigma2, trace
 from symbolic_task import (
     GD_RISK,
     GD_STEP,
@@ -186,6 +186,31 @@ def test_universality():
     assert not same(by_label.subs({e: share, f: sigma2 / K.subs(extra, 0)}), 0)
     certify(first.subs(constants), share, 2 / (C * d + 2))
     certify(share.subs(sigma2, 0), 2 / (C * d + 2), 2 / (C * d))
+
+
+def test_price_general():
+    """Independent coordinates of any fourth moment, label noise of any fourth cumulant; and how much noise can do."""
+    kurtosis, extra = sympy.symbols("kurtosis kappa4", positive=True)
+    law = Law(kurtosis=kurtosis, noise_cumulant=extra)
+    own = 2 * sigma2**2 + extra
+    V = 2 * d * (C + d + kurtosis - 2) / C + 4 * sigma2 * d / C + own / C
+    share = 1 / (1 + C * d / (kurtosis - 1) + sigma2**2 / V)
+    e, f, m = sympy.symbols("e f m")
+    left = lambda: 1 - e * (m * loop(S) + f * (q() - loop(S)))
+    first, by_features, by_label = (mean(left() * entry, law) for entry in (1, S(a, b), q()))
+    constants = {e: share, f: sigma2 / V, m: C / (kurtosis - 1)}
+    assert all_zero([by_features.subs(constants), by_label.subs(constants)])
+    assert not same(by_label.subs(constants | {f: sigma2 / V.subs(extra, 0)}), 0)
+    certify(first.subs(constants), share, share.subs(kurtosis, 3))
+    rank, square, spread = sympy.symbols("rank square spread", positive=True)
+    V = 2 * (1 + 1 / C) * square + 2 * spread * (spread + 2 * sigma2) / C + own / C
+    taken, bound = 1 - (1 + C * rank / 2) / (1 + C * rank / 2 + sigma2**2 / V), C / (C * (rank + 1) + 2)
+    symbols, parts = (C, rank, square, spread, sigma2, extra), lambda f: sympy.fraction(sympy.cancel(f))
+    positive = lambda f: all(c > 0 for part in parts(f) for c in sympy.Poly(part, *symbols).coeffs())
+    assert positive(bound - taken) and positive(1 / (rank + 1) - bound)
+    signs = taken.subs(extra, -2 * sigma2**2)
+    assert not positive(bound - signs) and sympy.limit(signs, sigma2, sympy.oo) == 1
+    certify(sympy.limit(taken.subs(extra, 0), sigma2, sympy.oo), bound, C / (C * (rank + 1) + 1))
 
 
 @pytest.mark.parametrize(("dim", "size"), SIZES)

@@ -16,6 +16,7 @@ from lsalib.tasks import GaussianTask, standardize
 from tools.meter import Meter
 
 IDENTITY, GUESS, BIAS, OMEGA = np.eye(3), np.array([0.4, -0.7, 0.2]), 0.8, np.array([0.3, -0.2])
+CUMULANT = -0.002
 NUMBERS = np.random.default_rng(0).normal(size=(2, 2, 4))
 PARAMS = jax.tree.map(lambda W: np.asarray(W, np.float64), make_params(0, 3, 2))
 HEADS = NUMBERS[0], np.random.default_rng(1).normal(size=(2, 4, 4))
@@ -62,10 +63,15 @@ def few_heads(task, guess, bias):
     return theory.population_risk(theory.few_heads_weights(task, 2, guess, bias), task, guess, bias)
 
 
+def with_cumulant(function):
+    """Its last argument is a hundredth of the label noise's fourth cumulant, so that slopes are seen."""
+    return lambda *given: function(*given[:-1], noise_cumulant=100 * given[-1])
+
+
 CASES = {
     "bayes_risk": Case(theory.bayes_risk, tasks=WITHOUT_NOISE),
     "centred_task": Case(theory.centred_task),
-    "constant_regression": Case(theory.constant_regression),
+    "constant_regression": Case(with_cumulant(theory.constant_regression), (CUMULANT,)),
     "debiased_risk": Case(theory.debiased_risk, (0.4,)),
     "debiased_step": Case(theory.debiased_step),
     "few_heads_weights": Case(few_heads, (GUESS, BIAS), ISOTROPIC, multiples, True),
@@ -79,9 +85,9 @@ CASES = {
         compiles=True,
     ),
     "optimal_preconditioner": Case(theory.optimal_preconditioner),
-    "optimal_risk": Case(theory.optimal_risk, (GUESS, BIAS)),
+    "optimal_risk": Case(with_cumulant(theory.optimal_risk), (GUESS, BIAS, CUMULANT)),
     "optimal_step": Case(theory.optimal_step),
-    "optimal_weights": Case(theory.optimal_weights, (GUESS, BIAS), compiles=True),
+    "optimal_weights": Case(with_cumulant(theory.optimal_weights), (GUESS, BIAS, CUMULANT), compiles=True),
     "population_risk": Case(
         lambda task, params, *guess: theory.population_risk(params, task, *guess), (PARAMS, GUESS, BIAS), compiles=True
     ),

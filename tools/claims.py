@@ -12,7 +12,7 @@ from lsalib.book.records import Record as Check
 from tools import pages
 
 NOT_RUN = "not run here yet"
-STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", NOT_RUN)
+STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", "measured here", NOT_RUN)
 
 
 class Claim(NamedTuple):

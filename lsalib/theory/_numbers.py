@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _arrays
+from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask
 
-__all__ = ["Number", "isotropic", "numbers", "precise"]
+__all__ = ["Number", "inverse", "isotropic", "numbers", "precise", "rank"]
 
 Number = float | Float[np.ndarray | Array, ""]
 
@@ -20,6 +20,17 @@ def numbers(task: GaussianTask, *more):
     xp, (w, L, P, s, *more) = _arrays.like(*fields, *more)
     identity = xp.eye(task.dim, dtype=w.dtype)
     return xp, w, identity if L is None else L, identity if P is None else P, s, *more
+
+
+def inverse(xp, cov):
+    """The pseudo-inverse of a covariance."""
+    return xp.linalg.pinv(cov, _validate.negligible(cov), hermitian=True)
+
+
+def rank(xp, cov):
+    """How many eigenvalues a covariance has that are not zero up to rounding; no gradient goes through it."""
+    values = xp.linalg.eigvalsh(cov if xp is np else jax.lax.stop_gradient(cov))
+    return xp.sum(values > _validate.negligible(cov) * values[-1]).astype(cov.dtype)
 
 
 def isotropic(cov, scale: float | None = None) -> bool:

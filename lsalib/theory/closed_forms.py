@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from lsalib import _validate
 from lsalib._arrays import scalar
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, numbers, precise
+from lsalib.theory._numbers import Number, inverse, numbers, precise
 from lsalib.theory.constant import constant_regression
 
 __all__ = ["bayes_risk", "gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", "yq_risk"]
@@ -72,7 +72,8 @@ def optimal_step(task: GaussianTask) -> Number:
     """
     xp, _, L, P, s = numbers(task)
     linear, quadratic = _gd_coefficients(xp, L, P, s, task.context_size)
-    return scalar(xp, linear / quadratic)
+    # Where no label ever deviates, all steps are one.
+    return scalar(xp, linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic))
 
 
 @precise
@@ -80,9 +81,10 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
     r"""The best N of ``preconditioned_gd`` from the prior mean.
 
     .. math:: N = \Psi \Lambda \Big[ \tfrac{C+1}{C}\, \Lambda \Psi \Lambda
-       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \Lambda \Big]^{-1}
+       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \Lambda \Big]^{+}
 
-    For identity covariances that is a multiple of the identity, `\eta_\star I`.
+    For identity covariances that is a multiple of the identity, `\eta_\star I`. The pseudo-inverse is the inverse
+    unless `\Lambda` is singular, or neither tasks nor noise move a label.
 
     Args:
         task: the task distribution.
@@ -98,7 +100,7 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
     Source: new here; ``preconditioned-optimum`` in the ledger.
     """
     xp, _, L, P, s = numbers(task)
-    return xp.linalg.solve(_second_moment(xp, L, P, s, task.context_size), L @ P).T
+    return (inverse(xp, _second_moment(xp, L, P, s, task.context_size)) @ L @ P).T
 
 
 @precise
@@ -126,35 +128,41 @@ def yq_risk(task: GaussianTask) -> Number:
 
 
 @precise
-def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
+def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> Number:
     r"""The least risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
 
-    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Cd/2 + \sigma^4/K}, \qquad u = w_\star - g
+    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 + \sigma^4/V},
+       \qquad u = w_\star - g
 
-    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `K` that of ``constant_regression``: the guess is off by
-    `u^\top x_q - \beta`, and what the correction lacks is a constant. Without label noise the
-    factor is `2/(Cd+2)`, whatever the covariances.
+    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` the rank of `\Lambda`, `V` that of ``constant_regression``: the
+    guess is off by `u^\top x_q - \beta`, and what the correction lacks is a constant. Without label noise the factor
+    is `2/(Ck+2)`. A guess that is no linear function of the query pays the same share of its own mean squared
+    distance from `w_\star^\top x_q`.
 
     Args:
-        task: the task distribution. Without label noise d heads are enough, otherwise d+1.
+        task: the task distribution; features and task weights are Gaussian, their covariances singular or not, as in
+            ``constant_regression``. Without label noise d heads are enough, otherwise d+1.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
+        noise_cumulant: `\kappa_4`, the fourth cumulant of label noise that is not Gaussian (``constant_regression``).
 
     Returns:
         The risk; the weights of ``optimal_weights`` attain it.
 
     Raises:
-        ValueError: if ``guess`` does not have shape (d,) or ``bias`` is not finite.
+        ValueError: if ``guess`` does not have shape (d,), ``bias`` is not finite or no noise of the task's strength
+            has this cumulant.
 
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
         >>> round(optimal_risk(task), 4), round(optimal_risk(task, guess=[2.0] * 10), 4)
         (6.0224, 5.2381)
 
-    Source: new here; ``exact-multihead-risk`` in the ledger.
+    Source: new here; ``exact-multihead-risk`` and ``price-general`` in the ledger.
     """
     guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
-    given = guess, _validate.number("bias", bias), yq_risk(task), constant_regression(task).error
+    error = constant_regression(task, noise_cumulant=noise_cumulant).error
+    given = guess, _validate.number("bias", bias), yq_risk(task), error
     xp, w, L, _, _, guess, bias, attainable, error = numbers(task, *given)
     return scalar(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
 

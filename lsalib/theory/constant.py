@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+from lsalib import _arrays, _validate
 from lsalib._arrays import scalar
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, numbers, precise
+from lsalib.theory._numbers import Number, inverse, numbers, precise, rank
 
 __all__ = ["ConstantRegression", "constant_regression"]
 
@@ -21,31 +22,53 @@ class ConstantRegression(NamedTuple):
 
 
 @precise
-def constant_regression(task: GaussianTask) -> ConstantRegression:
+def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> ConstantRegression:
     r"""Least squares for the constant 1 on a context's second moments: what attention has where a constant is missing.
 
-    .. math:: \min_{F, \kappa} E \big( \langle F, S \rangle + \kappa q - 1 \big)^2 = e
-       = \Big( 1 + \frac{Cd}{2} + \frac{\sigma^4}{K} \Big)^{-1}, \qquad
-       F = e \Big( \frac{C}{2} \Lambda^{-1} - \frac{\sigma^2}{K} \Psi \Big), \qquad \kappa = \frac{e \sigma^2}{K}
+    .. math:: \min_{F, \varphi} E \big( \langle F, S \rangle + \varphi q - 1 \big)^2 = e
+       = \Big( 1 + \frac{C k}{2} + \frac{\sigma^4}{V} \Big)^{-1}, \qquad
+       F = e \Big( \frac{C}{2} \Lambda^+ - \frac{\sigma^2}{V} \Psi \Big), \qquad \varphi = \frac{e \sigma^2}{V}
 
-    `S` and `q` are the averages of `x x^\top` and `r^2`, with `r` the residual label `y - w_\star^\top x`. Of whitened
-    features the average squared length has mean 1 and variance `2/(Cd)`. What `S` leaves of `q` has mean `\sigma^2`
-    and variance `K = 2 \tau_2 + 2 ((\tau_1 + \sigma^2)^2 + \tau_2) / C` with `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`:
-    it sees the label noise. Squared means over variances add up.
+    `S` and `q` are the averages of `x x^\top` and `r^2`, with `r` the residual label `y - w_\star^\top x`, and
+    `k` is the rank of `\Lambda`. Of whitened features the average squared length has mean 1 and variance
+    `2/(C k)`. What `S` leaves of `q` has mean `\sigma^2` and variance
+    `V = 2 \tau_2 + 2 ((\tau_1 + \sigma^2)^2 + \tau_2) / C + \kappa_4 / C` with
+    `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`: it sees the label noise. Squared means over variances add up.
 
     Args:
-        task: the task distribution.
+        task: the task distribution, its covariances singular or not. The rank counts the eigenvalues that are not
+            zero up to rounding, under ``jax.jit`` as well; no gradient goes through it.
+        noise_cumulant: `\kappa_4 = E[\nu^4] - 3 \sigma^4`, the fourth cumulant of the label noise `\nu`, for noise that
+            is not Gaussian: `-2 \sigma^4` of random signs, `3 \sigma^4` of Laplace noise. Its mean is zero.
 
     Returns:
-        A ``ConstantRegression``; its residual is 0 and its error `2/(Cd+2)` without label noise.
+        A ``ConstantRegression``; its residual is 0 and its error `2/(C k + 2)` without label noise.
+
+    Raises:
+        ValueError: if ``noise_cumulant`` is not finite, below `-2 \sigma^4`, or not 0 where there is no noise.
 
     Example:
-        >>> round(constant_regression(GaussianTask([2.0] * 10, context_size=10)).error, 4)
-        0.0196
+        >>> task = GaussianTask([2.0, 2.0], 5, noise_std=2.0)
+        >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
+        [0.1463, 0.1379, 0.1525]
     """
-    xp, _, L, P, s = numbers(task)
+    xp, _, L, P, s, extra = numbers(task, _cumulant(task, noise_cumulant))
     C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
-    K = 2 * square + 2 * ((spread + s**2) ** 2 + square) / C
-    error = 1 / (1 + C * task.dim / 2 + s**4 / K)
-    features = error * (C / 2 * xp.linalg.inv(L) - s**2 / K * P)
-    return ConstantRegression(features, scalar(xp, error * s**2 / K), scalar(xp, error))
+    V = 2 * square * (1 + 1 / C) + 2 * spread * (spread + 2 * s**2) / C + (2 * s**4 + extra) / C
+    by_features = 1 + C * rank(xp, L) / 2
+    # Random signs as noise on labels that are known otherwise have V = 0, and their square is the constant itself.
+    total = V * by_features + s**4
+    error, residual = (V / total, s**2 / total) if task.noisy else (1 / by_features, 0 * s)
+    return ConstantRegression(error * C / 2 * inverse(xp, L) - residual * P, scalar(xp, residual), scalar(xp, error))
+
+
+def _cumulant(task: GaussianTask, value: Number) -> Number:
+    """One that the noise can have, as far as its strength is known."""
+    value = _validate.number("noise_cumulant", value)
+    if _arrays.traced((value, task.noise_std)):
+        return value
+    least = -2 * float(np.asarray(task.noise_std)) ** 4
+    if value < least * (1 + 1e-9) or (value and not task.noisy):
+        expected = f"at least -2 noise_std^4 = {least:g}" if task.noisy else "0 for a task without label noise"
+        raise ValueError(f"noise_cumulant must be {expected}, got {value:g}")
+    return value

@@ -17,7 +17,7 @@ from lsalib import _arrays, _validate
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._numbers import Number, isotropic, numbers, precise
+from lsalib.theory._numbers import Number, isotropic, numbers, precise, rank
 from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
@@ -81,7 +81,7 @@ def least_risk(
 
     Raises:
         ValueError: if ``heads``, ``starts`` or ``steps`` is below 1, ``guess`` does not have shape (d,) or ``bias`` is
-            not finite.
+            not finite; if Lambda is singular and it takes a search.
 
     Example:
         >>> least = least_risk(GaussianTask([2.0] * 10, context_size=10), heads=2)
@@ -109,7 +109,7 @@ def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
     if len(params.W_K) > heads:
         covs = held[0].feature_cov, held[0].prior_cov
         if not _arrays.traced(covs) and all(map(isotropic, covs)):
-            params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page heads)"
+            params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page few_heads)"
         else:
             params, exact, reason = _search(heads, *held, *options)
     risk, gradient = _risk_and_gradient(params, task, guess, bias)
@@ -126,7 +126,11 @@ def _risk_and_gradient(params, task, guess, bias):
 @precise
 def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int):
     """The weights of the lowest of many searches, whether nothing can be below, and what speaks for that."""
-    xp, w, *_, s, guess, bias = numbers(task, guess, bias)
+    xp, w, L, _, s, guess, bias = numbers(task, guess, bias)
+    if xp is np and rank(xp, L) < task.dim:
+        raise ValueError(
+            "task must have a positive definite feature_cov where heads are fewer than optimal_weights has"
+        )
     d, standard = task.dim, standardize(task)
     # White features, and labels to which each adds a variance of 1 on average.
     U, T = (xp.eye(d, dtype=w.dtype) if root is None else root for root in (standard.basis, standard.prior_root))

@@ -16,31 +16,35 @@ from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory._numbers import Number, numbers, precise
 from lsalib.theory.closed_forms import optimal_preconditioner
-from lsalib.theory.constant import constant_regression
+from lsalib.theory.constant import ConstantRegression, constant_regression
 
 __all__ = ["optimal_weights", "yq_optimal_weights"]
 
 
-def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAParams:
+def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> LSAParams:
     r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)``.
 
     .. math:: b_h = e_h, \qquad A_h = \rho\, (N e_h)^\top - (F e_h)\, \rho^\top, \qquad \rho = [-w_\star; 1]
 
-    F and `\kappa` are those of ``constant_regression``, N is that of ``optimal_preconditioner``. With label noise one
-    more head has `b = \rho` and `A = -\kappa \rho \rho^\top`. Nothing in them depends on the guess, which decides only
-    whether a correction is needed at all: if it is known that none is, one head is enough.
+    F and `\varphi` are those of ``constant_regression``, N is that of ``optimal_preconditioner``. With label noise one
+    more head has `b = \rho` and `A = -\varphi \rho \rho^\top`. Nothing in them depends on the guess, which decides only
+    whether a correction is needed at all: if it is known that none is, one head is enough. They are the best for every
+    guess, one that is no linear function of the query, too.
 
     Args:
         task: the task distribution.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,); None means zero.
         bias: its constant part.
+        noise_cumulant: the fourth cumulant of label noise that is not Gaussian (``constant_regression``); the risk of
+            these weights is then ``optimal_risk`` with it, and no longer ``population_risk``, whose noise is Gaussian.
 
     Returns:
         ``LSAParams`` with d heads; d+1 with label noise; one if ``guess`` is the prior mean and ``bias`` is 0, unless
         JAX traces one of them, and their values cannot be compared.
 
     Raises:
-        ValueError: if ``guess`` does not have shape (d,) or ``bias`` is not finite.
+        ValueError: if ``guess`` does not have shape (d,), ``bias`` is not finite or no noise of the task's strength
+            has this cumulant.
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
@@ -53,13 +57,14 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAPa
     bias = _validate.number("bias", bias)
     if not _arrays.traced((task.prior_mean, guess, bias)) and not bias and np.array_equal(guess, task.prior_mean):
         return yq_optimal_weights(task)
-    return from_effective(*map(jax.device_put, _heads(task)))
+    constant = constant_regression(task, noise_cumulant=noise_cumulant)
+    return from_effective(*map(jax.device_put, _heads(task, constant)))
 
 
 @precise
-def _heads(task: GaussianTask):
+def _heads(task: GaussianTask, constant: ConstantRegression):
     """The effective heads of ``optimal_weights``, d or d+1 of them."""
-    xp, w, _, _, _, N, constant = numbers(task, optimal_preconditioner(task), constant_regression(task))
+    xp, w, _, _, _, N, constant = numbers(task, optimal_preconditioner(task), constant)
     rho = xp.append(-w, xp.ones_like(w[:1]))
     rows = lambda matrix: xp.concatenate([matrix.T, xp.zeros_like(w)[:, None]], 1)
     b, A = rows(xp.eye(task.dim, dtype=w.dtype)), xp.einsum("m,hn->hmn", rho, rows(N))

@@ -1,0 +1,220 @@
+"""The price of a guess where nothing is special: singular covariances, few examples, noise that is not Gaussian."""
+
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from theory_reference import gauss_hermite, largest_z, z_bound
+
+from lsalib.attention import gram, predict
+from lsalib.tasks import GaussianTask, sample, standardize
+from lsalib.theory import (
+    constant_regression,
+    gd_risk,
+    least_risk,
+    optimal_preconditioner,
+    optimal_risk,
+    optimal_step,
+    optimal_weights,
+    population_risk,
+    yq_risk,
+)
+
+BOUND = z_bound(50)
+# E[n^4] / sigma^4 of the noise: random signs, Gaussian, Laplace.
+KURTOSIS = {"signs": 1, "Gaussian": 3, "Laplace": 6}
+# Features, examples, ranks of the covariances of features and prior.
+SHAPES = [(1, 6, 1, 1), (2, 1, 2, 2), (3, 2, 2, 3), (3, 5, 2, 1), (3, 5, 3, 2), (4, 7, 1, 4)]
+
+
+def covariance(rng, d, rank):
+    root = rng.normal(size=(d, rank))
+    return root @ root.T / rank
+
+
+def case(d, C, features, prior, noise_std=1.5):
+    rng = np.random.default_rng(10 * d + C)
+    covs = covariance(rng, d, features), covariance(rng, d, prior)
+    task = GaussianTask(rng.normal(size=d), C, *covs, noise_std)
+    return task, task.prior_mean - 3 * rng.normal(size=d), 0.7
+
+
+def cumulant(task, noise):
+    return (KURTOSIS[noise] - 3) * task.noise_std**4
+
+
+def root(cov):
+    values, vectors = np.linalg.eigh(cov)
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def quadrature(task, kurtosis):
+    """E[G], E[G⊗G] and E[w_i G] with noise at -a, 0 and a, which has these four moments."""
+    points, weight = gauss_hermite(task.dim)
+    a, p = task.noise_std * kurtosis**0.5, 1 / kurtosis
+    noise, chance = np.array([-a, 0.0, a]), np.array([p / 2, 1 - p, p / 2])
+    x = np.repeat(points @ root(task.feature_cov).T, 3, axis=0)
+    noise, weight = np.tile(noise, len(points)), np.outer(weight, chance).ravel()
+    mean, second, cross = 0, 0, 0
+    for eps, chance in zip(*gauss_hermite(task.dim), strict=True):
+        w = task.prior_mean + root(task.prior_cov) @ eps
+        z = np.column_stack([x, x @ w + noise])
+        pairs = np.einsum("tm,tn->tmn", z, z).reshape(len(z), -1)
+        one, four = weight @ pairs, pairs.T @ (weight[:, None] * pairs)
+        mean = mean + chance * one
+        second = second + chance * (four + (task.context_size - 1) * np.outer(one, one)) / task.context_size
+        cross = cross + chance * np.outer(w, one)
+    return mean, second, cross
+
+
+def brute_force(task, guess, bias, kurtosis):
+    """The least risk over all lifts, from the moments and a pseudo-inverse alone."""
+    mean, second, cross = quadrature(task, kurtosis)
+    inverse = np.linalg.pinv(second, rcond=1e-12, hermitian=True)
+    B, u = cross - np.outer(guess, mean), task.prior_mean - guess
+    left = task.prior_cov + np.outer(u, u) - B @ inverse @ B.T
+    return np.vdot(task.feature_cov, left) + bias**2 * (1 - mean @ inverse @ mean)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("noise", [None, *KURTOSIS])
+def test_optimal_risk_is_that_of_brute_force(shape, noise):
+    task, guess, bias = case(*shape, noise_std=1.5 if noise else 0.0)
+    kurtosis = KURTOSIS[noise] if noise else 3
+    brute = brute_force(task, guess, bias, kurtosis)
+    law = partial(optimal_risk, task, guess, bias)
+    extra = (kurtosis - 3) * task.noise_std**4
+    np.testing.assert_allclose(law(noise_cumulant=extra), brute, rtol=1e-9)
+    # The controls: noise taken for Gaussian noise, and the number of features for the rank.
+    assert kurtosis == 3 or abs(law() / brute - 1) > 1e-5
+    d, C, features, _ = shape
+    if features < d and not noise:
+        u = task.prior_mean - guess
+        full_rank = 2 * (u @ task.feature_cov @ u + bias**2) / (C * d + 2)
+        off = {(3, 2, 2): 1 / 3, (3, 5, 2): 5 / 12, (4, 7, 1): 7 / 3}[shape[:3]]
+        np.testing.assert_allclose((brute - yq_risk(task)) / full_rank - 1, off, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] in (1, 3)])
+def test_the_weights_attain_it(shape, x64):
+    """With Gaussian noise, for which the exact risk is known; the gradient vanishes, too."""
+    for noise_std, (task, guess, bias) in ((s, case(*shape, noise_std=s)) for s in (0.0, 1.5)):
+        weights = optimal_weights(task, guess, bias)
+        assert len(weights.W_K) == task.dim + (noise_std > 0)
+        risk, slope = jax.value_and_grad(population_risk)(weights, task, guess, bias)
+        np.testing.assert_allclose(risk, optimal_risk(task, guess, bias), rtol=1e-10)
+        assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(slope)) < 1e-9
+        assert float(population_risk(weights, task, guess, bias + 0.1)) > float(risk) + 1e-3
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(None, 0, 0, 0, 0))
+def answers(weights, X, y, x_q, y_q):
+    return predict(weights, gram(X, y), x_q, y_q)
+
+
+def draws(seed, task, noise, count=100_000):
+    """X, y, x_q and the target of so many tasks, with this noise."""
+    rng = np.random.default_rng(seed)
+    U, R = root(task.feature_cov), root(task.prior_cov)
+    X = rng.normal(size=(count, task.context_size, task.dim)) @ U.T
+    x_q = rng.normal(size=(count, task.dim)) @ U.T
+    w = task.prior_mean + rng.normal(size=(count, task.dim)) @ R.T
+    unit = {
+        "signs": lambda size: rng.choice([-1.0, 1.0], size),
+        "Gaussian": lambda size: rng.normal(size=size),
+        "Laplace": lambda size: rng.laplace(size=size) / 2**0.5,
+    }[noise]
+    labels = np.einsum("bcd,bd->bc", X, w) + task.noise_std * unit(X.shape[:2])
+    return X, labels, x_q, np.einsum("bd,bd->b", x_q, w)
+
+
+@pytest.mark.parametrize("noise", KURTOSIS)
+def test_samples_pay_the_price(noise, x64):
+    """One feature, noise as strong as the signal, a guess that is no linear function, by the library's weights."""
+    task = GaussianTask([1.0], 6, [[0.8]], [[0.3]], noise_std=1.5)
+    extra = cumulant(task, noise)
+    weights, error = (
+        f(task, noise_cumulant=extra) for f in (optimal_weights, lambda *a, **k: constant_regression(*a, **k).error)
+    )
+    X, y, x_q, target = draws(1, task, noise)
+    y_q = 4 * np.sign(x_q[:, 0]) + x_q[:, 0] ** 2
+    off = (y_q - x_q @ task.prior_mean) ** 2
+    squares = (np.asarray(answers(weights, X, y, x_q, y_q)) - target) ** 2
+    assert largest_z(squares - error * off, yq_risk(task)) < BOUND
+    # The controls: Gaussian noise where it is not, and the price without noise.
+    for other in {3, KURTOSIS[noise]} - {KURTOSIS[noise]}:
+        wrong = constant_regression(task, noise_cumulant=(other - 3) * task.noise_std**4).error
+        assert largest_z(squares - wrong * off, yq_risk(task)) > BOUND
+    assert largest_z(squares - off / 4, yq_risk(task)) > BOUND
+
+
+def test_random_signs_on_a_known_label_are_a_constant():
+    """Where tasks do not vary along the features, the squared residual label is the noise's square."""
+    task = GaussianTask([1.0, 2.0], 3, np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), noise_std=2.0)
+    signs = constant_regression(task, noise_cumulant=-2 * 2.0**4)
+    assert signs.error == 0 and signs.residual == 0.25
+    np.testing.assert_allclose(constant_regression(task).error, 2 / (2 + 2 * 3), rtol=1e-12)
+    # Without noise nothing varies: there is no best step, and none that matters.
+    quiet = GaussianTask(task.prior_mean, 3, task.feature_cov, task.prior_cov)
+    assert optimal_step(quiet) == yq_risk(quiet) == gd_risk(quiet) == 0 and not optimal_preconditioner(quiet).any()
+    np.testing.assert_allclose(optimal_risk(quiet), 2 / 5, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("d", "C"), [*product((1, 2, 5), (1, 3, 30))])
+def test_gaussian_noise_takes_off_little(d, C):
+    """At most C/(C(d+1)+2) of the price, which is what pure noise takes off; random signs can take off all of it."""
+    without = constant_regression(GaussianTask(np.zeros(d), C)).error
+    bound = C / (C * (d + 1) + 2)
+    reduction = lambda s, kurtosis=3: (
+        1
+        - constant_regression(GaussianTask(np.zeros(d), C, noise_std=s), noise_cumulant=(kurtosis - 3) * s**4).error
+        / without
+    )
+    levels = np.geomspace(0.1, 1e4, 20)
+    taken = np.array([reduction(s) for s in levels])
+    assert (np.diff(taken) > 0).all() and taken[-1] < bound < 1 / (d + 1)
+    np.testing.assert_allclose(taken[-1], bound, rtol=1e-6)
+    assert reduction(1e4, kurtosis=6) < bound / 1.5 and reduction(1e4, kurtosis=1) > 0.999
+
+
+def test_the_rank_under_transforms(x64):
+    """Known values, jit and vmap agree; the gradient is that of differences which leave the rank as it is."""
+    task, guess, bias = case(3, 5, 2, 3)
+    factor = root(task.feature_cov)[:, 1:]
+    direction = np.random.default_rng(0).normal(size=factor.shape)
+
+    def risk(t, u=guess):
+        moved = factor + t * direction
+        other = GaussianTask(task.prior_mean, 5, moved @ moved.T, task.prior_cov, task.noise_std)
+        return optimal_risk(other, u, bias, noise_cumulant=-1.0)
+
+    value, slope = jax.jit(jax.value_and_grad(risk))(0.0)
+    np.testing.assert_allclose(value, risk(0.0), rtol=1e-9)
+    np.testing.assert_allclose(slope, (risk(1e-5) - risk(-1e-5)) / 2e-5, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(risk)(jnp.arange(3.0)), [risk(t) for t in range(3)], rtol=1e-9)
+    full = GaussianTask(task.prior_mean, 5, task.feature_cov + 1e-6 * np.eye(3), task.prior_cov, task.noise_std)
+    assert abs(optimal_risk(full, guess, bias, noise_cumulant=-1.0) / value - 1) > 1e-2
+
+
+def test_singular_tasks_are_drawn(x64):
+    task, *_ = case(3, 5, 2, 1)
+    X, _, x_q, _, w = map(np.asarray, sample(jax.random.key(0), task, 20_000))
+    assert largest_z(np.einsum("bm,bn->bmn", x_q, x_q), task.feature_cov) < BOUND
+    off = w - task.prior_mean
+    assert largest_z(np.einsum("bm,bn->bmn", off, off), task.prior_cov) < BOUND
+    null = np.linalg.eigh(task.feature_cov)[1][:, 0]
+    assert np.abs(X @ null).max() < 1e-6 < np.abs(X).max()
+    U, T = standardize(task)[1:3]
+    np.testing.assert_allclose(U @ U.T, task.feature_cov, atol=1e-14)
+    np.testing.assert_allclose(U @ T @ T.T @ U.T, task.feature_cov @ task.prior_cov @ task.feature_cov, atol=1e-13)
+
+
+def test_a_search_refuses_singular_features():
+    task, guess, bias = case(3, 5, 2, 3)
+    with pytest.raises(ValueError, match="positive definite feature_cov where heads are fewer"):
+        least_risk(task, 2, guess, bias)
+    assert least_risk(task, 4, guess, bias).risk == pytest.approx(optimal_risk(task, guess, bias), rel=1e-9)

@@ -3,6 +3,7 @@
 A new one is a function that returns named arrays, and a line in the registry of its module.
 """
 
-from experiments import depth, language_models, softmax, training_speed
+from experiments import depth, depth_alike, depth_training, language_models, softmax, training_speed
 
-EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS | depth.EXPERIMENTS | language_models.EXPERIMENTS
+OF_DEPTH = depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
+EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS | OF_DEPTH | language_models.EXPERIMENTS

@@ -5,7 +5,6 @@ import pytest
 
 from lsalib.book import claims, notebook
 from lsalib.book.records import METADATA, Record, margin_text, rows
-from tools.sphinx_claims import spelt
 
 
 @pytest.fixture
@@ -151,12 +150,7 @@ def test_a_table_is_shown_in_both_forms(monkeypatch):
 def test_glue_formats_and_names(monkeypatch):
     bundles = []
     monkeypatch.setattr(notebook, "show", lambda *args: bundles.append(args))
-    notebook.glue("risk", 110 / 21, ".2f")
+    notebook.glue("risk", -110 / 21, ".2f")
     ((bundle, metadata),) = bundles
-    assert bundle == {"application/papermill.record/text/plain": "5.24"}
+    assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
-
-
-def test_a_box_says_once_whose_the_places_are():
-    assert spelt(["P Fig. 1", "P §4.2"]) == ["The paper’s Fig. 1", "§4.2"]
-    assert spelt(["S"]) == ["The summary’s claims"]

@@ -27,6 +27,9 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
         assert [row["truth"] for row in result["records"]] == [truth[row["query"]] for row in result["records"]]
         for readout in results.READOUTS:
             assert results.outcome(result, readout).prediction.shape == (100,)
+        # No rule for other words than numbers touches what is on record.
+        answers = [row["answer"] for row in result["records"]]
+        assert [float(answer) for answer in answers] == [results.parse(answer, "lenient") for answer in answers]
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = records.pick(found, condition="guess", guess_model="concat", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):

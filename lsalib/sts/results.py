@@ -1,7 +1,5 @@
 """What came back: scores read out of answers, their errors with intervals, and a table."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +8,7 @@ from jaxtyping import Bool, Float
 
 from lsalib import _validate
 from lsalib.sts import statistics
+from lsalib.sts._parsing import parse
 from lsalib.sts.experiment import ANSWERS
 
 __all__ = ["READOUTS", "Outcome", "compare", "expected", "outcome", "parse", "table"]
@@ -17,26 +16,6 @@ __all__ = ["READOUTS", "Outcome", "compare", "expected", "outcome", "parse", "ta
 READOUTS = ("written", "expected")
 _SETTING = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed")
 _HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
-
-_STRICT = re.compile(r"(\d++(?:\.\d++)?)\.?", re.ASCII)
-
-# A number stands alone: no letter or digit touches it, as in v2, 2nd, 1e5, 4.5.6; an underscore or a star may.
-_FIGURE = r"(?:\d++(?:[.,]\d++)?+|(?<!\.)\.\d++)"
-_BEGIN, _END = r"(?<![^\W_])(?<!\d[.,])", r"(?![^\W_])(?![.,]\d)"
-_MINUS = "[-\u2212\u2013]"  # hyphen, minus, en dash
-_NUMBER = re.compile(rf"{_BEGIN}(?P<minus>{_MINUS}?)(?P<value>{_FIGURE}){_END}(?!\s?%)")
-_RANGE = re.compile(
-    rf"{_BEGIN}(?:between\s+{_FIGURE}\s+and\s+{_FIGURE}|{_MINUS}?{_FIGURE}\s?(?:{_MINUS}|\bto\b)\s?{_FIGURE}){_END}",
-    re.IGNORECASE,
-)
-_FRACTION = re.compile(rf"{_BEGIN}(?P<value>{_FIGURE})\s?(?:/|\bout\sof\b)\s?(?P<of>{_FIGURE}){_END}", re.IGNORECASE)
-
-# What stands directly before a number, and says what it is.
-_LABEL = re.compile(r"(?:score|rating|similarity)\W{0,8}(?:(?:is|of|would\sbe)\W{1,8})?\Z", re.IGNORECASE)
-_OTHER_THING = re.compile(
-    r"(?:sentences?|examples?|pairs?|steps?|#|\bfrom|\bscale\W{1,4}of|(?:initial|prior|given)\W{1,4}guess(?:\W{1,4}(?:is|was|of))?)\W{0,4}\Z",
-    re.IGNORECASE,
-)
 
 
 class Outcome(NamedTuple):
@@ -46,40 +25,6 @@ class Outcome(NamedTuple):
     truth: Float[np.ndarray, " n"]
     guess: Float[np.ndarray, " n"]
     failed: Bool[np.ndarray, " n"]
-
-
-def parse(text: str, mode: str = "strict") -> float | None:
-    """Read the score out of an answer, between 0 and 5, or None where the rule finds none.
-
-    With mode "strict" the answer is a number in [0, 5], digits with or without a decimal point, and nothing else but
-    whitespace around it and a final full stop.
-
-    With mode "lenient" it is, of the numbers that stand alone, digits of any script, with a decimal point or comma, the
-    first in [0, 5] that directly follows «score», «rating» or «similarity» (and «is», «of», «would be», any signs
-    between); if there is none, the first in [0, 5] at all. Left out are negative numbers, percentages, ranges («3-4»,
-    «3 to 4», «between 3 and 4»), fractions of anything but five («4/5» and «4 out of 5» are 4), and numbers of
-    something else: after «sentence», «example», «pair», «step», «#», «from», «scale of», or after «guess» where that is
-    the initial, prior or given one.
-
-    Example:
-        >>> parse(" 3.8."), parse("Score: 3.8"), parse("5.01")
-        (3.8, None, None)
-        >>> answers = "**4**", "4/5", "3,5", "Sentence 1 is close to sentence 2: 2.75", "8/10"
-        >>> [parse(answer, "lenient") for answer in answers]
-        [4.0, 4.0, 3.5, 2.75, None]
-    """
-    if mode not in ("strict", "lenient"):
-        raise ValueError(f"mode must be one of strict, lenient, got {mode!r}")
-    if mode == "strict":
-        match = _STRICT.fullmatch(text.strip())
-        return _in_range(match[1]) if match else None
-    text = "".join(str(unicodedata.decimal(sign, sign)) for sign in text)
-    text = _RANGE.sub("\u2026", text)
-    text = _FRACTION.sub(lambda match: match["value"] if _in_range(match["of"]) == 5 else "\u2026", text)
-    numbers = [match for match in _NUMBER.finditer(text) if not match["minus"]]
-    found = [(text[max(0, match.start() - 40) : match.start()], _in_range(match["value"])) for match in numbers]
-    found = [(before, score) for before, score in found if score is not None and not _OTHER_THING.search(before)]
-    return next((score for before, score in found if _LABEL.search(before)), found[0][1] if found else None)
 
 
 def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
@@ -184,8 +129,3 @@ def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> str:
     """Pearson's; 0 where one does not vary."""
     a, b = a - a.mean(), b - b.mean()
     return f"{a @ b / (np.sqrt(a @ a * (b @ b)) or 1):.3f}"
-
-
-def _in_range(written: str) -> float | None:
-    value = float(written.replace(",", "."))
-    return value if 0 <= value <= 5 else None

@@ -1,7 +1,7 @@
 """Long experiments, and what is stored of them: a piece is run again and compared."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from sts_support import Fake, data_folder, last_guess
 from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
 from lsalib import attention
 from lsalib.book import sampling, stored
-from lsalib.sts import files
+from lsalib.sts import design, files
 
 
 def test_every_stored_array_has_its_experiment():
@@ -142,8 +142,8 @@ def test_an_unknown_experiment_is_refused(capsys):
 
 def test_every_stored_answer_has_its_question():
     found = {path.stem: json.loads(path.read_bytes()) for path in (stored.FOLDER / "sts").glob("*.json")}
-    assert {name: result["experiment"] for name, result in found.items()} == {
-        language_models.file_name(asked): asdict(asked) for asked in language_models.ASKED
+    assert {name: design.Experiment(**result["experiment"]) for name, result in found.items()} == {
+        language_models.file_name(asked): asked for asked in language_models.ASKED
     }
 
 

@@ -8,7 +8,9 @@ import sts_models_reference as reference
 from refusals import refusals
 from sts_models_reference import TINY, tiny
 
-from lsalib.sts.models import answers, batching, llama
+from lsalib.sts.models import _answers as answers
+from lsalib.sts.models import _batching as batching
+from lsalib.sts.models import _llama as llama
 
 PARAMS = tiny()
 PROMPTS = [[3], [5, 1, 7, 7, 2], np.random.default_rng(0).integers(0, 23, 40).tolist(), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusals
 
-from lsalib.sts.models import LanguageModel, open_model, smollm2, text
+from lsalib.sts.models import LanguageModel, open_model, smollm2
+from lsalib.sts.models import _text as text
 
 USER, ANSWER = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 SMALL = "smollm2-135m-instruct"
@@ -21,7 +22,7 @@ class Echo(LanguageModel):
         for n in reversed(range(len(asked))):
             keep(n, asked[n] if isinstance(asked[n], str) else asked[n][-1]["content"])
 
-    def _score(self, asked, answers, keep):
+    def _score(self, asked, answers, keep, parts):
         for n in reversed(range(len(asked) if len(answers) < 3 else 0)):
             keep(n, [float(len(asked[n]) + len(answer)) for answer in answers])
 
@@ -66,6 +67,7 @@ def test_what_arrives_is_handed_on_and_comes_back_in_order():
     assert Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=note).tolist() == [[2, 3], [3, 4]]
     assert arrived == [(1, "two"), (0, "one"), (1, [3, 4]), (0, [2, 3])]
     assert chat([USER]) == ["Hello"]
+    assert [answer.finish for answer in complete("one;", "two", stop=(";",))] == ["stop", None]
     assert Echo().score_logprobs(["a"], ["x", "y", "z"]) is None
     assert complete() == [] and Echo().score_logprobs([], ["x", "y"]).shape == (0, 2)
 

@@ -1,6 +1,8 @@
-"""What came back: scores read out of answers, their errors with intervals, and a table."""
+"""What came back: predictions out of answers, their errors and what moves them, with intervals, and tables."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -9,13 +11,19 @@ from jaxtyping import Bool, Float
 from lsalib import _validate
 from lsalib.sts import statistics
 from lsalib.sts._parsing import parse
-from lsalib.sts.experiment import ANSWERS
+from lsalib.sts.design import CHOICES, NUMBERS
+from lsalib.sts.experiment import ANSWERS, READOUTS
 
-__all__ = ["READOUTS", "Outcome", "compare", "expected", "outcome", "parse", "table"]
+_SHOWN = ["contrasts", "probes", "table"]
+__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", *_SHOWN]
 
-READOUTS = ("written", "expected")
 _SETTING = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed")
-_HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
+_HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
+_ITSELF = "the guess itself"
+# What an answer's error is held against; that with the right guesses also against guesses that say less.
+_OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(CHOICES["condition"][1:], ("none", _ITSELF))
+_OTHERS["guess"] += ("shuffled", "permuted", "neutral")
+_ARMS = CHOICES["moved"][1:]
 
 
 class Outcome(NamedTuple):
@@ -81,35 +89,105 @@ def compare(result: dict, other: dict, readout: str = "written") -> statistics.I
     return statistics.mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
 
 
+def effects(arms: Mapping[str, dict]) -> dict[str, Float[np.ndarray, " n"]]:
+    """What one point more does to the expected score, run by run, in a probe: results by what they have ``moved``.
+
+    Beside the effects of the ``design.NUMBERS``, and of all together, stands "all less the three": zero where effects
+    add up.
+    """
+    scores = {part: expected(np.array([row["logprobs"] for row in arms[part]["records"]])) for part in _ARMS}
+    found = {part: scores[part] - scores["nothing"] for part in _ARMS[1:]}
+    return found | {"all less the three": found["all"] - sum(found[part] for part in NUMBERS)}
+
+
 def table(results: Sequence[dict]) -> str:
     """A line for each experiment, as ``records.own`` gives them, and readout; columns aligned."""
-    rows = [_HEADINGS, *(_row(one, readout, results) for one in results for readout in _readouts(one))]
+    return _aligned([_HEADINGS, *(_row(one, readout) for one in results for readout in _readouts(one))])
+
+
+def contrasts(results: Sequence[dict]) -> str:
+    """Mean squared errors less those of other conditions, and of the guess itself; the draws of a setting together."""
+    rows = [("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")]
+    for group in _grouped(results, "draw", "seed"):
+        asked = group[0]["experiment"]
+        for name, readout in product(_OTHERS.get(asked["condition"], ()), READOUTS):
+            pairs = [(one, other) for one in group if (other := _partner(one, name, results))]
+            pairs = [pair for pair in pairs if all(readout in _readouts(each) for each in pair)]
+            one, other = ({"records": [row for pair in pairs for row in pair[side]["records"]]} for side in (0, 1))
+            if len(one["records"]) > 1:
+                draws = ",".join(str(pair[0]["experiment"]["draw"]) for pair in pairs)
+                cells = (asked["model"], asked["style"], asked["guess_model"], draws, readout)
+                found = _less_guess(one, readout) if name == _ITSELF else compare(one, other, readout)
+                rows.append((*cells, f"{asked['condition']} - {name}", _shown(found)))
+    return _aligned(rows)
+
+
+def probes(results: Sequence[dict]) -> str:
+    """The mean ``effects`` of probes in each condition, and with the right guesses less those in the others."""
+    rows: list[tuple[str, ...]] = [
+        ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
+    ]
+    for group in _grouped(results, "moved", "condition"):
+        arms: dict[str, dict] = {}
+        for one in group:
+            arms.setdefault(one["experiment"]["condition"], {})[one["experiment"]["moved"]] = one
+        found = {name: effects(arms[name]) for name in _OTHERS if len(arms.get(name, ())) == len(_ARMS)}
+        right = found.get("guess", {})
+        found |= {
+            f"guess - {name}": {part: right[part] - other[part] for part in right}
+            for name, other in found.items()
+            if name != "guess" and right
+        }
+        cells = [str(group[0]["experiment"][name]) for name in ("model", "style", "guess_model", "draw", "runs")]
+        for name, each in found.items():
+            rows += [(*cells, name, part, _shown(statistics.mean(values))) for part, values in each.items()]
+    return _aligned(rows)
+
+
+def _grouped(results: Sequence[dict], *apart: str) -> list[list[dict]]:
+    """Results that differ in nothing but some of their fields."""
+    groups: dict[str, list[dict]] = {}
+    for one in results:
+        fields = {name: value for name, value in _given(one["experiment"]).items() if name not in apart}
+        groups.setdefault(json.dumps([fields, one["versions"]], sort_keys=True), []).append(one)
+    return list(groups.values())
+
+
+def _partner(result: dict, name: str, results: Sequence[dict]) -> dict | None:
+    """The same experiment in another condition; itself where its guesses are what it is held against."""
+    if name == _ITSELF:
+        return result
+    asked = result["experiment"] | {"condition": name}
+    asked |= {"guess_model": None, "seed": 0} if name == "none" else {}
+    same = lambda one: _given(one["experiment"]) == _given(asked) and one["versions"] == result["versions"]
+    return next(filter(same, results), None)
+
+
+def _given(asked: dict) -> dict:
+    """The fields that have a value; an older result lacks some of the others."""
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _less_guess(result: dict, readout: str) -> statistics.Interval:
+    found = outcome(result, readout)
+    return statistics.mse(found.prediction, found.truth, less=found.guess)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _row(result: dict, readout: str, results: Sequence[dict]) -> tuple[str, ...]:
+def _row(result: dict, readout: str) -> tuple[str, ...]:
     asked, found = result["experiment"], outcome(result, readout)
     cells = [asked[name] or "-" for name in ("model", "style", "condition", "guess_model")]
     cells += [str(asked["draw"]), readout, str(len(found.truth)), str(int(found.failed.sum()))]
     if len(found.truth) < 2:
-        return (*cells, *["-"] * 5)
+        return (*cells, *["-"] * 4)
     squares = (found.prediction - found.truth) ** 2
     cells += [_shown(statistics.mse(found.prediction, found.truth)), _mean(squares[~found.failed])]
-    cells += [_correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2)]
-    return (*cells, _against_none(result, readout, results))
-
-
-def _against_none(result: dict, readout: str, results: Sequence[dict]) -> str:
-    """The difference to the same experiment without guesses, where that was run and has the readout."""
-    asked = result["experiment"]
-    plain = asked | {"condition": "none", "guess_model": None, "seed": 0}
-    for other in results:
-        same = other["experiment"] == plain != asked and other["versions"] == result["versions"]
-        if same and readout in _readouts(other):
-            return _shown(compare(result, other, readout))
-    return "-"
+    return (*cells, _correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2))
 
 
 def _readouts(result: dict) -> tuple[str, ...]:

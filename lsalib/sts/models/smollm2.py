@@ -11,9 +11,10 @@ import numpy as np
 
 from lsalib import _validate
 from lsalib.sts import files
-from lsalib.sts.models import llama, text
-from lsalib.sts.models.answers import answer_tree, score
-from lsalib.sts.models.batching import Reading, generate, read_prompts
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models import _text as text
+from lsalib.sts.models._answers import answer_tree, score
+from lsalib.sts.models._batching import Reading, generate, read_prompts
 
 __all__ = ["SmolLM2"]
 
@@ -77,9 +78,9 @@ class SmolLM2(text.LanguageModel):
             reading = self._read([tokens[n] for n in some], limit)
             new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
             for n, ids in zip(some, new, strict=True):
-                keep(n, decode(ids))
+                keep(n, text.Answer(decode(ids), "length" if len(ids) >= limit else "stop"))
 
-    def _score(self, asked, answers, keep) -> None:
+    def _score(self, asked, answers, keep, parts) -> None:
         taken_apart = [text.answer_tokens(self._encode, _written(prompt), answers) for prompt in asked]
         tokens = [ids for ids, _ in taken_apart]
         if any(endings != taken_apart[0][1] for _, endings in taken_apart):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lsalib import _validate
-from lsalib.sts.models import text
+from lsalib.sts.models import _text as text
 
 __all__ = ["TransformersModel"]
 
@@ -74,6 +74,7 @@ class TransformersModel(text.LanguageModel):
             raise OSError(f"model must be a causal language model that can be loaded, {got}") from None
         self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
+        self._end = torch.tensor(end if isinstance(end, list) else [end])
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         settings = {"do_sample": False, "eos_token_id": end, "pad_token_id": self._tokenizer.pad_token_id}
@@ -97,9 +98,11 @@ class TransformersModel(text.LanguageModel):
             with self._torch.inference_mode():
                 made = self._model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask, **limits)
             for n, row in zip(some, made[:, batch.input_ids.shape[1] :], strict=True):
-                keep(n, self._tokenizer.decode(row, skip_special_tokens=True))
+                ended = bool(self._torch.isin(row, self._end.to(row.device)).any())
+                words = self._tokenizer.decode(row, skip_special_tokens=True)
+                keep(n, text.Answer(words, "stop" if ended else "length"))
 
-    def _score(self, asked, answers, keep) -> None:
+    def _score(self, asked, answers, keep, parts) -> None:
         for n, prompt in enumerate(asked):
             special = isinstance(prompt, str)
             encode = lambda texts, special=special: self._tokenizer(texts, add_special_tokens=special).input_ids

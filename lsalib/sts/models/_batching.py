@@ -10,9 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from lsalib import _validate
-from lsalib.sts.models import llama
-
-__all__ = ["Reading", "bucket", "generate", "read_prompts"]
+from lsalib.sts.models import _llama as llama
 
 # New tokens are made in runs of this many; between runs the caller can say that an answer is finished.
 RUN = 8

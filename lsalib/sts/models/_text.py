@@ -1,18 +1,28 @@
 """What all models share: how they are asked, what they refuse to be asked, and where an answer ends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lsalib import _validate
 
-__all__ = ["Conversation", "LanguageModel"]
-
 Conversation = list[dict[str, str]]
 Keep = Callable[[int, Any], None]  # takes an index and what was found for it
+Parts = MutableMapping[tuple[int, int], float]
 
 _ROLES = ("system", "user", "assistant")
+
+
+class Answer(str):
+    """A model's words, and why they end: "stop", "length", or what else a server says; None where nobody knows."""
+
+    finish: str | None
+
+    def __new__(cls, words: str, finish: str | None = None):
+        answer = super().__new__(cls, words)
+        answer.finish = finish
+        return answer
 
 
 class LanguageModel:
@@ -33,6 +43,7 @@ class LanguageModel:
     ) -> list[str]:
         """Continue each text, up to the end token, a stop string (not part of the answer) or the limit.
 
+        An answer is a string that says in its attribute ``finish`` why it ends: "stop", "length", or as a server says.
         ``on_answer(index, text)`` is called in the calling thread as answers arrive, so that they can be stored.
         """
         _check_prompts(prompts)
@@ -46,29 +57,35 @@ class LanguageModel:
         return self._answers(conversations, max_new_tokens, (), on_answer)
 
     def score_logprobs(
-        self, prompts: list[str] | list[Conversation], answers: Sequence[str], *, on_answer: Keep | None = None
+        self,
+        prompts: list[str] | list[Conversation],
+        answers: Sequence[str],
+        *,
+        on_answer: Keep | None = None,
+        parts: Parts | None = None,
     ) -> np.ndarray | None:
         """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens; None where it cannot be had.
 
         Nothing is added after an answer: a newline or an end token counts only as part of one.
-        ``on_answer(index, row)`` is called as the rows arrive.
+        ``on_answer(index, row)`` is called as the rows arrive. Who asks for the answers one by one takes those that are
+        in ``parts``, by the indices of prompt and answer, and puts the others there as they arrive.
         """
         if isinstance(answers, str) or not answers or not all(isinstance(answer, str) and answer for answer in answers):
             raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
         (_check_prompts if not prompts or isinstance(prompts[0], str) else _check_conversations)(prompts)
-        rows = _kept(lambda keep: self._score(prompts, answers, keep), on_answer)
+        rows = _kept(lambda keep: self._score(prompts, answers, keep, {} if parts is None else parts), on_answer)
         return np.array(rows).reshape(len(prompts), len(answers)) if len(rows) == len(prompts) else None
 
     def _answers(self, asked, max_new_tokens, stop, on_answer) -> list[str]:
         limit, _ = _validate.count("max_new_tokens", max_new_tokens), cut("", stop)
-        cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, cut(words, stop)))
+        cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, _ended(words, stop)))
         return _kept(cutting, on_answer)
 
     def _answer(self, asked: list, limit: int, stop: Sequence[str], keep: Keep) -> None:
         """Continue the texts, or answer the conversations."""
         raise NotImplementedError
 
-    def _score(self, asked: list, answers: Sequence[str], keep: Keep) -> None:
+    def _score(self, asked: list, answers: Sequence[str], keep: Keep, parts: Parts) -> None:
         """Row by row the answers' log-probabilities; nothing where they cannot be had."""
         raise NotImplementedError
 
@@ -83,6 +100,11 @@ def cut(text: str, stop: Sequence[str]) -> str:
     if isinstance(stop, str) or not all(isinstance(end, str) and end for end in stop):
         raise ValueError(f"stop must be a sequence of non-empty texts, got {stop!r}")
     return text[: min((found for end in stop if (found := text.find(end)) >= 0), default=len(text))]
+
+
+def _ended(words: str, stop: Sequence[str]) -> Answer:
+    kept = cut(words, stop)
+    return Answer(kept, "stop" if len(kept) < len(words) else getattr(words, "finish", None))
 
 
 def answer_tokens(

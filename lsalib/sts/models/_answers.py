@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
-from lsalib.sts.models import llama
-from lsalib.sts.models.batching import Reading
-
-__all__ = ["AnswerTree", "answer_tree", "relevance_and_attention", "score"]
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models._batching import Reading
 
 
 class AnswerTree(NamedTuple):

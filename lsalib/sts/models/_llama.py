@@ -13,8 +13,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
 
-__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "logits"]
-
 
 class Config(NamedTuple):
     """The shape of a Llama model; hashable, so that it can be static under ``jax.jit``."""

@@ -156,11 +156,11 @@ def probe(count: int = 20) -> dict[str, np.ndarray]:
     answers), with the arms of ``design.CHOICES["moved"]``, as ``python -m lsalib.sts probe`` has them."""
     model, kept = open_model(LOOKED_AT.model), {}
     for asked in PROBED:
-        name, rows = f"{asked.condition}_{asked.guess_model}", []
-        for item in items(asked, prepare(asked))[:count]:
-            rows.append(_scored(model, asked, [design.move(item, part) for part in design.CHOICES["moved"][1:]]))
-            print(name, item.run, flush=True)
-        kept[name] = np.array(rows, np.float32)
+        runs = items(asked, prepare(asked))[:count]
+        arms = [design.move(item, part) for item in runs for part in design.CHOICES["moved"][1:]]
+        name = f"{asked.condition}_{asked.guess_model}"
+        kept[name] = _scored(model, asked, arms).reshape(count, len(arms) // count, -1).astype(np.float32)
+        print(name, flush=True)
     return kept
 
 

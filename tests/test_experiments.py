@@ -13,13 +13,15 @@ from lsalib import attention
 from lsalib.book import sampling, stored
 from lsalib.sts import design, files
 
+STORED = sorted(p.relative_to(stored.FOLDER).with_suffix("").as_posix() for p in stored.FOLDER.rglob("*.npz"))
+
 
 def test_every_stored_array_has_its_experiment():
-    found = {path.relative_to(stored.FOLDER).with_suffix("").as_posix() for path in stored.FOLDER.rglob("*.npz")}
-    assert found == EXPERIMENTS.keys() - {"sts/answers"}
+    """Not all that can be run is stored."""
+    assert len(STORED) > 8 and set(STORED) <= EXPERIMENTS.keys() - {"sts/answers"}
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
+@pytest.mark.parametrize("name", STORED)
 def test_what_is_stored_says_how_it_was_made(name):
     arrays, about = stored.load(name)
     assert "jax" in about.pop("versions")

@@ -1,11 +1,13 @@
 """Opening models by name, requests and their checks, and how the packages behind them are missed."""
 
 import json
+import os
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jaxlib import xla_client
 from refusals import refusals
 
 from lsalib.sts.models import LanguageModel, open_model, smollm2
@@ -88,3 +90,18 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch, name, package,
     monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
     with pytest.raises(ImportError, match=command):
         open_model(name)
+
+
+def test_beside_a_model_of_torch_jax_takes_memory_as_it_needs_it(monkeypatch):
+    """It is said before either begins, also where the model is then not found; who has said something else is heard."""
+    taken = lambda: xla_client.generate_pjrt_gpu_plugin_options().get("preallocate")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for said, expected in ((None, "false"), ("true", "true")):
+        monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", said or "true")
+        if said is None:
+            monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
+            assert taken() in (None, "true", True), "control: without it all is taken"
+        with pytest.raises(ImportError):
+            open_model("hf:Qwen/Qwen2.5-7B-Instruct")
+        assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == expected
+        assert str(taken()).lower() == expected

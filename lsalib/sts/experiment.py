@@ -15,7 +15,7 @@ from lsalib._progress import Progress
 from lsalib.sts import _store, prompts
 from lsalib.sts.design import Experiment, Item, Sources, items, prompt
 
-__all__ = ["ANSWERS", "READOUTS", "run"]
+__all__ = ["ANSWERS", "run"]
 
 # The scores whose probabilities give an expected score: steps of a tenth, about as fine as the data.
 ANSWERS = tuple(f"{tenths / 10:.1f}" for tenths in range(51))
@@ -110,7 +110,7 @@ class _Keep(dict):
         kept = ((place, store.result["records"][n].get("scores", {})) for place, n in enumerate(some))
         super().__init__({(place, int(a)): value for place, scores in kept for a, value in scores.items()})
 
-    def answer(self, place: int, words: str) -> None:
+    def answer(self, place: int, words) -> None:
         if not isinstance(words, str):
             raise ValueError(f"an answer of the model must be a text, got {words!r}")
         finish = getattr(words, "finish", None)

@@ -76,7 +76,7 @@ def test_what_is_not_in_pairs_is_refused(three, tmp_path):
 
 def rows(found):
     """The table's cells by their headings, a line by its condition and readout."""
-    heading, *lines = (re.split("  +", line) for line in results.table(list(found)).splitlines())
+    heading, *lines = (re.split("  +", line) for line in results.table(list(found)).split("\n\n")[0].splitlines())
     return {(line[2], line[5]): dict(zip(heading, line, strict=True)) for line in lines}
 
 
@@ -98,7 +98,7 @@ def test_the_table_has_the_numbers_of_the_records(three):
 
 def contrasted(found):
     """The differences by their contrast, readout and draws."""
-    lines = [re.split("  +", line) for line in results.contrasts(list(found)).splitlines()[1:]]
+    lines = [re.split("  +", line) for line in results.table(list(found)).split("\n\n")[1].splitlines()[1:]]
     return {(contrast, readout, draws): shown for *_, draws, readout, contrast, shown in lines}
 
 
@@ -151,13 +151,14 @@ def test_effects_are_those_of_a_rule(tmp_path):
         np.testing.assert_allclose(found[part], effect, atol=0.02)
     swapped = arms | {"query guess": arms["context score"], "context score": arms["query guess"]}
     assert np.abs(results.effects(swapped)["query guess"] - 0.5).min() > 0.2
-    assert results.probes([*arms.values()][:-1]).count("\n") == 0, "one of the five is missing"
+    assert results.table([*arms.values()]).count("\n") == 5
+    assert results.table([*arms.values()][:-1]) == "", "one of the five is missing"
 
 
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):
     run(replace(ASKED, runs=1), Fake(last_guess), SOURCES, tmp_path / "one")
     run(ASKED, Fake(lambda prompt: "?"), SOURCES, tmp_path / "junk")
-    junk, one = results.table(records.own(tmp_path)).splitlines()[1:]
+    junk, one = results.table(records.own(tmp_path)).split("\n\n")[0].splitlines()[1:]
     assert junk.split()[6:8] == ["12", "12"] and one.split()[6:9] == ["1", "0", "-"]
 
 

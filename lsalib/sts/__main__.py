@@ -63,7 +63,7 @@ def _probe(options: argparse.Namespace) -> None:
             if made[-1]["records"][0]["logprobs"] is None:
                 hint = "take another style, or a server that echoes a prompt with its log-probabilities"
                 raise ValueError(f"model must give log-probabilities for a probe, got {asked.model}; {hint}")
-    print(results.probes(made))
+    print(results.table(made))
 
 
 def _opened(options: argparse.Namespace) -> tuple:
@@ -76,11 +76,10 @@ def _opened(options: argparse.Namespace) -> tuple:
 
 def _show(options: argparse.Namespace) -> None:
     folder = options.folder or files.folder("results")
-    found, probes = records.own(folder), records.own(folder, probes=True)
-    if not found and not probes:
+    found = records.own(folder) + records.own(folder, probes=True)
+    if not found:
         raise FileNotFoundError(f"no finished result in {folder} or below; python -m lsalib.sts run writes one")
-    tables = (results.table(found), results.contrasts(found), results.probes(probes))
-    print("\n\n".join(table for table in tables if "\n" in table))
+    print(results.table(found))
 
 
 def _data(options: argparse.Namespace) -> None:

@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
-from lsalib.sts.design import NUMBERS, Item, move
+from lsalib.sts.design import NUMBERS as NUMBERS
+from lsalib.sts.design import Item, move
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention, score
 from lsalib.sts.models._batching import bucket, read_prompts
 
-__all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence"]
+__all__ = ["Look", "by_role", "look", "shift", "silence"]
 
 _KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Score": "score"}
 _KINDS |= dict.fromkeys(prompts.NUMBER_LINES, "guess")

@@ -14,11 +14,12 @@ from lsalib.sts._parsing import parse
 from lsalib.sts.design import CHOICES, NUMBERS
 from lsalib.sts.experiment import ANSWERS, READOUTS
 
-_SHOWN = ["contrasts", "probes", "table"]
-__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", *_SHOWN]
+__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table"]
 
 _SETTING = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed")
 _HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
+_CONTRASTS = ("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")
+_PROBES = ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
 _ITSELF = "the guess itself"
 # What an answer's error is held against; that with the right guesses also against guesses that say less.
 _OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(CHOICES["condition"][1:], ("none", _ITSELF))
@@ -101,13 +102,20 @@ def effects(arms: Mapping[str, dict]) -> dict[str, Float[np.ndarray, " n"]]:
 
 
 def table(results: Sequence[dict]) -> str:
-    """A line for each experiment, as ``records.own`` gives them, and readout; columns aligned."""
-    return _aligned([_HEADINGS, *(_row(one, readout) for one in results for readout in _readouts(one))])
+    """What results say, as ``records.own`` gives them, in up to three tables.
+
+    The first has a line for each experiment and readout. The second has mean squared errors less those of other
+    conditions, and of the guess itself, the draws of a setting together. The third has the mean ``effects`` of probes
+    in each condition, and with the right guesses less those in the others.
+    """
+    plain, probes = ([one for one in results if bool(one["experiment"].get("moved")) == moved] for moved in (0, 1))
+    errors = [_row(one, readout) for one in plain for readout in _readouts(one)]
+    tables = ((_HEADINGS, errors), (_CONTRASTS, _contrasts(plain)), (_PROBES, _probes(probes)))
+    return "\n\n".join(_aligned([headings, *rows]) for headings, rows in tables if rows)
 
 
-def contrasts(results: Sequence[dict]) -> str:
-    """Mean squared errors less those of other conditions, and of the guess itself; the draws of a setting together."""
-    rows = [("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")]
+def _contrasts(results: Sequence[dict]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for group in _grouped(results, "draw", "seed"):
         asked = group[0]["experiment"]
         for name, readout in product(_OTHERS.get(asked["condition"], ()), READOUTS):
@@ -119,14 +127,11 @@ def contrasts(results: Sequence[dict]) -> str:
                 cells = (asked["model"], asked["style"], asked["guess_model"], draws, readout)
                 found = _less_guess(one, readout) if name == _ITSELF else compare(one, other, readout)
                 rows.append((*cells, f"{asked['condition']} - {name}", _shown(found)))
-    return _aligned(rows)
+    return rows
 
 
-def probes(results: Sequence[dict]) -> str:
-    """The mean ``effects`` of probes in each condition, and with the right guesses less those in the others."""
-    rows: list[tuple[str, ...]] = [
-        ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
-    ]
+def _probes(results: Sequence[dict]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
     for group in _grouped(results, "moved", "condition"):
         arms: dict[str, dict] = {}
         for one in group:
@@ -140,8 +145,9 @@ def probes(results: Sequence[dict]) -> str:
         }
         cells = [str(group[0]["experiment"][name]) for name in ("model", "style", "guess_model", "draw", "runs")]
         for name, each in found.items():
-            rows += [(*cells, name, part, _shown(statistics.mean(values))) for part, values in each.items()]
-    return _aligned(rows)
+            intervals = {part: statistics.bootstrap(lambda x: x.mean(-1), values) for part, values in each.items()}
+            rows += [(*cells, name, part, _shown(interval)) for part, interval in intervals.items()]
+    return rows
 
 
 def _grouped(results: Sequence[dict], *apart: str) -> list[list[dict]]:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lsalib import _validate
 
-__all__ = ["Interval", "bootstrap", "mean", "mse"]
+__all__ = ["Interval", "bootstrap", "mse"]
 
 
 class Interval(NamedTuple):
@@ -40,16 +40,6 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interva
     options["batch"] = max(1, 2**21 // n)  # the resampled rows of a long column fit in memory
     found = scipy.stats.bootstrap(columns, drawn, rng=np.random.default_rng(0), **options)
     return Interval(float(statistic(*columns)), *map(float, found.confidence_interval))
-
-
-def mean(values: Float[np.ndarray, " n"]) -> Interval:
-    """The mean.
-
-    Example:
-        >>> mean(np.array([1.0, 2.0])).estimate
-        1.5
-    """
-    return bootstrap(lambda x: x.mean(-1), values)
 
 
 def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = None) -> Interval:

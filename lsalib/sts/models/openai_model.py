@@ -15,8 +15,6 @@ import numpy as np
 from lsalib import _validate
 from lsalib.sts.models import _text as text
 
-__all__ = ["OpenAIModel"]
-
 _OPENAI = "https://api.openai.com/v1"
 _UNSUPPORTED = (400, 404, 405, 422, 501)
 _MOST_STOPS = 4  # what OpenAI accepts; answers are cut here in any case

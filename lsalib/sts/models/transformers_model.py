@@ -8,8 +8,6 @@ import numpy as np
 from lsalib import _validate
 from lsalib.sts.models import _text as text
 
-__all__ = ["TransformersModel"]
-
 INSTALL = "pip install 'transformers>=4.56' torch accelerate"
 # Templates that print today's date would make a prompt change over night.
 _DATE = "26 Jul 2024"

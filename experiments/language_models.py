@@ -202,7 +202,7 @@ def look(count: int = 12) -> dict[str, np.ndarray]:
 
 def entry(line: str, measure) -> Experiment:
     """A measurement on the model's first runs; again, on the very first."""
-    about = {"experiment": asdict(LOOKED_AT)}
+    about = {"experiment": {name: value for name, value in asdict(LOOKED_AT).items() if value is not None}}
     return Experiment(line, measure, partial(measure, 1), about, _model_versions, rtol=1e-3, atol=2e-3)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.experiment import Experiment, versions
 from lsalib._files import write
+from lsalib.book import stored
 from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts
 from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
@@ -20,8 +21,15 @@ LOOKED_AT = design.Experiment("smollm2-135m-instruct", "guess", "strong")
 ASKED = [
     replace(LOOKED_AT, condition=condition, guess_model=guesser, draw=draw, seed=draw)
     for draw in PROMPTED
-    for condition in design.CHOICES["condition"]
+    for condition in ("none", "guess", "shuffled")
     for guesser in (("concat", "strong") if condition != "none" else (None,))
+]
+PROBED = [
+    replace(LOOKED_AT, condition=condition, guess_model=guesser)
+    for condition, guesser in (
+        *((c, "strong") for c in ("guess", "permuted", "neutral", "shuffled")),
+        ("guess", "concat"),
+    )
 ]
 DOSES = np.arange(0.5, 5.0, 0.5)
 MEASURES = {
@@ -99,29 +107,79 @@ def swap(count: int = 20) -> dict[str, np.ndarray]:
         name = f"{asked.condition}_{asked.guess_model}"
         rows = []
         for item in items(asked, prepare(asked))[:count]:
-            rows.append(looking.swap_guess(model, item, [*DOSES, item.query.guess]))
+            rows.append(_swapped(model, item, [*DOSES, item.query.guess]))
             print(name, item.run, flush=True)
         kept[name] = np.array(rows, np.float32)
     return kept
 
 
+def _swapped(model, item: design.Item, guesses: list[float]) -> np.ndarray:
+    """A row for each new guess. What comes before it is read once: valued is how the prompt goes on, and each guess's
+    own probability is a constant, which normalising removes."""
+    written = [design.prompt(LOOKED_AT, item._replace(query=item.query._replace(guess=each))) for each in guesses]
+    start = written[0].rindex("Initial guess:") + len("Initial guess:")
+    endings = [f"{prompt[start:]} {answer}" for prompt in written for answer in experiment.ANSWERS]
+    return np.reshape(model.score_logprobs([written[0][:start]], endings), (len(written), -1))
+
+
 def shift(count: int = 60) -> dict[str, np.ndarray]:
     """The same when kinds of numbers in the prompt are moved by one, each alone and all together, lower and higher;
-    (runs, 4, 2, answers)."""
+    (runs, 4, 2, answers). Here the moved numbers alone are scaled by 0.8; ``probe`` has all on one scale."""
     model, kept = open_model(LOOKED_AT.model), {}
     for guess_model in ("strong", "concat"):
         asked, rows = replace(LOOKED_AT, guess_model=guess_model), []
         for item in items(asked, prepare(asked))[:count]:
-            moved = [
-                one
-                for parts in (*((one,) for one in looking.NUMBERS), looking.NUMBERS)
-                for one in looking.shift(item, *parts)
-            ]
-            texts = [prompts.build(one.context, one.query, guesses=True) for one in moved]
-            rows.append(model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS]))
+            arms = [(_shifted(item, part, by)) for part in (*design.NUMBERS, "all") for by in ("nothing", part)]
+            rows.append(_scored(model, asked, arms))
             print(guess_model, item.run, flush=True)
         kept[guess_model] = np.reshape(rows, (count, 4, 2, -1)).astype(np.float32)
     return kept
+
+
+def _shifted(item: design.Item, part: str, by: str) -> design.Item:
+    """By this part or nothing, with the other parts left as they are."""
+    moved = design.move(item, by)
+    keep = lambda old, new, place: old._replace(
+        **{what: getattr(new, what) for what in ("guess", "score") if part in (f"{place} {what}", "all")}
+    )
+    context = [keep(old, new, "context") for old, new in zip(item.context, moved.context, strict=True)]
+    return item._replace(context=context, query=keep(item.query, moved.query, "query"))
+
+
+def _scored(model, asked: design.Experiment, runs: list[design.Item]) -> np.ndarray:
+    texts = [design.prompt(asked, item) for item in runs]
+    return model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS])
+
+
+def probe(count: int = 20) -> dict[str, np.ndarray]:
+    """The same when all numbers are scaled and some are one higher, on one scale: an array a condition, (runs, arms,
+    answers), with the arms of ``design.CHOICES["moved"]``, as ``python -m lsalib.sts probe`` has them."""
+    model, kept = open_model(LOOKED_AT.model), {}
+    for asked in PROBED:
+        runs = items(asked, prepare(asked))[:count]
+        arms = [design.move(item, part) for item in runs for part in design.CHOICES["moved"][1:]]
+        name = f"{asked.condition}_{asked.guess_model}"
+        kept[name] = _scored(model, asked, arms).reshape(count, len(arms) // count, -1).astype(np.float32)
+        print(name, flush=True)
+    return kept
+
+
+def silence(count: int = 20) -> dict[str, np.ndarray]:
+    """Probabilities of the answers with 1.00 and 4.00 as the query's guess, which is silent in six layers: in none,
+    in the six where it matters most by ``look``, in the first six, in random sixes; (runs, sets, 2, answers). The runs
+    are others than those of ``look``."""
+    model, seen = open_model(LOOKED_AT.model), stored.load("sts/look").arrays
+    share = seen["tokens"] / seen["tokens"].sum(1, keepdims=True)
+    mass = seen["relevance"] / seen["relevance"].sum(2, keepdims=True) / share[:, None]
+    deep = np.sort(np.argsort(mass.mean(0)[:, prompts.ROLES.index("query guess")])[-6:])
+    rng = np.random.default_rng(0)
+    layers = np.array([deep, np.arange(6), *(np.sort(rng.choice(len(mass[0]), 6, False)) for _ in range(6))])
+    rows = []
+    for item in items(LOOKED_AT, prepare(LOOKED_AT))[12 : 12 + count]:
+        texts = [design.prompt(LOOKED_AT, item._replace(query=item.query._replace(guess=v))) for v in (1.0, 4.0)]
+        rows.append([[looking.silence(model, text, "query guess", some) for text in texts] for some in ([], *layers)])
+        print("silence", item.run, flush=True)
+    return {"layers": layers, "logprobs": np.array(rows, np.float32)}
 
 
 def look(count: int = 12) -> dict[str, np.ndarray]:
@@ -144,7 +202,7 @@ def look(count: int = 12) -> dict[str, np.ndarray]:
 
 def entry(line: str, measure) -> Experiment:
     """A measurement on the model's first runs; again, on the very first."""
-    about = {"experiment": asdict(LOOKED_AT)}
+    about = {"experiment": {name: value for name, value in asdict(LOOKED_AT).items() if value is not None}}
     return Experiment(line, measure, partial(measure, 1), about, _model_versions, rtol=1e-3, atol=2e-3)
 
 
@@ -158,5 +216,7 @@ EXPERIMENTS = {
     "sts/answers": Experiment("what the model answers", answers, None, {}, dict, save=compact),
     "sts/swap": entry("answers when the query's guess alone is replaced", swap),
     "sts/shift": entry("answers when numbers in the prompt are moved by one", shift),
+    "sts/probe": entry("answers when numbers are moved on one scale, in five kinds of context", probe),
+    "sts/silence": entry("answers when the query's guess is silent in some layers", silence),
     "sts/look": entry("attention and relevance inside the model", look),
 }

@@ -1,7 +1,7 @@
 """Long experiments, and what is stored of them: a piece is run again and compared."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -11,15 +11,17 @@ from sts_support import Fake, data_folder, last_guess
 from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
 from lsalib import attention
 from lsalib.book import sampling, stored
-from lsalib.sts import files
+from lsalib.sts import design, files
+
+STORED = sorted(p.relative_to(stored.FOLDER).with_suffix("").as_posix() for p in stored.FOLDER.rglob("*.npz"))
 
 
 def test_every_stored_array_has_its_experiment():
-    found = {path.relative_to(stored.FOLDER).with_suffix("").as_posix() for path in stored.FOLDER.rglob("*.npz")}
-    assert found == EXPERIMENTS.keys() - {"sts/answers"}
+    """Not all that can be run is stored."""
+    assert len(STORED) > 8 and set(STORED) <= EXPERIMENTS.keys() - {"sts/answers"}
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
+@pytest.mark.parametrize("name", STORED)
 def test_what_is_stored_says_how_it_was_made(name):
     arrays, about = stored.load(name)
     assert "jax" in about.pop("versions")
@@ -142,8 +144,8 @@ def test_an_unknown_experiment_is_refused(capsys):
 
 def test_every_stored_answer_has_its_question():
     found = {path.stem: json.loads(path.read_bytes()) for path in (stored.FOLDER / "sts").glob("*.json")}
-    assert {name: result["experiment"] for name, result in found.items()} == {
-        language_models.file_name(asked): asdict(asked) for asked in language_models.ASKED
+    assert {name: design.Experiment(**result["experiment"]) for name, result in found.items()} == {
+        language_models.file_name(asked): asked for asked in language_models.ASKED
     }
 
 

@@ -27,6 +27,11 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
         assert [row["truth"] for row in result["records"]] == [truth[row["query"]] for row in result["records"]]
         for readout in results.READOUTS:
             assert results.outcome(result, readout).prediction.shape == (100,)
+        # What is on record are bare numbers, which no rule about words touches.
+        for row in result["records"]:
+            number = float(row["answer"])
+            assert results.parse(row["answer"]) == results.parse(row["answer"], "lenient")
+            assert results.parse(row["answer"]) == (number if number <= 5 else None)
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = records.pick(found, condition="guess", guess_model="concat", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
@@ -54,11 +59,16 @@ def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, m
     monkeypatch.setenv("LSALIB_STS_RESULTS", str(tmp_path / "mine"))
     assert records.own() == []
     result = records.recorded()[0]
-    begun = result | {"records": [{name: v for name, v in r.items() if name != "logprobs"} for r in result["records"]]}
-    for name, content in (("a", result), ("b/c", begun)):
+    without = lambda name: [{key: value for key, value in row.items() if key != name} for row in result["records"]]
+    unscored = result | {"records": [*result["records"][:9], *without("logprobs")[9:]]}
+    moved = result | {"experiment": result["experiment"] | {"moved": "nothing"}}
+    found = {"a": result, "b/c": result | {"records": without("answer")}, "d": unscored, "e": moved}
+    for name, content in found.items():
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "result.json").write_text(json.dumps(content))
-    assert records.own() == records.own(tmp_path) == [result]
+    written_alone = result | {"records": [row | {"logprobs": None} for row in result["records"]]}
+    assert records.own() == records.own(tmp_path) == [result, written_alone]
+    assert records.own(probes=True) == [moved]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])

@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
-from lsalib.sts.models import llama
-from lsalib.sts.models.batching import Reading
-
-__all__ = ["AnswerTree", "answer_tree", "relevance_and_attention", "score"]
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models._batching import Reading
 
 
 class AnswerTree(NamedTuple):
@@ -32,13 +30,7 @@ class AnswerTree(NamedTuple):
 
 
 def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
-    """Merge the common beginnings of answers, of at least one token each: N nodes, the root and the proper beginnings.
-
-    Example:
-        >>> tree = answer_tree([[5, 9, 1], [5, 9, 2], [7]])
-        >>> tree.tokens.tolist(), tree.depth.tolist(), tree.parent.tolist()
-        ([-1, 5, 9], [0, 1, 2], [[0, 1, 2], [0, 1, 2], [0, 0, 0]])
-    """
+    """Merge the common beginnings of answers, at least one token each: N nodes, the root and the proper beginnings."""
     if not answers or not all(answers):
         raise ValueError(f"answers must be at least one answer of at least one token each, got {answers!r:.200}")
     beginnings = dict.fromkeys([(), *(tuple(answer[:k]) for answer in answers for k in range(1, len(answer)))])
@@ -62,9 +54,8 @@ def logprobs_and_attention(
 ) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
     """How likely each answer is after one prompt, and the attention of the prompt's last token, whose rows sum to one.
 
-    ``log p(answer | prompt) = sum_k log p(token_k | prompt, token_1 … token_(k-1))``: the prompt is read once,
-    then all beginnings of answers at once, each of which sees the prompt and its own beginning. ``x`` are the prompt's
-    ``length`` input embeddings and padding; ``value_gain`` is as in ``llama.forward``.
+    The prompt is read once, then all beginnings of answers at once, each of which sees the prompt and its own. ``x``
+    are the prompt's ``length`` input embeddings and padding; ``value_gain`` is as in ``llama.forward``.
     """
     root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
     past = llama.forward(params, config, x, value_gain=value_gain).cache
@@ -83,26 +74,11 @@ def relevance_and_attention(
     tree: AnswerTree,
     values: Float[Array, " A"],
 ) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
-    """The expected score, what each token's values do to it, layer by layer, and where the prompt's last token looks.
+    """The expected score of the answers' ``values``; its derivatives by a factor on the value vectors of each token in
+    each layer, to first order what it would lose without them; and where the prompt's last token looks.
 
-    The score is ``sum_a values_a p(a) / sum_a p(a)``. Its derivative by a factor on the value vectors of token i in
-    layer l, which all later tokens read there, is ``sum_(readers, heads) attention * d score / d attention``, and to
-    first order what the score would lose without them. The residual stream has no such derivative: its norm is divided
-    out.
-
-    Args:
-        params, config: the model.
-        x: input embeddings, (T, dim), of which the first ``length`` are the prompt and the others padding.
-        length: the prompt's number of tokens.
-        tree: the answers.
-        values: what each answer means, (A,).
-
-    Returns:
-        The score; the derivatives (L, T), zero for the last token, whose place holds the answer, and for the padding;
-        and the attention (L, heads, T).
-
-    Raises:
-        ValueError: if the values do not fit the answers.
+    The derivatives are zero for the last token, whose place holds the answer, and for the padding. The residual stream
+    has none: its norm is divided out.
     """
     _validate.shape("values", values, (len(tree.used),))
 

@@ -3,6 +3,6 @@
 A new one is a function that returns named arrays, and a line in the registry of its module.
 """
 
-from experiments import language_models, softmax
+from experiments import language_models, probes, softmax
 
-EXPERIMENTS = softmax.EXPERIMENTS | language_models.EXPERIMENTS
+EXPERIMENTS = softmax.EXPERIMENTS | language_models.EXPERIMENTS | probes.EXPERIMENTS

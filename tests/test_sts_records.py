@@ -7,15 +7,13 @@ import pytest
 from sts_support import data_folder
 
 from lsalib.sts import data, prompts, records, results
-from lsalib.sts.design import Experiment, items, prepare
+from lsalib.sts.design import Experiment, items, prepare, prompt
 
 
 def built(result, folder, **changes):
     """The digest of the prompts, made again."""
     asked = Experiment(**result["experiment"] | changes)
-    options = {"guesses": asked.condition != "none", "style": asked.style}
-    runs = items(asked, prepare(asked, folder))
-    return prompts.digest([prompts.build(item.context, item.query, **options) for item in runs])
+    return prompts.digest([prompt(asked, item) for item in items(asked, prepare(asked, folder))])
 
 
 def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
@@ -25,10 +23,14 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
     for result in found:
         assert built(result, folder) == result["prompts"] and result["versions"]["weights_sha256"]
         assert [row["truth"] for row in result["records"]] == [truth[row["query"]] for row in result["records"]]
-        for readout in results.READOUTS:
-            assert results.outcome(result, readout).prediction.shape == (100,)
-        # What is on record are bare numbers, which no rule about words touches.
-        for row in result["records"]:
+        # The first runs, one after the other; all of those that the page began with.
+        asked, count = result["experiment"], len(result["records"])
+        assert [row["run"] for row in result["records"]] == list(range(count)) and count % 8 * (count - 100) == 0
+        whole = asked["style"] == "completion" and asked["condition"] in ("none", "guess", "shuffled")
+        assert (count == 100) if whole else (count >= 8)
+        assert results.outcome(result, "expected").prediction.shape == (count,)
+        # Answers on record are bare numbers, which no rule about words touches; in chats, what the words say.
+        for row in result["records"] if asked["style"] == "completion" else ():
             number = float(row["answer"])
             assert results.parse(row["answer"]) == results.parse(row["answer"], "lenient")
             assert results.parse(row["answer"]) == (number if number <= 5 else None)

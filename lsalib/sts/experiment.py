@@ -33,6 +33,7 @@ def run(
     *,
     batch_size: int = 8,
     readouts: Sequence[str] = READOUTS,
+    first: int | None = None,
 ) -> dict:
     """Ask the model whatever has not been answered yet, store each answer as it comes, and return the result.
 
@@ -46,6 +47,7 @@ def run(
         folder: of this experiment alone, and of one process at a time; an interrupted run goes on there.
         batch_size: prompts handed to the model at once.
         readouts: "written", "expected" or both; a later call may ask for the other.
+        first: how many of the runs are asked, the first ones; None means all. A later call may ask for more.
 
     Returns:
         The experiment, versions, prompts (their digest), first_prompt, and a record for each run.
@@ -60,13 +62,14 @@ def run(
     if model.name != experiment.model:
         raise ValueError(f"model must be the experiment's, {experiment.model!r}, got {model.name!r}")
     runs = items(experiment, sources)
+    first = len(runs) if first is None else _validate.count("first", first)
     asked = [prompt(experiment, item) for item in runs]
     about = {"experiment": asdict(experiment), "versions": dict(model.version), "prompts": prompts.digest(asked)}
     new = about | {"first_prompt": asked[0], "records": [_facts(item) for item in runs]}
     names = [_KEPT_AS[readout] for readout in READOUTS if readout in readouts]
     with _store.opened(Path(folder), new) as store:
         try:
-            _ask_all(experiment, model, asked, store, batch_size, names)
+            _ask_all(experiment, model, asked[:first], store, batch_size, names)
         except BaseException as error:
             counts = (f"{_count(store, name)} of {len(runs)} {_WORDS[name]}" for name in names)
             error.add_note(f"kept in {folder}: {' and '.join(counts)}; the same command goes on from there")
@@ -88,7 +91,7 @@ def _count(store: _store.Store, name: str) -> int:
 
 def _ask_all(experiment: Experiment, model, asked: list, store: _store.Store, size: int, names: list[str]) -> None:
     """Prompts of like length together, and both questions about a batch in a row: a model may read it only once."""
-    records, ask = store.result["records"], {"answer": _ask, "logprobs": _score}
+    records, ask = store.result["records"][: len(asked)], {"answer": _ask, "logprobs": _score}
     left = {name: {n for n, record in enumerate(records) if _missing(record, name)} for name in names}
     waiting = sorted(set.union(*left.values()), key=lambda n: len(json.dumps(asked[n])))
     total = len(asked) * sum(_QUESTIONS[name] for name in names)

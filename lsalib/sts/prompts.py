@@ -20,7 +20,6 @@ _TASK = "Rate how similar two sentences are in meaning, from 0 (nothing in commo
 _PRIOR = "Each pair comes with an initial guess of its score, made by a small model."
 _REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
 _GIVE = "Give a similarity score between 0 and 5 for the last pair."
-_ONLY = "Answer with the number alone."
 NUMBER_LINES = ("Initial guess", "Record number")  # what the line with the guess is called; the second says nothing
 
 
@@ -55,7 +54,7 @@ def build(
     if style == "completion":
         return "\n\n".join([f"{task} {request}", *blocks, last])
     user = "\n\n".join([*blocks, last.removesuffix("\nScore:"), request])
-    return [{"role": "system", "content": f"{task} {_ONLY}"}, {"role": "user", "content": user}]
+    return [{"role": "system", "content": task}, {"role": "user", "content": user}]
 
 
 def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:

@@ -19,8 +19,12 @@ _FOLDER = stored.FOLDER / "sts"
 
 
 def recorded() -> list[dict]:
-    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text."""
-    return [_store.read(path) for path in sorted(_FOLDER.glob("*.json"))]
+    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text.
+
+    Of some the first runs alone have been asked, and are there.
+    """
+    found = [_store.read(path) for path in sorted(_FOLDER.glob("*.json"))]
+    return [one | {"records": [row for row in one["records"] if row.get("logprobs")]} for one in found]
 
 
 def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
@@ -57,7 +61,7 @@ def pick(found: Sequence[dict], **fields) -> dict:
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
-    """Arrays that come with the package, "guesses", "look", "shift" or "swap"; how they were made, their file says.
+    """Arrays that come with the package, "guesses", "look", "probe" or "silence"; how they were made, their file says.
 
     Example:
         >>> arrays("guesses")["concat_test"].shape

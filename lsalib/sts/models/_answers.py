@@ -91,27 +91,35 @@ def relevance_and_attention(
     return score, relevance, attention
 
 
-def score(params: llama.Params, config: llama.Config, reading: Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
-    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest."""
-    return np.asarray(_score(params, config, reading.tokens, reading.lengths, reading.cache, tree))[: reading.count]
+def score(
+    params: llama.Params,
+    config: llama.Config,
+    reading: Reading,
+    tree: AnswerTree,
+    gain: Float[np.ndarray, "L N"] | None = None,
+) -> Float[np.ndarray, "n A"]:
+    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest;
+    with a ``gain`` the nodes' values are multiplied as in ``llama.forward``."""
+    made = _score(params, config, reading.tokens, reading.lengths, reading.cache, tree, gain)
+    return np.asarray(made)[: reading.count]
 
 
 @partial(jax.jit, static_argnums=1)
-def _score(params, config, tokens, lengths, cache, tree):
+def _score(params, config, tokens, lengths, cache, tree, gain):
     def one(row, length, past):
         last = jax.lax.dynamic_index_in_dim(row, length - 1, keepdims=False)
-        return _after(params, config, past, llama.embed(params, last), length, tree)[0]
+        return _after(params, config, past, llama.embed(params, last), length, tree, gain=gain)[0]
 
     return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
 
 
-def _after(params, config, past, root, length, tree, keep_weights=False):
+def _after(params, config, past, root, length, tree, keep_weights=False, gain=None):
     """The answers after a prompt that was read, and the nodes' attention; its last token, ``root``, is node 0."""
     nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
     positions = length - 1 + jnp.asarray(tree.depth)
-    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights)
+    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights, value_gain=gain)
     logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
     return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1), out.weights

@@ -151,7 +151,7 @@ def _scored(model, asked: design.Experiment, runs: list[design.Item]) -> np.ndar
     return model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS])
 
 
-def probe(count: int = 20) -> dict[str, np.ndarray]:
+def probe(count: int = 12) -> dict[str, np.ndarray]:
     """The same when all numbers are scaled and some are one higher, on one scale: an array a condition, (runs, arms,
     answers), with the arms of ``design.CHOICES["moved"]``, as ``python -m lsalib.sts probe`` has them."""
     model, kept = open_model(LOOKED_AT.model), {}

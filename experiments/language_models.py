@@ -164,7 +164,7 @@ def probe(count: int = 12) -> dict[str, np.ndarray]:
     return kept
 
 
-def silence(count: int = 20) -> dict[str, np.ndarray]:
+def silence(count: int = 12) -> dict[str, np.ndarray]:
     """Probabilities of the answers with 1.00 and 4.00 as the query's guess, which is silent in six layers: in none,
     in the six where it matters most by ``look``, in the first six, in random sixes; (runs, sets, 2, answers). The runs
     are others than those of ``look``."""

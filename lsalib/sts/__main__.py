@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_asking(command: argparse.ArgumentParser, *others: str) -> None:
     """What is asked, but for these fields of an experiment, and of which model."""
-    meaning = dict(re.findall(r"^    (\w+): (.+)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
+    meaning = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
     for field in fields(design.Experiment):
         if (name := field.name) not in others:
             flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"

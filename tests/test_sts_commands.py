@@ -137,3 +137,4 @@ def test_the_usage_is_shown_for_arguments_that_do_not_fit(arguments, capsys):
 def test_it_is_a_module_to_run():
     said = subprocess.check_output([sys.executable, "-m", "lsalib.sts", "run", "--help"], cwd=ROOT, text=True)
     assert "--context-split" in said and "(default: concat)" in said
+    assert "or biased, one less (default" in " ".join(said.split()), "to the end of what it says"

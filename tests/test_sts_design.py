@@ -168,6 +168,8 @@ def test_guesses_are_made_where_none_are_stored(monkeypatch):
         for other in ({"seed": 3}, {"context_split": "train"}):
             with pytest.raises(pytest.fail.Exception, match="embedded"):
                 prepare(Experiment("any", "guess", **other), folder)
+    cosine = [prepare(Experiment("any", "guess", "cosine", seed=seed), folder) for seed in (0, 3)]
+    np.testing.assert_array_equal(cosine[0].query_guess, cosine[1].query_guess)  # no seed makes it another
     few = lambda split, folder=None: data.Pairs(*(column[:60] for column in load(split, folder)))
     load = data.load
     monkeypatch.setattr(data, "load", few)

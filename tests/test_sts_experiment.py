@@ -250,7 +250,7 @@ class Lazy(Fake):
         return super().complete(prompts, **options)[1:]
 
 
-values = "log-probabilities of model fake must"
+values = "the log-probabilities of the model must"
 
 
 @pytest.mark.parametrize(

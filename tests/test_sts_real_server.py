@@ -74,9 +74,8 @@ def test_a_real_server_answers_the_same_prompts(address, tmp_path, monkeypatch):
     assert [row["query"] for row in theirs["records"]] == [row["query"] for row in ours]
     assert {row["finish"] for row in theirs["records"]} == {"stop"}
     pairs = [[results.parse(row["answer"]) for row in (a, b)] for a, b in zip(theirs["records"], ours, strict=True)]
-    print("theirs and ours:", pairs)
-    assert all(abs(a - b) < 1.5 for a, b in pairs), "near: the weights are the same"
-    assert sum(a == b for a, b in pairs) >= 1
+    # Seen with llama-cpp-python 0.3.36: four of six the same, the others off by 0.1 and 0.7.
+    assert all(abs(a - b) < 1.5 for a, b in pairs) and any(a == b for a, b in pairs), pairs
     # Control: the answers to the other queries are no nearer than chance has it.
     assert sum(abs(a - b) for a, b in pairs) < sum(
         abs(a - c) for (a, _), (_, c) in zip(pairs, pairs[1:] + pairs[:1], strict=True)

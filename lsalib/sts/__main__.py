@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("default", UserWarning)
         warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
         try:
             return options.command(options) or 0
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_asking(command: argparse.ArgumentParser, *others: str) -> None:
     """What is asked, but for these fields of an experiment, and of which model."""
-    meaning = dict(re.findall(r"^    (\w+): (.+)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
+    meaning = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
     for field in fields(design.Experiment):
         if (name := field.name) not in others:
             flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"

@@ -22,6 +22,7 @@ ANSWERS = tuple(f"{tenths / 10:.1f}" for tenths in range(51))
 
 READOUTS = ("written", "expected")
 _KEPT_AS = dict(zip(READOUTS, ("answer", "logprobs"), strict=True))
+_WORDS = {"answer": "answers", "logprobs": "rows of scores"}
 _QUESTIONS = {"answer": 1, "logprobs": len(ANSWERS)}  # what a server is asked for one run
 
 
@@ -71,22 +72,16 @@ def run(
         try:
             _ask_all(experiment, model, asked[:first], store, batch_size, names)
         except BaseException as error:
-            counts = (f"{_count(store, name)} of {len(runs)} {_WORDS[name]}" for name in names)
+            kept = {name: sum(not _missing(record, name) for record in store.result["records"]) for name in names}
+            counts = (f"{n} of {len(runs)} {_WORDS[name]}" for name, n in kept.items())
             error.add_note(f"kept in {folder}: {' and '.join(counts)}; the same command goes on from there")
             raise
     _warn_of_empty(store.result["records"])
     return store.result
 
 
-_WORDS = {"answer": "answers", "logprobs": "rows of scores"}
-
-
 def _missing(record: dict, name: str) -> bool:
     return name not in record or (name == "answer" and not record[name].strip())
-
-
-def _count(store: _store.Store, name: str) -> int:
-    return sum(not _missing(record, name) for record in store.result["records"])
 
 
 def _ask_all(experiment: Experiment, model, asked: list, store: _store.Store, size: int, names: list[str]) -> None:
@@ -100,9 +95,12 @@ def _ask_all(experiment: Experiment, model, asked: list, store: _store.Store, si
     for begin in range(0, len(waiting), size):
         for name in names:
             if some := [n for n in waiting[begin : begin + size] if n in left[name]]:
-                got = ask[name](experiment, model, [asked[n] for n in some], _Keep(store, progress, some))
-                if got != (n := len(some)):
-                    raise ValueError(f"model {model.name} must give {n} answers, one a prompt, got {got}")
+                keep = _Keep(store, progress, some)
+                answers = ask[name](experiment, model, [asked[n] for n in some], keep)
+                if len(answers) != (n := len(some)):
+                    raise ValueError(f"model {model.name} must give {n} answers, one a prompt, got {len(answers)}")
+                for place, answer in enumerate(answers):
+                    getattr(keep, name)(place, answer)
 
 
 class _Keep(dict):
@@ -119,9 +117,10 @@ class _Keep(dict):
         finish = getattr(words, "finish", None)
         self._once(place, 1, answer=str(words), **({} if finish is None else {"finish": finish}))
 
-    def row(self, place: int, logprobs: list[float] | None) -> None:
-        asked = sum(place == other for other, _ in self)
-        self._once(place, len(ANSWERS) - asked, logprobs=logprobs)
+    def logprobs(self, place: int, row) -> None:
+        if row is not None:
+            row = _validate.vector("the log-probabilities of the model", row, len(ANSWERS)).round(6).tolist()
+        self._once(place, len(ANSWERS) - sum(place == other for other, _ in self), logprobs=row)
 
     def __setitem__(self, key: tuple[int, int], value: float) -> None:
         super().__setitem__(key, value)
@@ -135,32 +134,19 @@ class _Keep(dict):
             self.progress.add(steps)
 
 
-def _ask(experiment: Experiment, model, batch: list, keep: _Keep) -> int:
-    """Keep the written answers; how many there were."""
+def _ask(experiment: Experiment, model, batch: list, keep: _Keep) -> list[str]:
+    """The written answers."""
     limit = experiment.max_new_tokens
     if experiment.style == "chat":
-        answers = model.chat(batch, max_new_tokens=limit, on_answer=keep.answer)
-    else:
-        answers = model.complete(batch, max_new_tokens=limit, stop=("\n",), on_answer=keep.answer)
-    if len(answers) == len(batch):
-        for place, words in enumerate(answers):
-            keep.answer(place, words)
-    return len(answers)
+        return model.chat(batch, max_new_tokens=limit, on_answer=keep.answer)
+    return model.complete(batch, max_new_tokens=limit, stop=("\n",), on_answer=keep.answer)
 
 
-def _score(experiment: Experiment, model, batch: list, keep: _Keep) -> int:
-    """Keep the answers' log-probabilities, or None; a completion goes on after «Score:» with a space."""
-    before = "" if experiment.style == "chat" else " "
-    name, endings = f"the log-probabilities of model {model.name}", [before + answer for answer in ANSWERS]
-    row = lambda place, found: keep.row(
-        place, found if found is None else _validate.vector(name, found, len(ANSWERS)).round(6).tolist()
-    )
-    rows = model.score_logprobs(batch, endings, on_answer=row, parts=keep)
-    rows = [None] * len(batch) if rows is None else rows
-    if len(rows) == len(batch):
-        for place, found in enumerate(rows):
-            row(place, found)
-    return len(rows)
+def _score(experiment: Experiment, model, batch: list, keep: _Keep) -> Sequence | np.ndarray:
+    """The answers' log-probabilities, or None; a completion goes on after «Score:» with a space."""
+    endings = [("" if experiment.style == "chat" else " ") + answer for answer in ANSWERS]
+    rows = model.score_logprobs(batch, endings, on_answer=keep.logprobs, parts=keep)
+    return [None] * len(batch) if rows is None else rows
 
 
 def _warn_of_empty(records: list[dict]) -> None:

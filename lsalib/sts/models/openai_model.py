@@ -140,18 +140,18 @@ class OpenAIModel(text.LanguageModel):
     def _ask(self, ask: Callable, items: Mapping, keep: Callable) -> None:
         """All items, several at once; answers are handed on as they come, and whatever fails, those under way count."""
         waiting = deque(items)
-        running: dict[Future, tuple[int, float, int]] = {}
+        running: dict[Future, tuple[int, float, int, int]] = {}
         with ThreadPoolExecutor(self._concurrency) as pool:
 
             def take(future: Future, again: bool) -> None:
-                n, begun, most = running.pop(future)
+                n, begun, crowd, most = running.pop(future)
                 try:
                     keep(n, future.result())
                 except self._openai.APITimeoutError:
-                    if not again or (most == self._most and self._at_once == 1):
+                    if not again or crowd == 1:
                         raise
                     if most == self._most:
-                        self._most = self._at_once = self._at_once // 2
+                        self._most = self._at_once = max(1, self._at_once // 2)
                     waiting.append(n)
                 else:
                     self._pace(time.monotonic() - begun)
@@ -160,7 +160,7 @@ class OpenAIModel(text.LanguageModel):
                 while waiting or running:
                     while waiting and len(running) < self._at_once:
                         n = waiting.popleft()
-                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._most
+                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._at_once, self._most
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         take(future, again=True)
             except BaseException as error:

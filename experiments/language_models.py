@@ -80,7 +80,7 @@ def first_runs(asked: design.Experiment) -> dict[str, int]:
         return {}
     basic = asked.condition in ("none", "guess", "shuffled")
     scored = {"expected": 32 if basic or asked.condition == "biased" else 16}
-    return {"written": 16} | scored if basic and asked.draw == 0 else scored
+    return {"written": 8} | scored if basic and asked.draw == 0 else scored
 
 
 def answers() -> dict[str, dict]:

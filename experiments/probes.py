@@ -113,7 +113,7 @@ def _silenced(model, item: design.Item, first: bool, arms: Sequence[tuple]) -> n
     """A row for each arm and guess: the examples are read once, the query and the answers as a tree after them."""
     texts = [prompts.build(item.context, item.query._replace(guess=v), guesses=True) for v in GUESSES]
     texts = [guess_first(text) for text in texts] if first else texts
-    config, params, tokenizer, _ = model.stored
+    config, params, tokenizer = model.stored.config, model.stored.params, model.stored.tokenizer
     encode = lambda some: [each.ids for each in tokenizer.encode_batch(some)]
     start = texts[0].rindex("\n\n") + 1
     endings = [f"{text[start:]} {answer}" for text in texts for answer in experiment.ANSWERS]

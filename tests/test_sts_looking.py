@@ -10,6 +10,7 @@ from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
+from experiments import probes
 from lsalib.sts import design, looking, prompts
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
@@ -29,6 +30,9 @@ class Pieces:
         found = list(re.finditer(r"\s?\d|\s?[^\s\d]+|\s", text))
         ids = [sum(map(ord, one[0])) % TINY.vocab for one in found]
         return SimpleNamespace(ids=ids, offsets=[one.span() for one in found])
+
+    def encode_batch(self, texts):
+        return list(map(self.encode, texts))
 
 
 TREE, VALUES = answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
@@ -155,3 +159,36 @@ test_bad_input_is_refused = refusals(
     (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
     (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )
+
+
+def test_what_is_silent_in_a_tree_is_what_is_silent_in_whole_prompts():
+    arms = [("guess", ()), ("guess", (1,)), ("sentences", (0, 1))]
+    found = probes._silenced(MODEL, ITEM, False, arms)
+    for row, (part, layers) in zip(found, arms, strict=True):
+        for values, v in zip(row, probes.GUESSES, strict=True):
+            prompt = prompts.build(ITEM.context, ITEM.query._replace(guess=v), guesses=True)
+            whole = looking.silence(MODEL, prompt, f"query {part}", layers)
+            np.testing.assert_allclose(values, whole, atol=1e-4)
+            assert part == "sentences" or np.abs(found[2 - len(layers)] - whole).max() > 1e-3
+    # Where the guess stands first, another part stands last; silent is as much of it.
+    other = probes._silenced(MODEL, ITEM, True, [("guess", ()), ("guess", (1,)), ("end", (1,))])
+    assert min(np.abs(other[a] - other[b]).max() for a, b in ((0, 1), (0, 2), (1, 2))) > 1e-4
+    assert probes.guess_first(PROMPT).split("\n")[-4:-1] == [
+        "Initial guess: 2.50",
+        "Sentence 1: A cat.",
+        "Sentence 2: A car.",
+    ]
+
+
+def test_guesses_after_one_context_are_those_of_whole_prompts():
+    """The model is a stand-in whose answers hang on the whole text."""
+
+    def score_logprobs(texts, endings):
+        return np.array([[hash(text + ending) % 97 for ending in endings] for text in texts], float)
+
+    asked = design.Experiment("any", "guess", "strong")
+    runs = [ITEM._replace(query=ITEM.query._replace(guess=v)) for v in (1.0, 2.0)]
+    model = SimpleNamespace(score_logprobs=score_logprobs)
+    whole = score_logprobs([design.prompt(asked, run) for run in runs], [f" {answer}" for answer in ANSWERS])
+    np.testing.assert_array_equal(probes.guessed(model, asked, runs), whole)
+    assert (probes.guessed(model, asked, runs[::-1]) != whole).any()

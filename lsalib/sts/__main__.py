@@ -43,7 +43,7 @@ def _notes(error: BaseException) -> str:
 def _run(options: argparse.Namespace) -> int:
     asked, model = _opened(options)
     folder = options.out or files.folder("results") / _name(asked)
-    some = {"readouts": ("written",)} if options.readout == "written" else {}
+    some: dict[str, Any] = {"readouts": ("written",)} if options.readout == "written" else {}
     result = experiment.run(asked, model, design.prepare(asked), folder, batch_size=options.batch_size, **some)
     print(results.table([result]))
     print(f"stored in {folder}")
@@ -58,7 +58,7 @@ def _probe(options: argparse.Namespace) -> None:
             print(f"{condition}, moved: {moved}", flush=True)
             asked = replace(first, condition=condition, moved=moved)
             folder = (options.out or files.folder("results")) / _name(asked)
-            some = {"readouts": ("expected",), "batch_size": options.batch_size}
+            some: dict[str, Any] = {"readouts": ("expected",), "batch_size": options.batch_size}
             made.append(experiment.run(asked, model, sources, folder, **some))
             if made[-1]["records"][0]["logprobs"] is None:
                 hint = "take another style, or a server that echoes a prompt with its log-probabilities"

@@ -73,14 +73,12 @@ def _embedded() -> tuple[dict, dict]:
 
 def first_runs(asked: design.Experiment) -> dict[str, int]:
     """How many of the hundred runs are asked so far, by readout; whoever raises a number asks for what is left."""
-    if asked.style == "completion":
-        count = 100 if asked.condition in ("none", "guess", "shuffled") else 32
-        return {"written": count, "expected": count}
-    if asked.guess_model == "concat":
+    basic, completion = asked.condition in ("none", "guess", "shuffled"), asked.style == "completion"
+    if completion:
+        return dict.fromkeys(results.READOUTS, 100 if basic else 8)
+    if asked.guess_model == "concat" or asked.condition == "neutral":
         return {}
-    basic = asked.condition in ("none", "guess", "shuffled")
-    scored = {"expected": 32 if basic or asked.condition == "biased" else 16}
-    return {"written": 8} | scored if basic and asked.draw == 0 else scored
+    return {"expected": 8} | ({"written": 8} if basic and asked.draw == 0 else {})
 
 
 def answers() -> dict[str, dict]:

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 
+from experiments.experiment import Experiment
 from experiments.language_models import LOOKED_AT, entry
 from lsalib._files import write
 from lsalib.book import stored
@@ -35,7 +36,7 @@ RANDOM_SETS = 12
 _READ = ("guess", "sentences")
 
 
-def probe(count: int = 20) -> dict[str, np.ndarray]:
+def probe(count: int = 12, keep: bool = True) -> dict[str, np.ndarray]:
     """Probabilities of the answers when all numbers are scaled by 0.8 and some are one higher, on one scale: an array
     for each of ``PROBED``, (runs, arms, answers), with the arms of ``design.CHOICES["moved"]``; and ``*_dose`` with
     ``DOSES`` as the query's guess and nothing moved, (runs, doses, answers)."""
@@ -43,9 +44,10 @@ def probe(count: int = 20) -> dict[str, np.ndarray]:
     some = {name: items(asked, prepare(asked))[:count] for name, asked in PROBED.items()}
     for run, (name, asked) in product(range(count), PROBED.items()):
         item = some[name][run]
-        rows.setdefault(name, []).append(_kept(f"arms-{name}-{run}", partial(_arms, model, asked, item)))
+        arms = _kept(f"arms-{name}-{run}", partial(_arms, model, asked, item), keep)
+        rows.setdefault(name, []).append(arms)
         if name in DOSED:
-            doses = _kept(f"dose-{name}-{run}", partial(_moved, model, asked, item, "nothing", DOSES))
+            doses = _kept(f"dose-{name}-{run}", partial(_moved, model, asked, item, "nothing", DOSES), keep)
             rows.setdefault(f"{name}_dose", []).append(doses)
     return {"dose": DOSES} | {name: np.array(row, np.float32) for name, row in rows.items()}
 
@@ -77,7 +79,7 @@ def _text(prompt) -> str:
     return prompt if isinstance(prompt, str) else chat_prompt(prompt)
 
 
-def silence(count: int = 20) -> dict[str, np.ndarray]:
+def silence(count: int = 20, keep: bool = True) -> dict[str, np.ndarray]:
     """Probabilities of the answers with 1.00 and 4.00 as the query's guess, and something silent in six layers.
 
     ``layers`` are the sets: the six where the guess matters most by ``look``, the first six, random ones. Where the
@@ -95,7 +97,7 @@ def silence(count: int = 20) -> dict[str, np.ndarray]:
         }
         for place, arms in silent.items():
             make = partial(_silenced, model, item, place == "first", arms)
-            rows[place].append(_kept(f"silence-{place}-{item.run}", make))
+            rows[place].append(_kept(f"silence-{place}-{item.run}", make, keep))
     return {"layers": layers} | {place: np.array(row, np.float32) for place, row in rows.items()}
 
 
@@ -160,18 +162,24 @@ def guess_first(prompt: str) -> str:
     return re.sub(r"(Sentence 1: .*\nSentence 2: .*\n)(Initial guess: .*\n)", r"\2\1", prompt)
 
 
-def _kept(name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """What was made before, by an experiment that was stopped, or is made now."""
+def _kept(name: str, make: Callable[[], np.ndarray], keep: bool) -> np.ndarray:
+    """What an experiment that was stopped has made before, or what is made now; without ``keep`` always the latter."""
     path = files.folder("cache") / "probes" / f"{name}.npy"
-    if not path.exists():
-        content = io.BytesIO()
-        np.save(content, make())
+    if keep and path.exists():
+        return np.load(path)
+    made, content = make(), io.BytesIO()
+    if keep:
+        np.save(content, made)
         write(path, content.getvalue())
         print(name, flush=True)
-    return np.load(path)
+    return made
+
+
+def _entry(line: str, measure: Callable) -> Experiment:
+    return entry(line, measure)._replace(again=partial(measure, 1, keep=False))
 
 
 EXPERIMENTS = {
-    "sts/probe": entry("answers when numbers in the prompt are moved, on one scale, in six kinds of prompt", probe),
-    "sts/silence": entry("answers when the query's guess is silent in some layers", silence),
+    "sts/probe": _entry("answers when numbers in the prompt are moved, on one scale, in six kinds of prompt", probe),
+    "sts/silence": _entry("answers when the query's guess is silent in some layers", silence),
 }

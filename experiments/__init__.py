@@ -3,6 +3,7 @@
 A new one is a function that returns named arrays, and a line in the registry of its module.
 """
 
-from experiments import language_models, probes, softmax
+from experiments import language_models, probes, softmax, training_speed
 
-EXPERIMENTS = softmax.EXPERIMENTS | language_models.EXPERIMENTS | probes.EXPERIMENTS
+EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
+EXPERIMENTS |= language_models.EXPERIMENTS | probes.EXPERIMENTS

@@ -1,14 +1,30 @@
-"""Certificates for fewer heads than d: the library's least squares, and where a single head can get stuck.
+"""Certificates for few heads: the library's least squares, the map of d heads, and where a single head gets stuck.
 
 A value vector ``(p; tau)``, in features and residual label, reads ``h = S p + tau s`` and ``k = p.s + tau q``.
 """
 
+from functools import cache
 from types import SimpleNamespace
 
-import pytest
 import sympy
 from symbolic import C, d, eps, fresh, mean, sigma2, trace
-from symbolic_task import GD_STEP, NOISY_STEP, S, a, all_zero, b, certify, delta, dot, j, paired, q, s
+from symbolic_task import (
+    GD_STEP,
+    NOISY_STEP,
+    S,
+    a,
+    all_zero,
+    b,
+    certify,
+    delta,
+    dot,
+    j,
+    loop,
+    paired,
+    q,
+    s,
+    without_noise,
+)
 from sympy import Function, Matrix, Symbol
 
 from lsalib.theory import few_heads
@@ -32,7 +48,7 @@ def read_label():
     return dot(v, s) + tau * q()
 
 
-def test_fig2_heads_help():
+def test_few_heads_optimum():
     """``few_heads`` solves the normal equations of its three unknowns, along v for eps, and for the constant."""
     read = read_features, read_first, read_label
     second = Matrix(3, 3, lambda row, column: mean(read[row]() * read[column]()).subs(UNIT))
@@ -73,6 +89,7 @@ def least_of_one_head():
     return d - (d - 1) / ACROSS - explained
 
 
+@cache
 def slope_signs():
     """The coefficients of the numerator of its derivative, a polynomial in x, over a square; the highest first."""
     numerator, denominator = sympy.fraction(sympy.cancel(least_of_one_head().diff(X)))
@@ -91,41 +108,35 @@ def test_the_moments_of_what_one_head_reads():
     certify(mean(eps(j) * read_number()), mean(p(j)), 0)
 
 
-@pytest.fixture(scope="module")
-def coefficients():
-    return slope_signs()
-
-
 def signs(coefficients, sizes):
     """Of each coefficient, whether all of its terms are positive, or all negative; zero where they are mixed."""
     terms = [sympy.expand(each.subs(sizes)).as_coefficients_dict().values() for each in coefficients]
     return [all(term > 0 for term in each) - all(term < 0 for term in each) for each in terms]
 
 
-def test_one_head_has_no_bad_local_minimum_for_three_features_or_more(coefficients):
+def test_one_head_landscape():
     """The least risk grows with x, for all d = 3 + k and C = 1 + m and with any label noise."""
     k, more = sympy.symbols("k more", positive=True)
-    assert signs(coefficients, {d: 3 + k, C: 1 + more}) == [1] * 5
+    assert signs(slope_signs(), {d: 3 + k, C: 1 + more}) == [1] * 5
     # The control: with two features a coefficient is negative.
-    assert signs(coefficients, {d: 2, C: 3 + more, sigma2: 0}) == [1, -1, 1, 1, 1]
+    assert signs(slope_signs(), {d: 2, C: 3 + more, sigma2: 0}) == [1, -1, 1, 1, 1]
 
 
-def test_one_head_and_two_features_can_be_stuck_with_one_or_two_tokens_only(coefficients):
-    """From three tokens on the first three coefficients are a quadratic without a root, times x^2."""
+def test_one_head_and_two_features_can_be_stuck_with_one_or_two_tokens_only():
+    """Without noise: from three tokens on the first three coefficients are a quadratic without a root, times x^2."""
     more = sympy.Symbol("more", positive=True)
-    first, second, third, *_ = (each.subs({d: 2, C: 3 + more, sigma2: 0}) for each in coefficients)
+    first, second, third, *_ = (each.subs({d: 2, C: 3 + more, sigma2: 0}) for each in slope_signs())
     assert signs([4 * first * third - second**2], {}) == [1]
-    for tokens in (1, 2, 3):
-        quartic = sympy.Poly([each.subs({d: 2, C: tokens, sigma2: 0}) for each in coefficients], X)
-        assert quartic.count_roots(0, None) == {1: 1, 2: 2, 3: 0}[tokens]
+    for tokens, noise, roots in ((1, 0, 1), (2, 0, 2), (3, 0, 0), (3, 20, 1)):
+        quartic = sympy.Poly([each.subs({d: 2, C: tokens, sigma2: noise}) for each in slope_signs()], X)
+        assert quartic.count_roots(0, None) == roots
 
 
-def test_one_head_and_one_feature_cannot_be_stuck(coefficients):
-    """The least risk first grows, then falls to its value at zero: both ends are the optimum."""
+def test_one_head_and_one_feature_cannot_be_stuck():
+    """The least risk first grows, then falls to its value at zero: both ends are the optimum, with any label noise."""
     more = sympy.Symbol("more", positive=True)
-    assert signs(coefficients, {d: 1, C: 1 + more, sigma2: 0}) == [-1, -1, -1, 1, 1]
-    risk = least_of_one_head().subs({d: 1, sigma2: 0})
-    certify(sympy.limit(risk, X, sympy.oo), 1 - GD_STEP.subs(d, 1), 1)
+    assert signs(slope_signs(), {d: 1, C: 1 + more}) == [-1, -1, -1, 1, 1]
+    certify(sympy.limit(least_of_one_head().subs(d, 1), X, sympy.oo), 1 - NOISY_STEP.subs(d, 1), 1)
 
 
 def test_the_least_risk_of_one_head_is_what_is_known_at_its_ends():
@@ -133,3 +144,48 @@ def test_the_least_risk_of_one_head_is_what_is_known_at_its_ends():
     risk = least_of_one_head()
     certify(risk.subs(X, 0), d * (1 - NOISY_STEP), d)
     certify(sympy.limit(risk, X, sympy.oo), d - NOISY_STEP, d)
+
+
+# With d heads: the line left out is that of (p, tau), and X the squared length of p; no label noise.
+SHARE, U, T = C / (C * d + 2), Symbol("U", positive=True), Symbol("T", positive=True)
+
+
+def price(share=SHARE):
+    """What answers to a form's value at (p, tau): in the norm of G, the form that has this value as its product."""
+    tall = C / 2 * (paired(lambda c, e: p(c) * p(e), S) - share * X * loop(S))
+    return GD_STEP * tau * dot(p, s) + tall + GD_STEP / (2 * d) * (tau**2 - X) * (q() - loop(S))
+
+
+def test_the_price_of_a_line_left_out():
+    """Its products with the entries of G are the entries of z z^T, so its squared norm is what the map divides by."""
+    product = lambda entry, *share: without_noise(mean(price(*share) * entry())).subs(mean(dot(p, p)), X)
+    corner = lambda *share: product(lambda: S(a, b), *share)
+    certify(corner(), mean(p(a) * p(b)), corner(1 / d))
+    certify(product(lambda: s(a)), tau * mean(p(a)), mean(p(a)))
+    certify(product(q), tau**2, X)
+    width = GD_STEP * tau**2 * X + C / 2 * (1 - SHARE) * X**2 + GD_STEP / (2 * d) * (tau**2 - X) ** 2
+    certify(product(price), width, width + X)
+
+
+def signs_in_T(expression):
+    """Of the numerator's coefficients, the highest first, over a positive denominator."""
+    k, more = sympy.symbols("k more", positive=True)
+    numerator, denominator = sympy.fraction(sympy.cancel(expression.subs({d: 2 + k, C: 1 + more})))
+    assert signs([denominator], {}) == [1]
+    return signs(sympy.Poly(numerator, T).all_coeffs(), {})
+
+
+def test_training_wants_d_plus_one():
+    """On the half circle: where the derivative can vanish without an offset, and that D grows less than T^4 does."""
+    D = GD_STEP * T**2 + C / 2 * (1 - SHARE) + GD_STEP / (2 * d) * (T**2 - 1) ** 2
+    excess = (SHARE * U - GD_STEP * T) ** 2 / D
+    quartic = C / 2 * (1 - SHARE) + GD_STEP / (2 * d) * (1 - T**4) + SHARE * U * ((1 - 1 / d) * T + T**3 / d)
+    slope = 2 * GD_STEP * (GD_STEP * T - SHARE * U) / D**2
+    certify(excess.diff(T), slope * quartic, slope * D)
+    # One change of sign: one positive root. With one feature it is one in the other direction, too.
+    assert signs_in_T(quartic) == [-1, 1, 0, 1, 1]
+    one_feature = quartic.subs(d, 1)
+    assert signs_in_T(one_feature) == [-1, 1, 0, 0, 1] and signs_in_T(one_feature.subs(U, -U)) == [-1, -1, 0, 0, 1]
+    assert signs_in_T(4 * D - T * D.diff(T)) == [1, 0, 1]
+    # The control: not less than T^3 does.
+    assert -1 in signs_in_T(3 * D - T * D.diff(T))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import sympy
-from symbolic import GENERAL, C, Law, d, eps, fresh, mean, query, sigma2, trace, x
+from symbolic import GENERAL, C, Law, d, eps, fresh, mean, noise, query, sigma2, trace, x
 from symbolic_task import (
     GD_RISK,
     GD_STEP,
@@ -195,6 +195,29 @@ def test_softmax_one_example_less():
     debiased = lambda: eta * C * (dot(query, Gxy) - dot(query, average) * label()) - target()
     on_all = mean(plain() * plain(), GENERAL)
     certify(mean(debiased() * debiased(), GENERAL), on_all.subs(C, C - 1), on_all)
+
+
+def test_softmax_guess_floor():
+    """The moments of g at given weights w, and its product with what scales as layers without a guess do."""
+
+    def label(i):
+        return dot(lambda c: x(i, c), w) + noise(i)
+
+    def white():
+        """The squared length of the numbers behind the context, less its mean, and that of the query's."""
+        i, k, c = fresh(), fresh(), fresh()
+        return x(i, c) * x(i, c) + noise(k) * noise(k) / sigma2 - C * (d + 1) - dot(query, query) + d
+
+    def linear():
+        """One linear head, which takes a gradient step; twice the tokens and half the query double it."""
+        i = fresh()
+        return dot(query, lambda c: x(i, c)) * label(i) / C
+
+    g = lambda: dot(w, query) * white()
+    certify(mean(dot(w, query) * g()), -2 * W, -W)
+    certify(mean(g() * g()), W * (2 * C * (d + 1) + 2 * d + 8), W * (2 * C * (d + 1) + 2 * d))
+    certify(mean(linear() * g()), 0, 1)
+    assert not same(mean(linear() * dot(w, query) * (white() + dot(query, query) - d)), 0)
 
 
 @pytest.mark.parametrize(("dim", "size"), [(1, 4), (3, 2), (4, 1), (2, 9)])

@@ -5,7 +5,6 @@ import pytest
 
 from lsalib.book import claims, notebook
 from lsalib.book.records import METADATA, Record, margin_text, rows
-from tools.sphinx_claims import spelt
 
 
 @pytest.fixture
@@ -155,8 +154,3 @@ def test_glue_formats_and_names(monkeypatch):
     ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
-
-
-def test_a_box_says_once_whose_the_places_are():
-    assert spelt(["P Fig. 1", "P §4.2"]) == ["The paper’s Fig. 1", "§4.2"]
-    assert spelt(["S"]) == ["The summary’s claims"]

@@ -51,6 +51,18 @@ def test_the_first_steps_again(name):
     assert np.abs(again["A"][1] - again["A"][0]).max() > 0.1
 
 
+def test_the_pace_of_a_few_runs_again():
+    """The stored steps for two prior means, widths and seeds; a neighbour's are others."""
+    name = "training_speed"
+    again = EXPERIMENTS[name].again()
+    assert again["block"].shape == (1, 2, 2, 2) and again["yq"].shape == (1, 2, 1, 2)
+    assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda: again)) == []
+    for axis, neighbour in ((1, "prior mean"), (2, "width"), (3, "seed")):
+        swapped = {"block": np.flip(again["block"], axis)}
+        broken = EXPERIMENTS[name]._replace(again=lambda swapped=swapped: swapped)
+        assert experiment.differences(name, broken), neighbour
+
+
 def test_a_stored_start_is_a_start():
     """Two roads to the circuits: the stored ones and those of the layer that they belong to."""
     layers = softmax.one_task((1, 2, 4, 8))

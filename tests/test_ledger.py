@@ -113,6 +113,11 @@ def test_a_certified_claim_s_badge_says_so_on_its_page():
     assert 'aria-label="sharpened: thm1-saturation, algebra checked for all d and C"' in certified
 
 
+def test_a_box_says_once_whose_the_places_are():
+    assert sphinx_claims.spelt(["P Fig. 1", "P §4.2"]) == ["The paper’s Fig. 1", "§4.2"]
+    assert sphinx_claims.spelt(["S"]) == ["The summary’s claims"]
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("claims")

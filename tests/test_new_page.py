@@ -73,7 +73,7 @@ def test_the_ledger_has_the_claim(project, followed):
     claims.main(["--root", str(project)])
     records = [record for record in claims.read_records(project) if record.page == STEM]
     assert [(record.kind, record.passed) for record in records] == [("check", True), ("control", True)]
-    assert f'<tr id="{records[0].id}"' in (project / "_build/html/book/claims.html").read_text()
+    assert f'<tbody id="{records[0].id}"' in (project / "_build/html/book/claims.html").read_text()
 
 
 def test_a_page_that_says_something_else_fails(project, followed):

@@ -146,6 +146,36 @@ def test_bayes_is_ridge_with_d_times_the_noise(x64):
         assert np.isclose(ridge, bayes, rtol=1e-10) == agrees
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_a_guess_longer_tokens_and_a_shorter_query_only_scale(x64, seed):
+    """The symmetry behind the bound for all layers without a guess. Control: with a guess it is broken."""
+    params, X, y, x_q = example(seed)
+    of = lambda scale, y_q: float(attention.softmax_attention(params, scale * X, scale * y, x_q / scale, y_q))
+    np.testing.assert_allclose(of(1.7, 0.0), 1.7 * of(1.0, 0.0), rtol=1e-12)
+    assert abs(of(1.7, 0.4) - 1.7 * of(1.0, 0.4)) > 1e-3
+
+
+@pytest.mark.parametrize("d, L", [(1, 1), (1, 2), (2, 3), (5, 8)])
+def test_a_function_that_no_layer_without_a_guess_sees(d, L):
+    """Its product with a random head has mean zero; with the target it has not, and neither has its first half."""
+    rng = np.random.default_rng(d)
+    N, noise = 100_000, 0.6
+    w, q = 1 + rng.normal(size=(N, d)), rng.normal(size=(N, d))
+    X, eps = rng.normal(size=(N, L, d)), rng.normal(size=(N, L))
+    target = (w * q).sum(1)
+    Z = np.concatenate([X, np.einsum("nld,nd->nl", X, w)[..., None] + noise * eps[..., None]], 2)
+    scores = np.einsum("nli,ij,nj->nl", Z, 0.5 * rng.normal(size=(d + 1, d)), q)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    head = np.einsum("nl,nli,i->n", weights / weights.sum(1, keepdims=True), Z, rng.normal(size=d + 1))
+    n, white = L * (d + 1), (X**2).sum((1, 2)) + (eps**2).sum(1)
+    g = target * (white - n - (q**2).sum(1) + d)
+    error = lambda values: abs(values.mean()) / values.std() * N**0.5
+    assert error(head * g) < 5 < error(target * g)
+    assert L == 1 or error(head * target * (white - n)) > 5
+    signal = 2 * d  # the mean of |w|^2
+    assert error(target * g + 2 * signal) < 5 and error(g**2 - signal * (2 * n + 2 * d + 8)) < 5
+
+
 def test_init_has_its_bounds():
     params = attention.init_softmax(jax.random.key(0), 15, 9, outputs=2)
     for name, bound in (("W_K", 17**-0.5), ("W_Q", 17**-0.5), ("W_V", 17**-0.5), ("W_O", (17 * 9) ** -0.5)):

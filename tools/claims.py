@@ -12,7 +12,7 @@ from lsalib.book.records import Record as Check
 from tools import pages
 
 NOT_RUN = "not run here yet"
-STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", NOT_RUN)
+STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", "measured here", NOT_RUN)
 
 
 class Claim(NamedTuple):
@@ -47,10 +47,10 @@ def read_claims(root: Path) -> list[Claim]:
     return [Claim(**entry) for entry in entries]
 
 
-def read_certificates(root: Path) -> dict[str, str]:
-    """By claim, what the tests derive for symbolic d and C."""
-    file = root / "tests/certified.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+def read_certificates(root: Path) -> dict[str, tuple[str, str]]:
+    """By claim, what a test derives for symbolic d and C, and the test's file."""
+    listed = tomllib.loads((root / "tests/certified.toml").read_text(encoding="utf-8"))
+    return {name: (what, f"tests/{file}.py") for file, found in listed.items() for name, what in found.items()}
 
 
 def read_records(root: Path) -> list[Record]:

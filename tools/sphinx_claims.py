@@ -50,7 +50,7 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
     if found is None:
         message = inliner.reporter.error(f"no claim in book/claims.toml is called {text!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
-    return [nodes.raw("", linked_badge(found, read_certificates(ROOT).get(text, "")), format="html")], []
+    return [nodes.raw("", linked_badge(found, *read_certificates(ROOT).get(text, ())[:1]), format="html")], []
 
 
 def badge(status: str) -> str:

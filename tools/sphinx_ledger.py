@@ -59,16 +59,11 @@ def certificate(claim: Claim) -> str:
     """Where the tests derive a claim's formula for symbolic d and C, that they do, with the way to the test."""
     if claim.id not in (certified := read_certificates(ROOT)):
         return ""
-    said, (repository, file) = escape(CERTIFIED), (install_cell.address(ROOT), derivation(claim))
-    words = f'<a href="{repository}/blob/{BRANCH}/{file}">{said}</a>' if GITHUB.fullmatch(repository) else said
-    return f'<span class="ledger-place" title="{escape(certified[claim.id])} ({file})">{words}</span>'
-
-
-def derivation(claim: Claim) -> str:
-    """The file with the test that derives the claim's formula."""
-    name = f"def test_{claim.id.replace('-', '_')}("
-    (file,) = (file for file in (ROOT / "tests").glob("test_certificates*.py") if name in file.read_text("utf-8"))
-    return f"tests/{file.name}"
+    (what, file), repository = certified[claim.id], install_cell.address(ROOT)
+    words = (
+        f'<a href="{repository}/blob/{BRANCH}/{file}">{CERTIFIED}</a>' if GITHUB.fullmatch(repository) else CERTIFIED
+    )
+    return f'<span class="ledger-place" title="{escape(what)} ({file})">{words}</span>'
 
 
 def closing(claim: Claim, records: list[Record]) -> str:

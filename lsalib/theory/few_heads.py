@@ -50,7 +50,7 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
         >>> [round(float(population_risk(few_heads_weights(task, h), task)), 3) for h in (1, 2, 9, 10)]
         [14.431, 9.774, 6.138, 6.022]
 
-    Source: new here; ``sharp-head-count`` in the ledger.
+    Source: new here; ``few-heads-optimum`` in the ledger.
     """
     d = task.dim
     if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):

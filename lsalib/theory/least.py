@@ -109,7 +109,7 @@ def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
     if len(params.W_K) > heads:
         covs = held[0].feature_cov, held[0].prior_cov
         if not _arrays.traced(covs) and all(map(isotropic, covs)):
-            params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page heads)"
+            params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page few_heads)"
         else:
             params, exact, reason = _search(heads, *held, *options)
     risk, gradient = _risk_and_gradient(params, task, guess, bias)

@@ -48,7 +48,7 @@ class LiftedRisk(NamedTuple):
         return _curvature(*self._moments("V", V), V)
 
     def gradient(self, M: Lift) -> Lift:
-        """The gradient at M, eqs. 19-20 for any task and guess."""
+        """The gradient at M, for any task and linear guess; for a constant guess these are eqs. 19-20."""
         return _gradient(self.slope.astype(M.dtype), *self._moments("M", M), M)
 
     def value(self, M: Lift) -> Float[Array, ""]:

@@ -150,7 +150,7 @@ def test_a_table_is_shown_in_both_forms(monkeypatch):
 def test_glue_formats_and_names(monkeypatch):
     bundles = []
     monkeypatch.setattr(notebook, "show", lambda *args: bundles.append(args))
-    notebook.glue("risk", 110 / 21, ".2f")
+    notebook.glue("risk", -110 / 21, ".2f")
     ((bundle, metadata),) = bundles
-    assert bundle == {"application/papermill.record/text/plain": "5.24"}
+    assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"

@@ -8,7 +8,7 @@ import pytest
 from refusals import refusals
 
 from lsalib import attention, estimators, metrics, tasks, theory, training
-from lsalib.book import claims
+from lsalib.book import claims, figures
 
 KEY, SGD = jax.random.key(0), optax.sgd(0.1)
 TASK = tasks.GaussianTask([1.0, 2.0], context_size=3)
@@ -143,6 +143,8 @@ test_bad_input_is_refused = refusals(
         lambda: claims.check("id", X_Q, Y, atol=1.0),
         r"expected must be one number or have the shape of measured, \(2,\)",
     ),
+    (lambda: figures.strokes(6, "lsa"), "count must be at most 5, lines that can be told apart, got 6"),
+    (lambda: figures.strokes(2, "red"), "colour must be one of .*lsa.*, got 'red'"),
     (lambda: tasks.GaussianTask(["one"], 3), r"prior_mean must be an array of real numbers, got \['one'\]"),
     (lambda: attention.gram(X, X_Q), r"y must have shape \(3,\), got shape \(2,\)"),
     (lambda: attention.gram(jnp.ones((0, 2)), jnp.ones(0)), "context size C of X must be a whole number"),

@@ -18,7 +18,7 @@ __all__ = [
     "exact_line",
     "loss_curve",
     "plain_log_ticks",
-    "shades",
+    "strokes",
     "tint",
     "use_style",
     "windows",
@@ -43,15 +43,34 @@ INK = PALETTE["ink"][0]
 BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
 
 
-def shades(count: int) -> list:
-    """Colours in an order that can be seen, for curves of a rising quantity; all of them mid tones.
+def strokes(count: int, colour: str) -> list[dict]:
+    """Lines of one quantity's colour in an order that can be seen, from broken and thin to whole and thick.
+
+    Args:
+        count: how many, at most five.
+        colour: the quantity, a key of ``COLOURS``.
+
+    Returns:
+        Keyword arguments of ``plot``, one dict a line.
+
+    Raises:
+        ValueError: if ``count`` is not 1 to 5, or no quantity has this name.
 
     Example:
-        >>> [mpl.colors.to_hex(shade) for shade in shades(2)] == [COLOURS["yq"], COLOURS["lsa"]]
-        True
+        >>> [stroke["linestyle"] for stroke in strokes(3, "lsa")]
+        [':', '--', '-']
     """
-    ramp = mpl.colors.LinearSegmentedColormap.from_list("shades", [COLOURS[name] for name in ("yq", "bayes", "lsa")])
-    return [ramp(x) for x in np.linspace(0, 1, _validate.count("count", count))]
+    if _validate.count("count", count) > 5:
+        raise ValueError(f"count must be at most 5, lines that can be told apart, got {count}")
+    if colour not in COLOURS:
+        raise ValueError(f"colour must be one of {', '.join(COLOURS)}, got {colour!r}")
+    dashes: list[Any] = [":", "-.", "--", (0, (6, 1)), "-"]
+    kinds = [dashes[k] for k in np.linspace(0, 4, count).round().astype(int)]
+    widths = np.linspace(1.3, 2.1, count).round(2).tolist()
+    return [
+        {"color": COLOURS[colour], "linestyle": kind, "linewidth": width}
+        for kind, width in zip(kinds, widths, strict=True)
+    ]
 
 
 def tint(values, limit: float = 1.0) -> np.ndarray:

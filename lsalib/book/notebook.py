@@ -85,12 +85,12 @@ def glue(name: str, value: object, spec: str = ".4f") -> None:
 
     Args:
         name: how the prose calls it.
-        value: a number, formatted by ``spec``, or a text.
+        value: a number, formatted by ``spec`` and with a minus sign for a hyphen, or a text.
         spec: a format specification.
 
     Example:
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
     """
-    text = value if isinstance(value, str) else format(value, spec)
+    text = value if isinstance(value, str) else format(value, spec).replace("-", "−")
     mime = "application/papermill.record/text/plain"
     show({mime: text}, {"scrapbook": {"name": name, "mime_prefix": "application/papermill.record/"}})

@@ -60,10 +60,8 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
 
 def _downloaded(name: str, sha256: str) -> Path:
     """The file in the cache; fetched where it is not there, or not whole and right."""
-    try:
+    with files.needed("the sentence pairs are downloaded by pooch"):
         import pooch
-    except ImportError:
-        raise ImportError("the sentence pairs are downloaded by pooch: pip install 'lsalib[sts]'") from None
     url, folder, get = _URL + name, files.folder("cache") / "stsb", pooch.HTTPDownloader(timeout=30)
     pooch.get_logger().setLevel("WARNING")
     try:

@@ -8,14 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
-from lsalib.sts.design import NUMBERS as NUMBERS
-from lsalib.sts.design import Item, move
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import _llama as llama
 from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention, score
 from lsalib.sts.models._batching import bucket, read_prompts
 
-__all__ = ["Look", "by_role", "look", "shift", "silence"]
+__all__ = ["Look", "by_role", "look", "silence"]
 
 _KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Score": "score"}
 _KINDS |= dict.fromkeys(prompts.NUMBER_LINES, "guess")
@@ -51,9 +48,8 @@ def look(model, prompt: str) -> Look:
     """
     ids, roles, tree = _taken_apart(model, prompt)
     config, params, length = model.stored.config, model.stored.params, len(ids)
-    x = llama.embed(params, np.pad(np.asarray(ids, np.int32), (0, bucket(length) - length)))
-    values = np.array(ANSWERS, x.dtype)
-    expected, relevance, attention = relevance_and_attention(params, config, x, length, tree, values)
+    tokens, values = np.pad(np.int32(ids), (0, bucket(length) - length)), np.array(ANSWERS, params.embedding.dtype)
+    expected, relevance, attention = relevance_and_attention(params, config, tokens, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
     return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))
 
@@ -79,11 +75,6 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
         gain[np.array(layers, int)[:, None], np.flatnonzero(roles == prompts.ROLES.index(role))] = 0
     reading = read_prompts(model.stored.params, config, [ids], tree.used.shape[1], [gain])
     return score(model.stored.params, config, reading, tree)[0]
-
-
-def shift(item: Item, *parts: str) -> tuple[Item, Item]:
-    """Two runs that differ by exactly one in some of their numbers: ``design.move`` by nothing, and by these parts."""
-    return move(item, "nothing"), move(item, *parts)
 
 
 def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:

@@ -53,7 +53,7 @@ def read_prompts(
     rows = 1 << (len(prompts) - 1).bit_length()
     tokens, lengths = np.zeros((rows, bucket(max(map(len, prompts)))), np.int32), np.ones(rows, np.int32)
     # Gains of one change nothing, and prompts with and without gains are read by one program.
-    gains = np.ones((rows, config.layers, tokens.shape[1]), np.float32)
+    gains = np.ones((rows, config.layers, tokens.shape[1]), params.embedding.dtype)
     for n, prompt in enumerate(prompts):
         tokens[n, : len(prompt)], lengths[n] = prompt, len(prompt)
         if value_gains is not None:

@@ -62,11 +62,11 @@ class Cache(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Of T new tokens: last hidden states, cache entries, and, if asked for, attention weights; rows sum to one."""
+    """Of T new tokens: last hidden states, cache entries, and attention weights, whose rows sum to one."""
 
     hidden: Float[Array, "T dim"]
     cache: Cache
-    weights: Float[Array, "L heads T seen"] | None
+    weights: Float[Array, "L heads T seen"]
 
 
 @jax.jit
@@ -83,7 +83,6 @@ def forward(
     mask: Bool[Array, "T seen"] | None = None,
     past: Cache | None = None,
     *,
-    keep_weights: bool = False,
     value_gain: Float[Array, "L T"] | None = None,
 ) -> Output:
     """Read T new tokens that see the cache's slots and each other where the mask allows it.
@@ -120,7 +119,7 @@ def forward(
         x = x + attended
         n = _norm(x, weights.mlp_norm, config.norm_eps)
         x = x + (jax.nn.silu(n @ weights.gate.T) * (n @ weights.up.T)) @ weights.down.T
-        return x, (entry, attention if keep_weights else None)
+        return x, (entry, attention)
 
     with jax.default_matmul_precision("float32"):
         x, (cache, attention) = jax.lax.scan(layer, x, (params.layers, past.keys, past.values, value_gain))

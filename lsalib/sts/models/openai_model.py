@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from lsalib import _validate
+from lsalib.sts import files
 from lsalib.sts.models import _text as text
 
 _OPENAI = "https://api.openai.com/v1"
@@ -55,12 +56,10 @@ class OpenAIModel(text.LanguageModel):
         timeout: float = 120.0,
         max_retries: int = 2,
     ):
-        try:
+        with files.needed("servers are asked by openai"):
             import openai
-        except ImportError as error:
-            raise ImportError(f"servers are asked by openai ({error}): pip install 'lsalib[sts]'") from None
         self._openai, self._model = openai, model
-        self._concurrency = _validate.count("concurrency", concurrency)
+        self._most, self._at_once = _validate.count("concurrency", concurrency), 1
         self._timeout = _validate.number("timeout", timeout, above=0.0)
         retries = _validate.number("max_retries", max_retries, minimum=0.0)
         address = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
@@ -73,7 +72,6 @@ class OpenAIModel(text.LanguageModel):
         self._client = openai.OpenAI(base_url=address, api_key=self._key or "none", **options)
         self._failures = (openai.OpenAIError, json.JSONDecodeError, _Malformed)
         self._echoes: bool | None = None
-        self._most, self._at_once = self._concurrency, 1
         self.name = f"openai:{model}"
         self.version = {"openai": openai.__version__, "server": self._server, "model": model}
 
@@ -140,33 +138,25 @@ class OpenAIModel(text.LanguageModel):
     def _ask(self, ask: Callable, items: Mapping, keep: Callable) -> None:
         """All items, several at once; answers are handed on as they come, and whatever fails, those under way count."""
         waiting = deque(items)
-        running: dict[Future, tuple[int, float, int, int]] = {}
-        with ThreadPoolExecutor(self._concurrency) as pool:
-
-            def take(future: Future, again: bool) -> None:
-                n, begun, crowd, most = running.pop(future)
-                try:
-                    keep(n, future.result())
-                except self._openai.APITimeoutError:
-                    if not again or crowd == 1:
-                        raise
-                    if most == self._most:
-                        self._most = self._at_once = max(1, self._at_once // 2)
-                    waiting.append(n)
-                else:
-                    self._pace(time.monotonic() - begun)
-
+        running: dict[Future, tuple[int, float, int]] = {}
+        with ThreadPoolExecutor(self._most) as pool:
             try:
                 while waiting or running:
                     while waiting and len(running) < self._at_once:
                         n = waiting.popleft()
-                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._at_once, self._most
+                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._at_once
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        take(future, again=True)
+                        n, begun, crowd = running.pop(future)
+                        if crowd > 1 and isinstance(future.exception(), self._openai.APITimeoutError):
+                            self._most = self._at_once = max(1, min(self._at_once, crowd // 2))
+                            waiting.append(n)
+                        else:
+                            keep(n, future.result())
+                            self._pace(time.monotonic() - begun)
             except BaseException as error:
                 for future in wait(running).done:
                     if future.exception() is None:
-                        take(future, again=False)
+                        keep(running[future][0], future.result())
                 if isinstance(error, self._failures):
                     raise self._explained(error) from None
                 raise

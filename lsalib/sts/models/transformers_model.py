@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lsalib import _validate
+from lsalib.sts import files
 from lsalib.sts.models import _text as text
 
 INSTALL = "pip install 'transformers>=4.56' torch accelerate"
@@ -46,17 +47,13 @@ class TransformersModel(text.LanguageModel):
         self.batch_size = _validate.count("batch_size", batch_size)
         # JAX, if it embeds sentences beside this model, would else begin with three quarters of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        try:
+        install = f"{INSTALL} bitsandbytes" if load_in_4bit else INSTALL
+        with files.needed("models of Hugging Face are run by transformers and torch", install):
             import torch
             import transformers
 
             if load_in_4bit:
                 import bitsandbytes  # noqa: F401
-        except ImportError as error:
-            command = f"{INSTALL} bitsandbytes" if load_in_4bit else INSTALL
-            raise ImportError(
-                f"models of Hugging Face are run by transformers and torch ({error}): {command}"
-            ) from None
         self._torch = torch
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         on_gpu = self._device.startswith("cuda")

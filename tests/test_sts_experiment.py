@@ -124,7 +124,7 @@ def test_a_folder_of_an_older_version_is_gone_on_with(tmp_path):
     with pytest.raises(ConnectionError) as caught:
         ask(ASKED, Fake(last_guess, dies_after=9), tmp_path)
     assert caught.value.__notes__ == [
-        f"kept in {tmp_path}: 9 of 20 answers and 8 of 20 rows of scores; the same command goes on from there"
+        f"kept in {tmp_path}: 9 of 20 answers and 0 of 20 rows of scores; the same command goes on from there"
     ]
     result = _store.read(tmp_path / "result.jsonl")
     (tmp_path / "result.jsonl").unlink()
@@ -247,7 +247,7 @@ def test_readouts_are_resumed_one_by_one(tmp_path):
 
 class Lazy(Fake):
     def complete(self, prompts, **options):
-        return super().complete(prompts, **options)[1:]
+        return super().complete(prompts[1:], **options)
 
 
 values = "the log-probabilities of the model must"

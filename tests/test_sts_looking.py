@@ -16,7 +16,6 @@ from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.models import _answers as answers
 from lsalib.sts.models import _llama as llama
-from lsalib.sts.models._batching import read_prompts
 from lsalib.sts.prompts import ROLES, Example
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
@@ -42,18 +41,6 @@ PARAMS, CONFIG, TOKENS = tiny(), TINY._replace(context=512), Pieces().encode(PRO
 MODEL = SimpleNamespace(stored=SimpleNamespace(config=CONFIG, params=PARAMS, tokenizer=Pieces()))
 
 
-def logprobs(params, gain):
-    """Of the answers in ``TREE`` after ``IDS``."""
-    return answers.score(params, TINY, read_prompts(params, TINY, [IDS], 2, [gain]), TREE)[0]
-
-
-def silencing(tokens, layers=2):
-    """A gain of zero for some of twelve tokens, and of one for the others."""
-    gain = np.ones((layers, 12))
-    gain[:, tokens] = 0
-    return gain
-
-
 def test_every_character_has_its_role():
     found = looking._roles(PROMPT)
     assert len(found) == len(PROMPT) and set(found) == set(ROLES)
@@ -76,23 +63,13 @@ def test_every_character_has_its_role():
     assert found == set(ROLES) - {"context guess", "query guess"}
 
 
-def test_zero_silences_all_but_the_last_token():
-    """Against plain NumPy; the last token's place holds the answer, and its gain does nothing."""
-    params = tiny()
-    plain = logprobs(params, silencing([]))
-    for tokens, others in (([], []), ([11], []), ([3], [3]), ([3, 11], [3])):
-        by_hand = reference.logprobs(params, TINY, IDS, SOME, silencing(others))
-        np.testing.assert_allclose(logprobs(params, silencing(tokens)), by_hand, atol=1e-5)
-        assert (np.abs(by_hand - plain).max() > 1e-3) == (others != [])
-
-
 def test_the_gain_acts_on_the_values_alone():
     """By hand for one layer and one reader: attention to token 3 stays, what it brings goes."""
     params = tiny()
     x, one = llama.embed(params, np.array(IDS)), TINY._replace(layers=1)
     params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
     read = jax.jit(lambda gain: llama.forward(params, one, x, value_gain=gain))
-    out, silent = (jax.tree.map(np.asarray, read(np.float32(silencing(tokens, layers=1)))) for tokens in ([], [3]))
+    out, silent = (jax.tree.map(np.asarray, read(np.float32(np.arange(12) != k)[None])) for k in (12, 3))
     np.testing.assert_array_equal(out.weights, silent.weights)
     np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
     np.testing.assert_array_equal(silent.cache.keys, out.cache.keys)
@@ -133,38 +110,26 @@ def test_a_look_adds_up():
     assert np.abs(others - masses).max() > 1e-3
 
 
-def test_what_is_silenced_is_not_read():
-    """Against plain NumPy."""
-    plain = looking.silence(MODEL, PROMPT, None, [])
-    endings = [Pieces().encode(f" {answer}").ids for answer in ANSWERS[::5]]
-    by_hand = lambda gain=None: reference.logprobs(PARAMS, CONFIG, TOKENS, endings, gain)
-    np.testing.assert_allclose(plain[::5], by_hand(), atol=1e-4)
-    guess = looking._taken_apart(MODEL, PROMPT)[1] == ROLES.index("query guess")
-    silent = looking.silence(MODEL, PROMPT, "query guess", [1])
-    np.testing.assert_allclose(silent[::5], by_hand(np.array([guess < 2, ~guess])), atol=1e-4)
-    # Controls: nothing silent, the other layer, and another part, are other answers.
-    others = [looking.silence(MODEL, PROMPT, *other) for other in (("query guess", [0]), ("query sentences", [1]))]
-    for other in (plain, *others):
-        assert np.abs(other - silent).max() > 1e-3
-
-
 test_bad_input_is_refused = refusals(
-    (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
-    (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
     (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
     (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )
 
 
 def test_what_is_silent_in_a_tree_is_what_is_silent_in_whole_prompts():
+    """Each answer to each prompt by a pass of plain NumPy."""
+    endings = [Pieces().encode(f" {answer}").ids for answer in ANSWERS[::10]]
     arms = [("guess", ()), ("guess", (1,)), ("sentences", (0, 1))]
     found = probes._silenced(MODEL, ITEM, False, arms)
     for row, (part, layers) in zip(found, arms, strict=True):
         for values, v in zip(row, probes.GUESSES, strict=True):
             prompt = prompts.build(ITEM.context, ITEM.query._replace(guess=v), guesses=True)
-            whole = looking.silence(MODEL, prompt, f"query {part}", layers)
-            np.testing.assert_allclose(values, whole, atol=1e-4)
-            assert part == "sentences" or np.abs(found[2 - len(layers)] - whole).max() > 1e-3
+            ids, roles, _ = looking._taken_apart(MODEL, prompt)
+            gain = np.ones((2, len(ids)))
+            gain[np.array(layers, int)[:, None], np.flatnonzero(roles == ROLES.index(f"query {part}"))] = 0
+            whole = reference.logprobs(PARAMS, CONFIG, ids, endings, gain)
+            np.testing.assert_allclose(values[::10], whole, atol=1e-4)
+            assert part == "sentences" or np.abs(found[2 - len(layers), :, ::10] - whole).max() > 1e-3
     # Where the guess stands first, another part stands last; silent is as much of it.
     other = probes._silenced(MODEL, ITEM, True, [("guess", ()), ("guess", (1,)), ("end", (1,))])
     assert min(np.abs(other[a] - other[b]).max() for a, b in ((0, 1), (0, 2), (1, 2))) > 1e-4

@@ -69,7 +69,7 @@ def test_chat_and_stop_strings(ask):
     system, stops = {"role": "system", "content": "Be brief."}, ["\n", *"vwxyz"]
     with serving() as server:
         conversations = [[system, {"role": "user", "content": prompt}] for prompt in PROMPTS]
-        assert ask(server).chat(conversations, max_new_tokens=5) == ANSWERS
+        assert ask(server).complete(conversations, max_new_tokens=5) == ANSWERS
         assert complete(ask(server), PROMPTS[:1], stop=stops) == [ANSWERS[0].partition("\n")[0]]
     chat, completion = server.requests[0], server.requests[-1]
     assert chat["messages"][0] == system and (chat["temperature"], chat["max_tokens"]) == (0, 5)

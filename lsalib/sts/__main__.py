@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,15 @@ def _run(options: argparse.Namespace) -> int:
 def _probe(options: argparse.Namespace) -> None:
     first, model = _opened(options)
     sources, made = design.prepare(first), []
-    for condition in options.conditions:
-        for moved in design.CHOICES["moved"][1:]:
-            print(f"{condition}, moved: {moved}", flush=True)
-            asked = replace(first, condition=condition, moved=moved)
-            folder = (options.out or files.folder("results")) / _name(asked)
-            some: dict[str, Any] = {"readouts": ("expected",), "batch_size": options.batch_size}
-            made.append(experiment.run(asked, model, sources, folder, **some))
-            if made[-1]["records"][0]["logprobs"] is None:
-                hint = "take another style, or a server that echoes a prompt with its log-probabilities"
-                raise ValueError(f"model must give log-probabilities for a probe, got {asked.model}; {hint}")
+    for condition, moved in product(options.conditions, design.CHOICES["moved"][1:]):
+        print(f"{condition}, moved: {moved}", flush=True)
+        asked = replace(first, condition=condition, moved=moved)
+        folder = (options.out or files.folder("results")) / _name(asked)
+        result = experiment.run(asked, model, sources, folder, readouts=("expected",), batch_size=options.batch_size)
+        if result["records"][0]["logprobs"] is None:
+            hint = "take another style, or a server that echoes a prompt with its log-probabilities"
+            raise ValueError(f"model must give log-probabilities for a probe, got {asked.model}; {hint}")
+        made.append(result)
     print(results.table(made))
 
 

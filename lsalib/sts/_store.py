@@ -30,7 +30,7 @@ def read(path: Path) -> dict:
 def merge(record: dict, kept: dict) -> None:
     """Add to a record what came back; single scores are collected, and make way for the whole row."""
     record |= {name: record.get(name, {}) | new if isinstance(new, dict) else new for name, new in kept.items()}
-    if "logprobs" in record:
+    if record.get("logprobs"):
         record.pop("scores", None)
 
 
@@ -41,7 +41,9 @@ class Store:
         self.result, self._file = result, file
 
     def add(self, run: int, **kept) -> None:
-        """Store what came back; it is on the disk when this returns."""
+        """Store what came back, if it is new; it is on the disk when this returns."""
+        if kept.items() <= self.result["records"][run].items():
+            return
         merge(self.result["records"][run], kept)
         self._file.write(json.dumps([run, kept], ensure_ascii=False).encode() + b"\n")
         self._file.flush()
@@ -54,7 +56,7 @@ def opened(folder: Path, new: dict) -> Iterator[Store]:
 
     It is new, or of the same experiment; what is another's is left as it is.
     """
-    if not _present(folder) and (folder.is_file() or any(folder.glob("[!.]*"))):
+    if not present(folder) and (folder.is_file() or any(folder.glob("[!.]*"))):
         text = "out must be a new or empty folder, or one where this experiment began"
         raise ValueError(f"{text}, got {folder}; choose another folder")
     try:
@@ -65,7 +67,7 @@ def opened(folder: Path, new: dict) -> Iterator[Store]:
         raise OSError(f"{text}; choose another folder") from None
     with lock:
         _lock(lock, folder)
-        found = _present(folder)
+        found = present(folder)
         result = read(found) if found else new
         _refuse_another(folder, result, new)
         write(folder / NAME, json.dumps(result, ensure_ascii=False).encode() + b"\n")
@@ -74,7 +76,8 @@ def opened(folder: Path, new: dict) -> Iterator[Store]:
             yield Store(result, file)
 
 
-def _present(folder: Path) -> Path | None:
+def present(folder: Path) -> Path | None:
+    """The file of a folder's result, if it has one."""
     return next((folder / name for name in (NAME, OLD) if (folder / name).exists()), None)
 
 

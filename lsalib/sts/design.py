@@ -151,7 +151,7 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
     return [item if experiment.moved is None else move(item, experiment.moved) for item in runs]
 
 
-def move(item: Item, *parts: str) -> Item:
+def move(item: Item, part: str) -> Item:
     """A run whose numbers are all scaled, ``z -> 0.8 z``, and of which some kinds are then one higher.
 
     So two of them differ by exactly one in some numbers and in nothing else, and any two of them in no number's scale:
@@ -159,17 +159,16 @@ def move(item: Item, *parts: str) -> Item:
 
     Args:
         item: a run with guesses.
-        parts: of ``NUMBERS``, which ones are moved; or "nothing", or "all".
+        part: which of ``NUMBERS`` are moved; or "nothing", or "all".
 
     Example:
         >>> item = Item(0, 0, [0], [Example("A.", "B.", 1.0, 2.0)], Example("C.", "D.", None, 3.0))
         >>> [move(item, part).context[0].guess for part in ("nothing", "context guess")]
         [1.6, 2.6]
     """
-    if not parts or not set(parts) <= set(CHOICES["moved"]) - {None}:
-        known = ", ".join(map(str, CHOICES["moved"][1:]))
-        raise ValueError(f"parts must be among {known}, got {', '.join(map(repr, parts)) or 'none'}")
-    moved = lambda z, name: 0.8 * z + (name in parts or "all" in parts)
+    if part not in (known := CHOICES["moved"][1:]):
+        raise ValueError(f"part must be one of {', '.join(known)}, got {part!r}")
+    moved = lambda z, name: 0.8 * z + (part in (name, "all"))
     context = [
         one._replace(guess=moved(one.guess, "context guess"), score=moved(one.score, "context score"))
         for one in item.context

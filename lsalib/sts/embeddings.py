@@ -41,7 +41,7 @@ def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
     """
     if isinstance(sentences, str) or not len(sentences) or not all(isinstance(sentence, str) for sentence in sentences):
         raise ValueError(f"sentences must be a sequence of at least one text, got {sentences!r:.200}")
-    tokenizer, weights = _opened()
+    tokenizer, *weights = _opened()
     tokens = [encoding.ids for encoding in tokenizer.encode_batch(list(sentences))]
     vectors = np.empty((len(tokens), 384), np.float32)
     order = sorted(range(len(tokens)), key=lambda n: len(tokens[n]))
@@ -52,13 +52,13 @@ def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
         mask[:, 0] = True  # rows that only fill the batch have one token: no mean of nothing
         for row, n in enumerate(some):
             ids[row, : len(tokens[n])], mask[row, : len(tokens[n])] = tokens[n], True
-        vectors[some] = np.asarray(_forward(weights, ids, mask))[: len(some)]
+        vectors[some] = np.asarray(_forward(*weights, ids, mask))[: len(some)]
     return vectors
 
 
 @cache
-def _opened() -> tuple[Any, dict[str, Float[Array, "..."]]]:
-    """The tokenizer, and the weights by the names of the published file, layers stacked, (6, ...)."""
+def _opened() -> tuple[Any, dict[str, Float[Array, "..."]], dict[str, Float[Array, "6 ..."]]]:
+    """The tokenizer, and by the names of the published file the weights before the layers, and theirs, stacked."""
     with files.needed("embeddings are made with tokenizers and safetensors"):
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
@@ -68,17 +68,15 @@ def _opened() -> tuple[Any, dict[str, Float[Array, "..."]]]:
     tokenizer.enable_truncation(_LENGTHS[-1])
     published, first = load_file(model), "encoder.layer.0."
     names = [name.removeprefix(first) for name in published if name.startswith(first)]
-    weights = {name: np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)]) for name in names}
-    weights |= {n: leaf for n, leaf in published.items() if n.startswith("embeddings.") and leaf.dtype == np.float32}
-    return tokenizer, jax.device_put(weights)
+    layers = {name: np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)]) for name in names}
+    table = {n: leaf for n, leaf in published.items() if n.startswith("embeddings.") and leaf.dtype == np.float32}
+    return tokenizer, jax.device_put(table), jax.device_put(layers)
 
 
 @jax.jit
-def _forward(weights: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"]) -> Float[Array, "B 384"]:
+def _forward(table: dict, layers: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"]) -> Float[Array, "B 384"]:
     """BERT with learned positions and post-layer norm, then the mean over the mask, then length one."""
     with jax.default_matmul_precision("highest"):
-        table = {name: leaf for name, leaf in weights.items() if name.startswith("embeddings.")}
-        layers = {name: leaf for name, leaf in weights.items() if name not in table}
         position = table["embeddings.position_embeddings.weight"][: ids.shape[1]]
         kind = table["embeddings.token_type_embeddings.weight"][0]
         x = table["embeddings.word_embeddings.weight"][ids] + (position + kind[None])[None]

@@ -1,7 +1,6 @@
-"""Looking inside SmolLM2 while it answers: what it reads, and what is left when a part has nothing to say."""
+"""Looking inside SmolLM2 while it answers: where it looks, and what it reads there does to its answer."""
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +8,10 @@ from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention, score
-from lsalib.sts.models._batching import bucket, read_prompts
+from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention
+from lsalib.sts.models._batching import bucket
 
-__all__ = ["Look", "by_role", "look", "silence"]
+__all__ = ["Look", "by_role", "look"]
 
 _KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Score": "score"}
 _KINDS |= dict.fromkeys(prompts.NUMBER_LINES, "guess")
@@ -52,29 +51,6 @@ def look(model, prompt: str) -> Look:
     expected, relevance, attention = relevance_and_attention(params, config, tokens, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
     return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))
-
-
-def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Float[np.ndarray, " 51"]:
-    """Log-probabilities of the answers when one part of the prompt has nothing to say in some layers.
-
-    The value vectors of its tokens are zero there; attention still goes to them.
-
-    Args:
-        model, prompt: as in ``look``.
-        role: one of ``prompts.ROLES``, or None for nothing.
-        layers: which layers, counted from 0.
-    """
-    if role is not None and role not in prompts.ROLES:
-        raise ValueError(f"role must be one of {', '.join(prompts.ROLES)} or None, got {role!r}")
-    config = model.stored.config
-    if not all(0 <= layer < config.layers for layer in layers):
-        raise ValueError(f"layers must be between 0 and {config.layers - 1}, got {list(layers)}")
-    ids, roles, tree = _taken_apart(model, prompt)
-    gain = np.ones((config.layers, len(ids)), np.float32)
-    if role is not None:
-        gain[np.array(layers, int)[:, None], np.flatnonzero(roles == prompts.ROLES.index(role))] = 0
-    reading = read_prompts(model.stored.params, config, [ids], tree.used.shape[1], [gain])
-    return score(model.stored.params, config, reading, tree)[0]
 
 
 def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:

@@ -33,8 +33,8 @@ def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> lis
     A result is finished when all is answered; scores count when all are there. With ``probes`` it is the others, whose
     numbers were moved, and which are finished when all scores are there.
     """
-    paths = sorted(Path(folder or files.folder("results")).rglob(_store.OLD + "*"))
-    found = [_store.read(path) for path in paths if path.name in (_store.NAME, _store.OLD)]
+    folders = sorted({path.parent for path in Path(folder or files.folder("results")).rglob(f"{_store.OLD}*")})
+    found = [_store.read(path) for each in folders if (path := _store.present(each))]
     has = lambda result, name: all(name in record for record in result["records"])
     for result in found:
         if not has(result, "logprobs"):

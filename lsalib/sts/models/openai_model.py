@@ -81,10 +81,9 @@ class OpenAIModel(text.LanguageModel):
         def ask(prompt: str | text.Conversation) -> text.Answer:
             if isinstance(prompt, str):
                 choice = self._choice(self._client.completions, prompt=prompt, max_tokens=limit, **stops)
-            else:
-                choice = self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit)
-            words = choice.text if isinstance(prompt, str) else choice.message.content
-            return text.Answer(words or "", choice.finish_reason)
+                return text.Answer(choice.text or "", choice.finish_reason)
+            choice = self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit, **stops)
+            return text.Answer(choice.message.content or "", choice.finish_reason)
 
         self._ask(ask, dict(enumerate(asked)), keep)
 
@@ -106,8 +105,21 @@ class OpenAIModel(text.LanguageModel):
         return choices[0]
 
     def _echo(self, prompt: str, answer: str) -> float:
-        request = {"prompt": prompt + answer, "max_tokens": 1, "echo": True, "logprobs": 1}
-        return _echoed_logprob(prompt, answer, self._choice(self._client.completions, **request))
+        """The answer's log-probability, from a completion that echoes prompt and answer.
+
+        An answer is refused if no token begins where it begins, or none ends where it ends.
+        """
+        whole = prompt + answer
+        choice = self._choice(self._client.completions, prompt=whole, max_tokens=1, echo=True, logprobs=1)
+        told = choice.logprobs
+        if not (choice.text or "").startswith(whole) or not told or not told.tokens or not told.token_logprobs:
+            raise _Unechoed("a prompt without its log-probabilities, though they came before")
+        begins = np.cumsum([0] + [len(token) for token in told.tokens])
+        edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(whole))]
+        if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
+            got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            raise ValueError(f"answers must begin and end where a token does, {got}")
+        return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
 
     def _can_echo(self, prompt: str, answer: str) -> bool:
         """Whether it can is asked once."""
@@ -152,7 +164,11 @@ class OpenAIModel(text.LanguageModel):
                             waiting.append(n)
                         else:
                             keep(n, future.result())
-                            self._pace(time.monotonic() - begun)
+                            spent = (time.monotonic() - begun) / self._timeout
+                            if spent > 1 / 2:
+                                self._at_once = max(1, self._at_once // 2)
+                            elif spent < 1 / 4:
+                                self._at_once = min(self._most, self._at_once + 1)
             except BaseException as error:
                 for future in wait(running).done:
                     if future.exception() is None:
@@ -160,13 +176,6 @@ class OpenAIModel(text.LanguageModel):
                 if isinstance(error, self._failures):
                     raise self._explained(error) from None
                 raise
-
-    def _pace(self, seconds: float) -> None:
-        """How many requests there may be at once after one that took so long."""
-        if seconds > self._timeout / 2:
-            self._at_once = max(1, self._at_once // 2)
-        elif seconds < self._timeout / 4:
-            self._at_once = min(self._most, self._at_once + 1)
 
     def _explained(self, error: BaseException) -> Exception:
         """The same failure in words that say what to change, and without the key."""
@@ -185,22 +194,6 @@ class OpenAIModel(text.LanguageModel):
             temporary = error.status_code in (408, 409, 429) or error.status_code >= 500
             return OSError(f"{said}; try again later") if temporary else ValueError(said)
         return OSError(f"{place} sent what is no answer ({hidden(error)}); look at its log")
-
-
-def _echoed_logprob(prompt: str, answer: str, choice) -> float:
-    """The answer's log-probability from a choice of the server, a completion that echoes prompt and answer.
-
-    An answer is refused if no token begins where it begins, or none ends where it ends.
-    """
-    told = choice.logprobs
-    if not (choice.text or "").startswith(prompt + answer) or not told or not told.tokens or not told.token_logprobs:
-        raise _Unechoed("a prompt without its log-probabilities, though they came before")
-    begins = np.cumsum([0] + [len(token) for token in told.tokens])
-    edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(prompt + answer))]
-    if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
-        got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
-        raise ValueError(f"answers must begin and end where a token does, {got}")
-    return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
 
 
 def _public(address: str) -> str:

@@ -70,7 +70,7 @@ class TransformersModel(text.LanguageModel):
         except OSError as error:
             got = f"got {model!r} ({error}); a gated one needs `hf auth login`"
             raise OSError(f"model must be a causal language model that can be loaded, {got}") from None
-        self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
+        self._model = loaded if load_in_4bit else loaded.to(self._device)
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
         self._ends = set(end) if isinstance(end, list) else {end}
         if self._tokenizer.pad_token is None:

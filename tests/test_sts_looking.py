@@ -66,7 +66,7 @@ def test_every_character_has_its_role():
 def test_the_gain_acts_on_the_values_alone():
     """By hand for one layer and one reader: attention to token 3 stays, what it brings goes."""
     params = tiny()
-    x, one = llama.embed(params, np.array(IDS)), TINY._replace(layers=1)
+    x, one = params.embedding[np.array(IDS)], TINY._replace(layers=1)
     params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
     read = jax.jit(lambda gain: llama.forward(params, one, x, value_gain=gain))
     out, silent = (jax.tree.map(np.asarray, read(np.float32(np.arange(12) != k)[None])) for k in (12, 3))
@@ -78,7 +78,7 @@ def test_the_gain_acts_on_the_values_alone():
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
     params = tiny()
-    found = answers.relevance_and_attention(params, TINY, np.pad(np.int32(IDS), (0, 4)), 12, TREE, VALUES)
+    found = looking._inside(params, TINY, np.pad(np.int32(IDS), (0, 4)), 12, TREE, VALUES)
     expected, relevance, _ = map(np.asarray, found)
 
     def score(layer, token, change):
@@ -102,7 +102,7 @@ def test_a_look_adds_up():
     np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
-    x = llama.embed(PARAMS, np.array(TOKENS))
+    x = np.asarray(PARAMS.embedding)[np.array(TOKENS)]
     weights = np.asarray(jax.jit(lambda x: llama.forward(PARAMS, CONFIG, x).weights)(x))
     np.testing.assert_allclose(seen.attention, weights.mean(1)[:, -1], atol=1e-5)
     # Control: with permuted roles the masses are others.

@@ -9,6 +9,7 @@ from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
+from lsalib.sts import looking
 from lsalib.sts.models import _answers as answers
 from lsalib.sts.models import _batching as batching
 from lsalib.sts.models import _llama as llama
@@ -47,7 +48,7 @@ def test_logits_are_those_of_plain_numpy(seed):
 
 def test_a_prompt_in_pieces_is_the_whole_prompt():
     """With the cache of the first part; one position off, or without the first token, is another result."""
-    x, cut = np.asarray(llama.embed(PARAMS, np.array(PROMPTS[2], np.int32))), 25
+    x, cut = np.asarray(PARAMS.embedding)[np.array(PROMPTS[2])], 25
     past, rest, whole = forward(PARAMS, TINY, x[:cut]).cache, len(x) - cut, np.asarray(forward(PARAMS, TINY, x).hidden)
     mask = np.tri(rest, len(x), cut, dtype=bool)
     piece = lambda start, mask: forward(PARAMS, TINY, x[cut:], start + np.arange(rest), mask, past).hidden
@@ -87,17 +88,17 @@ def test_logprobs_of_answers_are_those_of_whole_sequences():
 def test_padding_is_never_seen():
     """Whatever stands to the right of a prompt, its answers stay, and its last token does not look there."""
     assert [batching.bucket(n) for n in (1, 33, 65, 700, 1025)] == [32, 64, 128, 768, 1536]
-    x, values = np.asarray(llama.embed(PARAMS, np.array(PROMPTS[3], np.int32))), np.arange(6, dtype=np.float32)
+    x, values = np.asarray(PARAMS.embedding)[np.array(PROMPTS[3])], np.arange(6, dtype=np.float32)
     alone = forward(PARAMS, TINY, x).weights[:, :, -1]
     expected = softmax(reference.logprobs(PARAMS, TINY, PROMPTS[3], ANSWERS)) @ values
     for filling in (0, 5):
         padded = np.pad(np.int32(PROMPTS[3]), (0, 22), constant_values=filling)
-        score, _, attention = map(np.asarray, answers.relevance_and_attention(PARAMS, TINY, padded, 10, TREE, values))
+        score, _, attention = map(np.asarray, looking._inside(PARAMS, TINY, padded, 10, TREE, values))
         np.testing.assert_allclose(score, expected, atol=1e-4)
         np.testing.assert_allclose(attention[..., :10], alone, atol=1e-6)
         np.testing.assert_allclose(attention.sum(axis=-1), 1, rtol=1e-5)
         assert (attention[..., 10:] == 0).all()
-    assert abs(answers.relevance_and_attention(PARAMS, TINY, padded, 11, TREE, values)[0] - expected) > 1e-3
+    assert abs(looking._inside(PARAMS, TINY, padded, 11, TREE, values)[0] - expected) > 1e-3
 
 
 test_bad_input_is_refused = refusals(
@@ -106,9 +107,5 @@ test_bad_input_is_refused = refusals(
     (lambda: generate([], 1), "the number of prompts must be"),
     (lambda: answers.answer_tree([]), "answers must be at least one answer"),
     (lambda: answers.answer_tree([[1], []]), "answers must be at least one answer of at least one token"),
-    (
-        lambda: answers.relevance_and_attention(PARAMS, TINY, np.ones(3, np.int32), 3, TREE, np.ones(2)),
-        r"values must have shape \(6,\)",
-    ),
     (lambda: llama.forward(PARAMS, TINY, jnp.ones((3, 15))), r"x must have shape \(T, 16\), got shape \(3, 15\)"),
 )

@@ -91,7 +91,7 @@ def _name(asked: design.Experiment) -> str:
     """A folder name with whatever tells one experiment from another."""
     parts = [asked.model, asked.style, asked.condition, asked.guess_model, f"draw{asked.draw}", f"seed{asked.seed}"]
     parts += [f"runs{asked.runs}", f"context{asked.context_size}{asked.context_split}", f"tokens{asked.max_new_tokens}"]
-    parts += [f"moved {asked.moved}"] if asked.moved else []
+    parts += [asked.moved and f"moved {asked.moved}"]
     return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part)
 
 

@@ -1,14 +1,18 @@
 """Looking inside SmolLM2 while it answers: where it looks, and what it reads there does to its answer."""
 
 import re
+from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models._answers import AnswerTree, after, answer_tree
 from lsalib.sts.models._batching import bucket
 
 __all__ = ["Look", "by_role", "look"]
@@ -47,10 +51,36 @@ def look(model, prompt: str) -> Look:
     """
     ids, roles, tree = _taken_apart(model, prompt)
     config, params, length = model.stored.config, model.stored.params, len(ids)
-    tokens, values = np.pad(np.int32(ids), (0, bucket(length) - length)), np.array(ANSWERS, params.embedding.dtype)
-    expected, relevance, attention = relevance_and_attention(params, config, tokens, length, tree, values)
+    tokens, values = (
+        np.pad(ids, (0, bucket(length) - length)).astype(np.int32),
+        np.array(ANSWERS, params.embedding.dtype),
+    )
+    expected, relevance, attention = _inside(params, config, tokens, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
     return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))
+
+
+@partial(jax.jit, static_argnums=1)
+def _inside(params, config, tokens, length, tree, values):
+    """The expected score of the answers' ``values`` after a prompt of so many ``tokens`` and padding, (T,); its
+    derivatives by a factor on the value vectors of each token in each layer, (L, T), to first order what it would lose
+    without them; and where the prompt's last token looks, (L, heads, T), in rows that sum to one.
+
+    The derivatives are zero for the last token, whose place holds the answer, and for the padding. The residual stream
+    has none: its norm is divided out.
+    """
+    T = len(tokens)
+
+    def expected(gain):
+        past = llama.forward(params, config, params.embedding[tokens], value_gain=gain).cache
+        logprobs, weights = after(params, config, tokens, length, past, tree)
+        # Node 0 sees the tokens before it in their slots, and itself among the nodes.
+        attention = weights[:, :, 0, :T].at[..., length - 1].set(weights[:, :, 0, T])
+        return jax.nn.softmax(logprobs) @ values, attention
+
+    ones = jnp.ones((config.layers, T), params.embedding.dtype)
+    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(ones)
+    return score, relevance, attention
 
 
 def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:

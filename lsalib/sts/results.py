@@ -17,8 +17,8 @@ from lsalib.sts.experiment import ANSWERS, READOUTS
 
 __all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table"]
 
-_HEADINGS = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed", "MSE [95 %]")
-_HEADINGS += ("MSE, failed dropped", "r", "MSE of the guess")
+_ERRORS = ("MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
+_HEADINGS = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed", *_ERRORS)
 _CONTRASTS = ("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")
 _PROBES = ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
 _ITSELF = "the guess itself"
@@ -67,10 +67,8 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
         [3.0, 2.0]
     """
     column = lambda name: [record[name] for record in result["records"]]
-    if readout not in _readouts(result):
-        raise ValueError(
-            f"readout must be one of {', '.join(_readouts(result))}, which the model gave, got {readout!r}"
-        )
+    if readout not in (known := _readouts(result)):
+        raise ValueError(f"readout must be one of {', '.join(known)}, which the model gave, got {readout!r}")
     if readout == "written":
         prediction = np.array([parse(answer, mode) for answer in column("answer")], np.float64)  # None becomes NaN
     else:

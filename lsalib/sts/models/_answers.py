@@ -1,4 +1,4 @@
-"""How likely a Llama model finds given answers, whose shared beginnings are read once, and what that hangs on."""
+"""How likely a Llama model finds given answers, whose shared beginnings are read once."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,9 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from lsalib import _validate
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.models._batching import Reading
 
@@ -44,37 +43,6 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
     return AnswerTree(tokens, depths, ancestors, parent, token, used.astype(bool))
 
 
-@partial(jax.jit, static_argnums=1)
-def relevance_and_attention(
-    params: llama.Params,
-    config: llama.Config,
-    tokens: Int[Array | np.ndarray, " T"],
-    length: int | Int[Array, ""],
-    tree: AnswerTree,
-    values: Float[Array | np.ndarray, " A"],
-) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
-    """The expected score of the answers' ``values`` after a prompt of so many ``tokens`` and padding; its derivatives
-    by a factor on the value vectors of each token in each layer, to first order what it would lose without them; and
-    where the prompt's last token looks, in rows that sum to one.
-
-    The derivatives are zero for the last token, whose place holds the answer, and for the padding. The residual stream
-    has none: its norm is divided out.
-    """
-    _validate.shape("values", values, (len(tree.used),))
-    T = len(tokens)
-
-    def expected(gain):
-        past = llama.forward(params, config, llama.embed(params, tokens), value_gain=gain).cache
-        logprobs, weights = _after(params, config, tokens, length, past, tree)
-        # Node 0 sees the tokens before it in their slots, and itself among the nodes.
-        attention = weights[:, :, 0, :T].at[..., length - 1].set(weights[:, :, 0, T])
-        return jax.nn.softmax(logprobs) @ values, attention
-
-    ones = jnp.ones((config.layers, T), params.embedding.dtype)
-    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(ones)
-    return score, relevance, attention
-
-
 def score(
     params: llama.Params,
     config: llama.Config,
@@ -90,14 +58,14 @@ def score(
 
 @partial(jax.jit, static_argnums=1)
 def _score(params, config, tokens, lengths, cache, tree, gain):
-    one = lambda row, length, past: _after(params, config, row, length, past, tree, gain)[0]
+    one = lambda row, length, past: after(params, config, row, length, past, tree, gain)[0]
     return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
 
 
-def _after(params, config, tokens, length, past, tree, gain=None):
+def after(params, config, tokens, length, past, tree, gain=None):
     """The answers after a prompt that was read, and the nodes' attention; the prompt's last token is node 0."""
     last = jax.lax.dynamic_index_in_dim(tokens, length - 1)
-    nodes = llama.embed(params, jnp.concatenate([last, jnp.asarray(tree.tokens[1:])]))
+    nodes = params.embedding[jnp.concatenate([last, jnp.asarray(tree.tokens[1:])])]
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)

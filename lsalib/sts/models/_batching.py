@@ -54,7 +54,7 @@ def read_prompts(params: llama.Params, config: llama.Config, prompts: Sequence[S
 @partial(jax.jit, static_argnums=1)
 def _read(params, config, tokens, lengths):
     def one(row, length):
-        out = llama.forward(params, config, llama.embed(params, row))
+        out = llama.forward(params, config, params.embedding[row])
         return out.cache, llama.logits(params, jax.lax.dynamic_index_in_dim(out.hidden, length - 1, keepdims=False))
 
     return jax.vmap(one, out_axes=(1, 0))(tokens, lengths)
@@ -73,7 +73,9 @@ def generate(
 
     The token ``end`` ends an answer and is no part of it; ``finished`` is asked every few tokens whether one can end.
     """
-    state = _start(reading.cache, reading.logits, -(-max_new_tokens // RUN) * RUN)
+    room = [(0, 0)] * 3 + [(0, -(-max_new_tokens // RUN) * RUN), (0, 0)]
+    # The cache with room for new tokens, the logits, and how many tokens are written.
+    state = jax.tree.map(lambda part: jnp.pad(part, room), reading.cache), reading.logits, np.int32(0)
     answers: list[list[int]] = [[] for _ in range(reading.count)]
     going = set(range(reading.count))
     while going:
@@ -86,13 +88,6 @@ def generate(
     return [list(takewhile(lambda token: token != end, answer))[:max_new_tokens] for answer in answers]
 
 
-@partial(jax.jit, static_argnums=2)
-def _start(cache, logits, room):
-    """A batch before its answers: the cache with room for new tokens, the logits, how many tokens are written."""
-    padding = [(0, 0)] * 3 + [(0, room), (0, 0)]
-    return jax.tree.map(lambda part: jnp.pad(part, padding), cache), logits, jnp.zeros((), jnp.int32)
-
-
 @partial(jax.jit, static_argnums=(1, 4))
 def _run(params, config, state, lengths, width):
     """``RUN`` tokens more. Slots from ``width`` on hold what was written."""
@@ -101,7 +96,7 @@ def _run(params, config, state, lengths, width):
     def step(cache, token, length, written):
         seen = (slots < length) | ((slots >= width) & (slots < width + written))
         mask = jnp.concatenate([seen, jnp.ones(1, bool)])[None]
-        out = llama.forward(params, config, llama.embed(params, token[None]), (length + written)[None], mask, cache)
+        out = llama.forward(params, config, params.embedding[token[None]], (length + written)[None], mask, cache)
         return out.cache, llama.logits(params, out.hidden[0])
 
     def body(state, _):

@@ -5,6 +5,7 @@ continuations as a tree, each seeing its ancestors only, it values them all at o
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -69,12 +70,6 @@ class Output(NamedTuple):
     weights: Float[Array, "L heads T seen"]
 
 
-@jax.jit
-def embed(params: Params, tokens: Int[Array, "*T"]) -> Float[Array, "*T dim"]:
-    """The tokens' input vectors, rows of the embedding matrix."""
-    return params.embedding[tokens]
-
-
 def forward(
     params: Params,
     config: Config,
@@ -113,9 +108,8 @@ def forward(
     @jax.checkpoint
     def layer(x, weights_and_past):
         weights, keys, values, gain = weights_and_past
-        attended, entry, attention = _attention(
-            config, weights, _norm(x, weights.attn_norm, config.norm_eps), turn, mask, Cache(keys, values), gain
-        )
+        n = _norm(x, weights.attn_norm, config.norm_eps)
+        attended, entry, attention = _attention(config, weights, n, turn, mask, Cache(keys, values), gain)
         x = x + attended
         n = _norm(x, weights.mlp_norm, config.norm_eps)
         x = x + (jax.nn.silu(n @ weights.gate.T) * (n @ weights.up.T)) @ weights.down.T
@@ -159,7 +153,6 @@ def _attention(config, weights, n, turn, mask, past, gain):
     v = v if gain is None else v * gain[None, :, None]
     scores = jnp.concatenate([jnp.einsum("tkgd,ksd->kgts", q, keys) for keys in (past.keys, k)], axis=-1)
     attention = jax.nn.softmax(jnp.where(mask[None, None], scores, -jnp.inf), axis=-1)
-    mixed = jnp.einsum("kgts,ksd->tkgd", attention[..., :slots], past.values) + jnp.einsum(
-        "kgts,ksd->tkgd", attention[..., slots:], v
-    )
+    mix = partial(jnp.einsum, "kgts,ksd->tkgd")
+    mixed = mix(attention[..., :slots], past.values) + mix(attention[..., slots:], v)
     return mixed.reshape(T, config.dim) @ weights.o.T, Cache(k, v), attention.reshape(config.heads, T, slots + T)

@@ -9,6 +9,7 @@ import numpy as np
 from lsalib import _validate
 
 Conversation = list[dict[str, str]]
+Prompts = list[str] | list[Conversation]
 Keep = Callable[[int, Any], None]  # takes an index and what was found for it
 Parts = MutableMapping[tuple[int, int], float]
 
@@ -38,12 +39,7 @@ class LanguageModel(ABC):
     version: dict[str, str]
 
     def complete(
-        self,
-        prompts: list[str] | list[Conversation],
-        *,
-        max_new_tokens: int,
-        stop: Sequence[str] = (),
-        on_answer: Keep | None = None,
+        self, prompts: Prompts, *, max_new_tokens: int, stop: Sequence[str] = (), on_answer: Keep | None = None
     ) -> list[str]:
         """Continue each text, up to the end token, a stop string (not part of the answer) or the limit; or answer each
         conversation, a list of ``{"role": …, "content": …}``, by the model's own template.
@@ -57,12 +53,7 @@ class LanguageModel(ABC):
         return _kept(cutting, on_answer)
 
     def score_logprobs(
-        self,
-        prompts: list[str] | list[Conversation],
-        answers: Sequence[str],
-        *,
-        on_answer: Keep | None = None,
-        parts: Parts | None = None,
+        self, prompts: Prompts, answers: Sequence[str], *, on_answer: Keep | None = None, parts: Parts | None = None
     ) -> np.ndarray | None:
         """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens; None where it cannot be had.
 

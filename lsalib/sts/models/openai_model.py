@@ -113,7 +113,7 @@ class OpenAIModel(text.LanguageModel):
         choice = self._choice(self._client.completions, prompt=whole, max_tokens=1, echo=True, logprobs=1)
         told = choice.logprobs
         if not (choice.text or "").startswith(whole) or not told or not told.tokens or not told.token_logprobs:
-            raise _Unechoed("a prompt without its log-probabilities, though they came before")
+            raise _Malformed("a prompt without its log-probabilities, though they came before")
         begins = np.cumsum([0] + [len(token) for token in told.tokens])
         edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(whole))]
         if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
@@ -128,7 +128,7 @@ class OpenAIModel(text.LanguageModel):
                 self._echo(prompt, answer)
                 self._echoes = self._means_its_echo(prompt)
             except self._failures as error:
-                if getattr(error, "status_code", None) not in _UNSUPPORTED and not isinstance(error, _Unechoed):
+                if getattr(error, "status_code", None) not in _UNSUPPORTED and not isinstance(error, _Malformed):
                     raise self._explained(error) from None
                 self._echoes = False
         return self._echoes
@@ -209,8 +209,4 @@ def _public(address: str) -> str:
 
 
 class _Malformed(Exception):
-    """A response with the status of success that is none."""
-
-
-class _Unechoed(_Malformed):
-    """One that does not repeat the prompt, or says nothing of its probability."""
+    """A response with the status of success that does not hold what was asked for."""

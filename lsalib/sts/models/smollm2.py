@@ -68,7 +68,7 @@ class SmolLM2(text.LanguageModel):
         config, params, tokenizer, end = self.stored
         decode = lambda ids: tokenizer.decode(ids, skip_special_tokens=True)
         finished = lambda ids: bool(stop) and any(word in decode(ids) for word in stop)
-        tokens = self._encode([_written(prompt) for prompt in asked])
+        tokens = self._encode(list(map(chat_prompt, asked)))
         for some in text.batches(tokens, self.batch_size):
             reading = self._read([tokens[n] for n in some], limit)
             new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
@@ -76,7 +76,7 @@ class SmolLM2(text.LanguageModel):
                 keep(n, text.Answer(decode(ids), "length" if len(ids) >= limit else "stop"))
 
     def _score(self, asked, answers, keep, parts) -> None:
-        taken_apart = [text.answer_tokens(self._encode, _written(prompt), answers) for prompt in asked]
+        taken_apart = [text.answer_tokens(self._encode, chat_prompt(prompt), answers) for prompt in asked]
         tokens = [ids for ids, _ in taken_apart]
         if any(endings != taken_apart[0][1] for _, endings in taken_apart):
             raise ValueError(f"answers must be the same tokens after every prompt, got {answers!r:.80}")
@@ -97,12 +97,11 @@ class SmolLM2(text.LanguageModel):
         return [encoding.ids for encoding in self.stored.tokenizer.encode_batch(texts)]
 
 
-def _written(prompt: str | text.Conversation) -> str:
-    return prompt if isinstance(prompt, str) else chat_prompt(prompt)
-
-
-def chat_prompt(conversation: text.Conversation) -> str:
-    """A conversation as the text that the model was tuned on, by the template in its file, ready for its answer."""
+def chat_prompt(conversation: str | text.Conversation) -> str:
+    """A conversation as the text that the model was tuned on, by the template in its file, ready for its answer; what
+    is a text already stays as it is."""
+    if isinstance(conversation, str):
+        return conversation
     own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]
     said = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in own + conversation)
     return said + "<|im_start|>assistant\n"

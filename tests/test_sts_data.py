@@ -37,7 +37,7 @@ def test_the_splits_are_the_published_ones(copies, monkeypatch, capsys):
     assert {name: len(pairs.score) for name, pairs in splits.items()} == PAIRS
     monkeypatch.setenv("LSALIB_STS_DATA", str(copies / "elsewhere"))
     assert command.main(["data"]) == 2
-    words = "elsewhere/stsb-en-train.csv does not exist; put it there, or unset LSALIB_STS_DATA to have it downloaded"
+    words = "elsewhere/stsb-en-train.csv does not exist; put it there, or name no folder, also not in LSALIB_STS_DATA"
     assert words in capsys.readouterr().err
     assert len(data.load("dev", copies).score) == 1500, "an argument goes before the variable"
 

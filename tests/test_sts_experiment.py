@@ -61,7 +61,7 @@ def test_each_prompt_is_asked_as_the_paper_says(tmp_path):
     assert result["experiment"] == vars(ASKED) and result["versions"] == {"fake": "1"}
     assert sorted(os.listdir(tmp_path)) == [".lock", "result.jsonl"] and records.own(tmp_path) == [result]
     known = {"run", "query", "context", "truth", "guess", "context_mean"}
-    assert set(result["records"][0]) == known | {"answer", "logprobs"}
+    assert set(result["records"][0]) == known | {"answer", "finish", "logprobs"}
 
 
 @STYLES
@@ -157,7 +157,7 @@ def test_one_readout_can_come_before_the_other(tmp_path):
     model = Fake(last_guess, lambda prompt: np.zeros(51))
     first = ask(ASKED, model, tmp_path, readouts=("written",))
     assert model.scored == [] and len(model.asked) == 20
-    assert records.own(tmp_path) == [first | {"records": [r | {"logprobs": None} for r in first["records"]]}]
+    assert records.own(tmp_path) == [first]
     both = ask(ASKED, model, tmp_path)
     assert len(model.scored) == len(model.asked) == 20 and records.own(tmp_path) == [both]
     for readouts in ((), ("spoken",), "written"):

@@ -68,8 +68,7 @@ def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, m
     for name, content in found.items():
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "result.json").write_text(json.dumps(content))
-    written_alone = result | {"records": [row | {"logprobs": None} for row in result["records"]]}
-    assert records.own() == records.own(tmp_path) == [result, written_alone]
+    assert records.own() == records.own(tmp_path) == [result, unscored]
     assert records.own(probes=True) == [moved]
 
 

@@ -52,10 +52,7 @@ class Store:
 
 @contextmanager
 def opened(folder: Path, new: dict) -> Iterator[Store]:
-    """The store in a folder, which until it is closed, or this process ends in any way, is this process's alone.
-
-    It is new, or of the same experiment; what is another's is left as it is.
-    """
+    """The store in a folder, this process's alone until it is closed or the process ends; what is another's is left."""
     if not present(folder) and (folder.is_file() or any(folder.glob("[!.]*"))):
         text = "out must be a new or empty folder, or one where this experiment began"
         raise ValueError(f"{text}, got {folder}; choose another folder")

@@ -51,7 +51,8 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     name, folder = f"stsb-en-{split}.csv", folder or os.environ.get("LSALIB_STS_DATA")
     path = Path(folder) / name if folder else _downloaded(name, _SHA256[split])
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; put it there, or unset LSALIB_STS_DATA to have it downloaded")
+        hint = "put it there, or name no folder, also not in LSALIB_STS_DATA, to have it downloaded"
+        raise FileNotFoundError(f"{path} does not exist; {hint}")
     files.check_sha256(path, _SHA256[split], "remove it, and get it again")
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)

@@ -113,8 +113,7 @@ class _Keep(dict):
     def answer(self, place: int, words) -> None:
         if not isinstance(words, str):
             raise ValueError(f"an answer of the model must be a text, got {words!r}")
-        finish = getattr(words, "finish", None)
-        self._once(place, 1, answer=str(words), **({} if finish is None else {"finish": finish}))
+        self._once(place, 1, answer=str(words), finish=getattr(words, "finish", None))
 
     def logprobs(self, place: int, row) -> None:
         if row is not None:
@@ -144,9 +143,8 @@ def _ask(name: str, experiment: Experiment, model, batch: list, keep: _Keep) -> 
 
 
 def _warn_of_empty(records: list[dict]) -> None:
-    empty = [record for record in records if "answer" in record and _missing(record, "answer")]
-    if empty:
-        ends = Counter(str(record.get("finish", "not known")) for record in empty)
+    if empty := [record for record in records if "answer" in record and _missing(record, "answer")]:
+        ends = Counter(record.get("finish") or "not known" for record in empty)
         why = ", ".join(f"{reason} ({n})" for reason, n in ends.items())
         text = f"{len(empty)} of {len(records)} answers are empty, and count as failed; finish reasons: {why}"
         warnings.warn(f"{text}; the same command asks for them again", stacklevel=3)

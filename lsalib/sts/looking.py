@@ -51,10 +51,8 @@ def look(model, prompt: str) -> Look:
     """
     ids, roles, tree = _taken_apart(model, prompt)
     config, params, length = model.stored.config, model.stored.params, len(ids)
-    tokens, values = (
-        np.pad(ids, (0, bucket(length) - length)).astype(np.int32),
-        np.array(ANSWERS, params.embedding.dtype),
-    )
+    tokens, values = np.zeros(bucket(length), np.int32), np.array(ANSWERS, params.embedding.dtype)
+    tokens[:length] = ids
     expected, relevance, attention = _inside(params, config, tokens, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
     return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))

@@ -67,10 +67,8 @@ def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:
 
 
 def _block(example: Example, line: str | None) -> str:
-    lines = [f"Sentence 1: {example.first}", f"Sentence 2: {example.second}"]
-    if line:
-        lines.append(f"{line}: {_number('guess', example):.2f}")
-    return "\n".join([*lines, "Score:"])
+    guessed = f"{line}: {_number('guess', example):.2f}\n" if line else ""
+    return f"Sentence 1: {example.first}\nSentence 2: {example.second}\n{guessed}Score:"
 
 
 def _number(name: str, example: Example) -> float:

@@ -1,7 +1,7 @@
 """What came back: predictions out of answers, their errors and what moves them, with intervals, and tables."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -113,12 +113,11 @@ def table(results: Sequence[dict]) -> str:
     """
     plain, probes = ([one for one in results if bool(one["experiment"].get("moved")) == moved] for moved in (0, 1))
     errors = [_row(one, readout) for one in plain for readout in _readouts(one)]
-    tables = ((_HEADINGS, errors), (_CONTRASTS, _contrasts(plain)), (_PROBES, _probes(probes)))
+    tables = ((_HEADINGS, errors), (_CONTRASTS, [*_contrasts(plain)]), (_PROBES, [*_probes(probes)]))
     return "\n\n".join(_aligned([headings, *rows]) for headings, rows in tables if rows)
 
 
-def _contrasts(results: Sequence[dict]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _contrasts(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
     known = {_key(one): one for one in results}  # a copy counts once
     for group in _grouped(known.values(), "draw", "seed"):
         asked = group[0]["experiment"]
@@ -131,12 +130,10 @@ def _contrasts(results: Sequence[dict]) -> list[tuple[str, ...]]:
                 draws = ",".join(str(pair[0]["experiment"]["draw"]) for pair in pairs)
                 cells = (asked["model"], asked["style"], asked["guess_model"], draws, readout)
                 found = compare(one, None if name == _ITSELF else other, readout)
-                rows.append((*cells, f"{asked['condition']} - {name}", _written(found)))
-    return rows
+                yield (*cells, f"{asked['condition']} - {name}", _written(found))
 
 
-def _probes(results: Sequence[dict]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _probes(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
     for group in _grouped(results, "moved", "condition"):
         arms: dict[str, dict] = {}
         for one in group:
@@ -147,8 +144,7 @@ def _probes(results: Sequence[dict]) -> list[tuple[str, ...]]:
             found |= {f"guess - {name}": {part: right[part] - found[name][part] for part in right} for name in others}
         cells = [str(group[0]["experiment"][name]) for name in ("model", "style", "guess_model", "draw", "runs")]
         for name, each in found.items():
-            rows += [(*cells, name, part, _shown(values)) for part, values in each.items()]
-    return rows
+            yield from ((*cells, name, part, _shown(values)) for part, values in each.items())
 
 
 def _grouped(results: Iterable[dict], *apart: str) -> list[list[dict]]:

@@ -93,9 +93,8 @@ def forward(
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
-    if past is None:
-        nothing = jnp.zeros((config.layers, config.kv_heads, 0, config.head_dim), x.dtype)
-        past = Cache(nothing, nothing)
+    nothing = jnp.zeros((config.layers, config.kv_heads, 0, config.head_dim), x.dtype)
+    past = past or Cache(nothing, nothing)
     T, slots = len(x), past.keys.shape[2]
     positions = jnp.arange(slots, slots + T) if positions is None else positions
     mask = jnp.tri(T, slots + T, slots, dtype=bool) if mask is None else mask

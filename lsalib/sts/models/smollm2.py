@@ -98,8 +98,7 @@ class SmolLM2(text.LanguageModel):
 
 
 def chat_prompt(conversation: str | text.Conversation) -> str:
-    """A conversation as the text that the model was tuned on, by the template in its file, ready for its answer; what
-    is a text already stays as it is."""
+    """A conversation as the text that the model was tuned on, by the template in its file; a text as it is."""
     if isinstance(conversation, str):
         return conversation
     own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]

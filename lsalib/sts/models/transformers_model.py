@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -89,10 +90,9 @@ class TransformersModel(text.LanguageModel):
             limits |= {"stop_strings": list(stop), "tokenizer": self._tokenizer}
         prompts = [self._written(prompt) for prompt in asked]
         special = not asked or isinstance(asked[0], str)
+        tokens = partial(self._tokenizer, return_tensors="pt", padding=True, add_special_tokens=special)
         for some in text.batches(prompts, self.batch_size):
-            texts = [prompts[n] for n in some]
-            batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=special)
-            batch = batch.to(self._device)
+            batch = tokens([prompts[n] for n in some]).to(self._device)
             with self._torch.inference_mode():
                 made = self._model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask, **limits)
             for n, row in zip(some, made[:, batch.input_ids.shape[1] :], strict=True):

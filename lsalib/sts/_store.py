@@ -42,12 +42,11 @@ class Store:
 
     def add(self, run: int, **kept) -> None:
         """Store what came back, if it is new; it is on the disk when this returns."""
-        if kept.items() <= self.result["records"][run].items():
-            return
-        merge(self.result["records"][run], kept)
-        self._file.write(json.dumps([run, kept], ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if not kept.items() <= self.result["records"][run].items():
+            merge(self.result["records"][run], kept)
+            self._file.write(json.dumps([run, kept], ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
 
 @contextmanager

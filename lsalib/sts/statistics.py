@@ -36,9 +36,8 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interva
         raise ValueError("columns must have at least two rows to resample")
     columns = tuple(_validate.vector(f"column {k}", column, n) for k, column in enumerate(columns))
     options = {"paired": True, "vectorized": True, "method": "percentile", "n_resamples": 10_000}
-    options["batch"] = max(1, 2**21 // n)  # the resampled rows of a long column fit in memory
-    drawn = lambda *rows, axis: statistic(*rows)
-    found = scipy.stats.bootstrap(columns, drawn, rng=np.random.default_rng(0), **options)
+    options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
+    found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)
     return Interval(float(statistic(*columns)), *map(float, found.confidence_interval))
 
 

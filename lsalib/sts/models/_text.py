@@ -12,6 +12,7 @@ Conversation = list[dict[str, str]]
 Prompts = list[str] | list[Conversation]
 Keep = Callable[[int, Any], None]  # takes an index and what was found for it
 Parts = MutableMapping[tuple[int, int], float]
+Encode = Callable[[list[str]], list[list[int]]]
 
 
 class Answer(str):
@@ -84,9 +85,7 @@ def cut(words: str, stop: Sequence[str]) -> Answer:
     return Answer(kept, "stop" if len(kept) < len(words) else getattr(words, "finish", None))
 
 
-def answer_tokens(
-    encode: Callable[[list[str]], list[list[int]]], prompt: str, answers: Sequence[str]
-) -> tuple[list[int], list[list[int]]]:
+def answer_tokens(encode: Encode, prompt: str, answers: Sequence[str]) -> tuple[list[int], list[list[int]]]:
     """The tokens of a prompt, and for each answer those that follow them in prompt and answer together.
 
     An answer that changes the tokens of the prompt is refused: the model would not write it this way.

@@ -61,15 +61,14 @@ class OpenAIModel(text.LanguageModel):
         self._openai, self._model = openai, model
         self._most, self._at_once = _validate.count("concurrency", concurrency), 1
         self._timeout = _validate.number("timeout", timeout, above=0.0)
-        retries = _validate.number("max_retries", max_retries, minimum=0.0)
         address = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         self._server = _public(address)
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         if not self._key and address == _OPENAI:
             hint = "set OPENAI_API_KEY, or base_url for a server of your own"
             raise ValueError(f"api_key must be given for OpenAI itself, got none; {hint}")
-        options = {"max_retries": int(retries), "timeout": self._timeout}
-        self._client = openai.OpenAI(base_url=address, api_key=self._key or "none", **options)
+        key, retries = self._key or "none", int(_validate.number("max_retries", max_retries, minimum=0.0))
+        self._client = openai.OpenAI(base_url=address, api_key=key, timeout=self._timeout, max_retries=retries)
         self._failures = (openai.OpenAIError, json.JSONDecodeError, _Malformed)
         self._echoes: bool | None = None
         self.name = f"openai:{model}"

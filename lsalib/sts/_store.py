@@ -95,7 +95,7 @@ def _lock(file: IO[str], folder: Path) -> None:
 
 
 def _refuse_another(folder: Path, found: dict, new: dict) -> None:
-    ours, theirs = ({"prompts": one.get("prompts")} | one["versions"] | one["experiment"] for one in (new, found))
+    ours, theirs = (one["versions"] | one["experiment"] | {"prompts": one.get("prompts")} for one in (new, found))
     names = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
     if apart := "; ".join(f"{name}: {theirs.get(name)!r:.60}, not {ours.get(name)!r:.60}" for name in names):
         text = f"out must belong to this experiment, got {folder}, which has {apart}"

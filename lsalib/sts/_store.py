@@ -23,7 +23,9 @@ def read(path: Path) -> dict:
     except (ValueError, LookupError, TypeError, AttributeError):
         result = None
     if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
-        raise ValueError(f"{path} must be a result that an experiment wrote, got a damaged or another file")
+        raise ValueError(
+            f"{path} must be a result that an experiment wrote, got a damaged or another file; move it elsewhere"
+        )
     return result
 
 

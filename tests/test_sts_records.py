@@ -75,7 +75,7 @@ def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, m
 @pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])
 def test_a_damaged_result_is_named(content, tmp_path):
     (tmp_path / "result.json").write_text(content)
-    with pytest.raises(ValueError, match=r"result\.json must be a result that an experiment wrote"):
+    with pytest.raises(ValueError, match=r"result\.json must be an experiment's result, got a damaged or another"):
         records.own(tmp_path)
 
 

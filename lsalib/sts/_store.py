@@ -23,9 +23,7 @@ def read(path: Path) -> dict:
     except (ValueError, LookupError, TypeError, AttributeError):
         result = None
     if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
-        raise ValueError(
-            f"{path} must be a result that an experiment wrote, got a damaged or another file; move it elsewhere"
-        )
+        raise ValueError(f"{path} must be an experiment's result, got a damaged or another file; move it elsewhere")
     return result
 
 

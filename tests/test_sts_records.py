@@ -35,7 +35,7 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
             assert results.parse(row["answer"]) == results.parse(row["answer"], "lenient")
             assert results.parse(row["answer"]) == (number if number <= 5 else None)
     # Control: another draw, or the guesses of another seed, are other prompts.
-    result = records.pick(found, condition="guess", guess_model="concat", draw=0)
+    result = records.pick(found, condition="guess", guess_model="concat", style="completion", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
         assert built(result, folder, **changes) != result["prompts"]
 

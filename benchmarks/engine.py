@@ -26,7 +26,7 @@ from lsalib._files import write
 from lsalib.book.stored import FOLDER
 from lsalib.tasks import GaussianTask
 
-DIMS, CONTEXTS = (2, 3, 5, 7, 10, 14, 20, 28, 40), (1, 10, 100, 1000, 10_000)
+DIMS, CONTEXTS = (2, 5, 10, 20, 28, 40), (1, 10, 100, 1000, 10_000)
 ACCURACY = 0.01
 KEPT, TEXT = FOLDER / "engine_cost.json", Path(__file__).with_name("engine.md")
 ENGINES = ("law", "weights", "moments")
@@ -35,6 +35,12 @@ ENGINES = ("law", "weights", "moments")
 def batch_size(d: int, C: int) -> int:
     """Tasks that are drawn at once: about two million numbers."""
     return int(2 ** np.clip(np.round(np.log2(2e6 / (C * d))), 6, 14))
+
+
+def batches(d: int, C: int) -> int:
+    """How many of these tell the spread of squared errors: about two hundred million numbers, 2^16 tasks at most."""
+    size = batch_size(d, C)
+    return int(max(1, min(2**16 // size, 2e8 // (C * d * size))))
 
 
 def engines(d: int, C: int) -> dict[str, object]:
@@ -52,7 +58,7 @@ def engines(d: int, C: int) -> dict[str, object]:
         "weights": lambda: float(theory.population_risk(params, task)),
         "moments": lambda: theory.gram_moments(task),
         "sampled": lambda: sampled(batches=1, batch_size=batch_size(d, C)),
-        "spread": lambda: sampled(batches=2**17 // batch_size(d, C), batch_size=batch_size(d, C)),
+        "spread": lambda: sampled(batches=batches(d, C), batch_size=batch_size(d, C)),
         "program": lambda: jax.jit(lambda p: theory.population_risk(p, task)).lower(params).compile(),
     }
 
@@ -94,7 +100,7 @@ def measure(blocks: int, seconds: float, dims, contexts) -> list[dict]:
     rows = []
     for case in cases:
         mean, error = ways[case]["spread"]()
-        tasks = 2**17 * (error / mean / ACCURACY) ** 2
+        tasks = batches(*case) * batch_size(*case) * (error / mean / ACCURACY) ** 2
         seconds = {name: times[case, name] for name in ENGINES}
         seconds["sampled"] = times[case, "sampled"] / batch_size(*case) * tasks
         risk = {"law": ways[case]["law"](), "weights": ways[case]["weights"](), "sampled": mean, "error": error}
@@ -124,13 +130,13 @@ def lines(kept: dict) -> list[str]:
         f"{kept['machine']}; {kept['versions']}.",
         "",
         *table(head, body),
-        f"Exponents in d, from d = 14: {kept['exponents']}.",
+        f"Exponents in d, from d = 20: {kept['exponents']}.",
     ]
 
 
 def fitted(rows: list[dict]) -> dict[str, dict[str, float]]:
     """Exponents in d of seconds and bytes, where d is large."""
-    large = [row for row in rows if row["d"] == row["C"] >= 14]
+    large = [row for row in rows if row["d"] == row["C"] >= 20]
     dims = [row["d"] for row in large]
     names = {"seconds": (*ENGINES, "sampled"), "bytes": ENGINES}
     powers = lambda what: {n: round(exponent(dims, [r[what][n] for r in large]), 2) for n in names[what]}
@@ -142,7 +148,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="for development: measures little and keeps nothing")
     quick = parser.parse_args().quick
     jax.config.update("jax_enable_x64", True)
-    rows = measure(2, 0.01, DIMS[:3], CONTEXTS[:2]) if quick else measure(5, 0.05, DIMS, CONTEXTS)
+    rows = measure(2, 0.01, DIMS[:3], CONTEXTS[:2]) if quick else measure(5, 0.02, DIMS, CONTEXTS)
     versions = ", ".join([f"Python {platform.python_version()}", *map(installed, ("jax", "numpy"))])
     kept = {"machine": machine(), "versions": versions, "accuracy": ACCURACY, "exponents": fitted(rows), "rows": rows}
     print("\n".join(lines(kept)))

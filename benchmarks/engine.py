@@ -130,7 +130,12 @@ def lines(kept: dict) -> list[str]:
         f"{kept['machine']}; {kept['versions']}.",
         "",
         *table(head, body),
-        f"Exponents in d, from d = 20: {kept['exponents']}.",
+        "Exponents in d, from d = 20:",
+        "",
+        *(
+            f"- {what}: " + ", ".join(f"{name} {power}" for name, power in powers.items())
+            for what, powers in kept["exponents"].items()
+        ),
     ]
 
 

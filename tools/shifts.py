@@ -26,11 +26,11 @@ from pathlib import Path
 from lsalib import _files
 from lsalib.book.seeds import STRIDE
 from tools import notebooks, pages, programs
+from tools.claims import SHIFTS
 from tools.pages import Page
 
 # The models' answers are on record, and this page reads what is stored here.
 LEFT_OUT = ("llm", "llm_inside", "trust")
-STORE = Path("lsalib/data/trust/shifts.json")
 WORK = Path("_build/shifts")
 VERSIONS = ("jax", "jaxlib", "numpy", "optax")
 # What a check compares.
@@ -191,7 +191,7 @@ def store(root: Path, todo: list[Page], shifts: list[int]) -> None:
         head = json.dumps(found, ensure_ascii=False)[1:-1]
         blocks.append(f'"{page.stem}": {{{head}, "checks": [\n{lines}\n]}}')
     text = f'{{"about": {json.dumps(about)},\n"pages": {{\n{",".join(blocks)}\n}}}}\n'
-    _files.write(root / STORE, text.encode())
+    _files.write(root / SHIFTS, text.encode())
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -104,10 +104,8 @@ def road_problems(root: Path, claims: list[Claim]) -> list[str]:
         if list(claim.roads) != [road for road in ROADS if road in claim.roads] or (asked and not claim.roads):
             listed = ", ".join(claim.roads) or "none"
             found.append(f"{claim.id}: roads {listed}; expected some of these, in this order: {', '.join(ROADS)}")
-        for road, known in {
-            "certificate": claim.id in certified,
-            "samples": drawn.get(claim.page, {}).get(claim.id),
-        }.items():
+        sampled = drawn.get(claim.page, {}).get(claim.id)
+        for road, known in (("certificate", claim.id in certified), ("samples", sampled)):
             if asked and known is not None and known != (road in claim.roads):
                 found.append(f"{claim.id}: the road «{road}» is {'missing' if known else 'not there'}")
     return found

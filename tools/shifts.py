@@ -112,7 +112,7 @@ def places(page: Page, shifts: Iterable[int]) -> dict[int, Path]:
     return {shift: page.root / WORK / f"{name}-{shift}.json" for shift in shifts}
 
 
-def execute(page: Page, shifts: list[int]) -> None:
+def execute(page: Page, shifts: Iterable[int]) -> None:
     """What is not there yet, in this process."""
     import matplotlib
 
@@ -180,16 +180,16 @@ def rounded(margin: float) -> float | None:
     return float(f"{margin:.3g}") if math.isfinite(margin) else None
 
 
-def store(root: Path, todo: list[Page], shifts: list[int]) -> None:
-    """A line for each check, so that a change can be read."""
-    about = {"command": f"python -m tools.shifts --shifts {shifts[-1]}", "shifts": shifts[-1], "stride": STRIDE}
-    about |= {"date": f"{date.today()}", "versions": {name: metadata.version(name) for name in VERSIONS}}
+def store(root: Path, todo: list[Page], shifts: Sequence[int]) -> None:
+    """What has been executed, with a line for each check, so that a change can be read."""
+    about: dict[str, object] = {"command": "python -m tools.shifts", "stride": STRIDE, "date": f"{date.today()}"}
+    about["versions"] = {name: metadata.version(name) for name in VERSIONS}
     blocks = []
     for page in todo:
-        found = read(page, shifts)
-        lines = ",\n".join(json.dumps(check, ensure_ascii=False) for check in found.pop("checks"))
-        head = json.dumps(found, ensure_ascii=False)[1:-1]
-        blocks.append(f'"{page.stem}": {{{head}, "checks": [\n{lines}\n]}}')
+        if len(done := [shift for shift, path in places(page, shifts).items() if path.is_file()]) > 1:
+            found = {"shifts": len(done) - 1} | read(page, done)
+            lines = ",\n".join(json.dumps(check, ensure_ascii=False) for check in found.pop("checks"))
+            blocks.append(f'"{page.stem}": {json.dumps(found, ensure_ascii=False)[:-1]}, "checks": [\n{lines}\n]}}')
     text = f'{{"about": {json.dumps(about)},\n"pages": {{\n{",".join(blocks)}\n}}}}\n'
     _files.write(root / SHIFTS, text.encode())
 
@@ -198,15 +198,16 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.shifts", description=__doc__.splitlines()[0])
     parser.add_argument("stems", nargs="*", metavar="STEM", help="execute these pages, and store nothing")
     parser.add_argument("--shifts", type=int, default=20, help="from the first to which (default: 20)")
+    parser.add_argument("--collect", action="store_true", help="execute nothing, store what was executed")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
-    root, shifts = args.root.resolve(), list(range(args.shifts + 1))
+    root, shifts = args.root.resolve(), range(args.shifts + 1)
     todo = notebooks.named(root, args.stems) if args.stems else drawing(root)
     for page in todo:
         if args.here:
             execute(page, shifts)
-        elif not all(path.is_file() for path in places(page, shifts).values()):
+        elif not args.collect and not all(path.is_file() for path in places(page, shifts).values()):
             execute_apart(page, args.shifts)
     if not args.stems:
         store(root, todo, shifts)

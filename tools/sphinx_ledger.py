@@ -143,11 +143,11 @@ class Roads(Directive):
 
 
 def roads_html(rows: list[tuple[tuple[str, ...], list[str]]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in (*ROADS, "claims"))
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("claims", *ROADS))
     body = ""
     for roads, names in rows:
         marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in ROADS)
-        body += f"<tr>{marks}<td><strong>{len(names)}</strong>: {', '.join(names)}</td></tr>"
+        body += f"<tr><td><strong>{len(names)}</strong>: {', '.join(names)}</td>{marks}</tr>"
     return (
         f'<div class="results"><table class="roads"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )

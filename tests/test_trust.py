@@ -1,4 +1,4 @@
-"""What the page on trust shows: the pages under other seeds, and the planted defects; stored is what comes out again."""
+"""What the page on trust shows, pages under other seeds and planted defects: stored is what comes out again."""
 
 import json
 

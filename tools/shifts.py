@@ -93,7 +93,9 @@ def _recorded(records, kind, claim_id, measured, expected, *, atol=0.0, rtol=0.0
 def _said(error: Exception, cell: str, source: str) -> str:
     """The statement that failed, and how, in a line."""
     at = next((frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == cell), 0)
-    statement = next((ast.unparse(node) for node in ast.parse(source).body if node.lineno <= at <= node.end_lineno), "")
+    inside = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt) and node.lineno <= at]
+    # Of those that hold the line the innermost comes last.
+    statement = next((ast.unparse(node) for node in reversed(inside) if at <= (node.end_lineno or 0)), "")
     message = " ".join(str(error).split())
     return f"{type(error).__name__} in «{statement[:160]}»: {message[:300]}"
 

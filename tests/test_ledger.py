@@ -12,7 +12,7 @@ from tools import claims, ledger, notebooks, sphinx_claims, sphinx_ledger
 from tools.claims import Claim, Record, problems
 
 SAID = "The risk stops falling at $d + 1$ heads."
-CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", SAID, "sharpened", ["closed form", "samples"])
+CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", SAID, "sharpened", ("closed form", "samples"))
 LABEL, SEEN = (
     "risk at d heads",
     {

@@ -5,7 +5,6 @@ import json
 import re
 import tomllib
 from collections import Counter, namedtuple
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ class Claim(NamedTuple):
     page: str
     statement: str
     status: str
-    roads: Sequence[str] = ()
+    roads: tuple[str, ...] = ()
 
 
 # One check or control, as a notebook's output carries it, and the page it stands on.
@@ -51,7 +50,7 @@ def read_claims(root: Path) -> list[Claim]:
         if set(entry) | set(Claim._field_defaults) != set(Claim._fields):
             name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
             raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
-    return [Claim(**entry) for entry in entries]
+    return [Claim(**entry | {"roads": tuple(entry.get("roads", ()))}) for entry in entries]
 
 
 def read_certificates(root: Path) -> dict[str, tuple[str, str]]:

@@ -137,7 +137,7 @@ class Roads(Directive):
     def run(self) -> list[nodes.Node]:
         groups: dict[tuple[str, ...], list[str]] = {}
         for claim in read_claims(ROOT):
-            groups.setdefault(tuple(claim.roads), []).append(f'<a href="claims.html#{claim.id}">{claim.id}</a>')
+            groups.setdefault(claim.roads, []).append(f'<a href="claims.html#{claim.id}">{claim.id}</a>')
         rows = sorted(groups.items(), key=lambda row: (-len(row[0]), -len(row[1])))
         return [raw(roads_html([(roads, names) for roads, names in rows if roads]))]
 

@@ -126,9 +126,10 @@ def test_what_is_stored_is_of_the_pages_checks_and_of_claims():
     of = lambda stem: [(r.id, r.kind, r.label, r.entries) for r in recorded if r.page == stem]
     for stem, page in STORED.items():
         stored = [(check["id"], check["kind"], check["label"], check["entries"]) for check in page["checks"]]
-        assert stored == of(stem) and {check["id"] for check in page["checks"]} <= ids
+        assert stored == of(stem), f"{stem} has other checks now; run: python -m tools.shifts {stem}, then --collect"
+        assert {check["id"] for check in page["checks"]} <= ids
         assert [("no such", *check[1:]) for check in stored] != of(stem) or not stored
-    assert STORED.keys() == {page.stem for page in shifts.drawing(ROOT)}
+    assert STORED and STORED.keys() <= {page.stem for page in shifts.drawing(ROOT)}
 
 
 def test_the_page_s_own_seeds_are_the_notebook_s():

@@ -5,7 +5,6 @@ import json
 import platform
 
 import pytest
-from tiny_book import ROOT
 
 from benchmarks import versions
 
@@ -13,7 +12,7 @@ LOG = "....\n===== 12 passed, 3 skipped in 1.50s =====\nmemory: at most 0.4 GB a
 
 
 def noted(tmp_path, monkeypatch, log, *args):
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    (tmp_path / "pyproject.toml").write_text((versions.ROOT / "pyproject.toml").read_text())
     monkeypatch.setattr("sys.stdin", io.StringIO(log))
     versions.main([*args, "--root", str(tmp_path)])
     return json.loads((tmp_path / versions.STORE).read_text())

@@ -76,7 +76,7 @@ def _install(shift: int) -> None:
     """A key that is derived from another moves with it."""
     move = shift * STRIDE
     jax.random.key, jax.random.PRNGKey = (_moved(make, move) for make in (jax.random.key, jax.random.PRNGKey))
-    np.random.default_rng = _moved(np.random.default_rng, move)  # type: ignore[assignment]
+    np.random.default_rng = _moved(np.random.default_rng, move)
 
 
 def _moved(make, move: int):

@@ -200,6 +200,27 @@ def test_the_rank_under_transforms(x64):
     assert abs(optimal_risk(full, guess, bias, noise_cumulant=-1.0) / value - 1) > 1e-2
 
 
+@pytest.mark.parametrize("unit", [1e-10, 1e10])
+def test_the_rank_is_the_same_in_any_unit(unit):
+    task, *_ = case(3, 5, 2, 1)
+    scaled = GaussianTask(task.prior_mean, 5, unit**2 * task.feature_cov, task.prior_cov / unit**2, task.noise_std)
+    plain, other = constant_regression(task), constant_regression(scaled)
+    np.testing.assert_allclose([other.error, other.residual], [plain.error, plain.residual], rtol=1e-9)
+    np.testing.assert_allclose(unit**2 * other.features, plain.features, rtol=1e-6, atol=1e-6)
+    full = GaussianTask(task.prior_mean, 5, task.feature_cov + np.eye(3), task.prior_cov, task.noise_std)
+    assert abs(constant_regression(full).error / plain.error - 1) > 1e-2
+
+
+def test_a_cumulant_may_be_off_by_rounding():
+    """That of random signs is the least there is, and three more digits than a float has are no reason to refuse it."""
+    task = GaussianTask([1.0], 6, noise_std=0.7)
+    least = -2 * 0.7**4
+    at, near = (constant_regression(task, noise_cumulant=least * factor).error for factor in (1, 1 + 1e-12))
+    np.testing.assert_allclose(near, at, rtol=1e-9)
+    with pytest.raises(ValueError, match="noise_cumulant must be at least"):
+        constant_regression(task, noise_cumulant=least * (1 + 1e-6))
+
+
 def test_singular_tasks_are_drawn(x64):
     task, *_ = case(3, 5, 2, 1)
     X, _, x_q, _, w = map(np.asarray, sample(jax.random.key(0), task, 20_000))

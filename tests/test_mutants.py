@@ -74,7 +74,7 @@ def test_what_caught_a_defect_catches_it_again(name, copy):
 
 
 def test_what_fails_without_a_defect_catches_none(copy):
-    with pytest.raises(SystemExit, match=r"Without any defect fails: .*tests/test_none\.py"):
+    with pytest.raises(SystemExit, match=r"Fails without any defect, too: tests/test_none\.py"):
         copy.caught([LISTED[AGAIN[0]]], ["tests/test_none.py"])
 
 

@@ -1,7 +1,7 @@
 """Plant the defects of tests/mutants.toml, one at a time, and see what catches each: python -m tools.mutants [NAME…]
 
 Each is planted in a copy of the checkout. The tests beside its file run first, then those of its part of the package;
-what none of them catches is asked of the part's pages. Without any defect all of these must pass. What caught a defect
+what none of them catches is asked of the part's pages. What fails with a defect must pass without. What caught a defect
 is kept in tests/mutants.json: at first, and now.
 """
 
@@ -90,7 +90,7 @@ class Copy:
     """A copy of the checkout in which defects are planted, and what is known to pass in it without any."""
 
     def __init__(self, root: Path, folder: Path):
-        self.folder, self.clean, self.clock = folder, {}, 0
+        self.folder, self.clean, self.clock = folder, set(), 0
         for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0")[:-1]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
@@ -108,19 +108,13 @@ class Copy:
         if done.returncode == 0:
             return None
         failed = FAILED.search(done.stdout)
-        return (
-            asked[0]
-            if page
-            else failed[1]
-            if failed
-            else f"{' '.join(asked)}: {done.stdout[-500:]}{done.stderr[-500:]}"
-        )
+        return failed[1] if failed else asked[0]
 
     def passes(self, asked: Sequence[str]) -> None:
-        """The negative control: what is to catch a defect passes without one."""
-        known = self.clean.setdefault(tuple(asked), self.ask(asked) if tuple(asked) not in self.clean else None)
-        if known is not None:
-            raise SystemExit(f"Without any defect fails: {known}")
+        """The negative control: what caught a defect passes without one."""
+        if set(asked) - self.clean and (by := self.ask(asked)):
+            raise SystemExit(f"Fails without any defect, too: {by}")
+        self.clean |= set(asked)
 
     def write(self, path: Path, text: str) -> None:
         """Change a file. Python knows its bytecode by the second of the change: here each has another one."""
@@ -141,14 +135,16 @@ class Copy:
                 self.write(path, text)
 
     def caught(self, planned: Sequence[Mutant], asked: Sequence[str]) -> dict[str, str]:
-        """By name, what of these fails with a defect; all at once as long as nothing fails. Without any, all passes."""
+        """By name, what of these fails with a defect and passes without; all at once as long as nothing fails."""
         if not planned or not asked:
             return {}
-        self.passes(asked)
         with self.with_defects(planned):
             by = self.ask(asked)
-        if by is None or len(planned) == 1:
-            return {planned[0].name: by} if by else {}
+        if by is None:
+            return {}
+        if len(planned) == 1:
+            self.passes(asked if by == STALLS else [by])
+            return {planned[0].name: by}
         half = len(planned) // 2
         return self.caught(planned[:half], asked) | self.caught(planned[half:], asked)
 

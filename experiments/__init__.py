@@ -3,6 +3,7 @@
 A new one is a function that returns named arrays, and a line in the registry of its module.
 """
 
-from experiments import language_models, softmax, training_speed
+from experiments import language_models, probes, softmax, training_speed
 
-EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS | language_models.EXPERIMENTS
+EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
+EXPERIMENTS |= language_models.EXPERIMENTS | probes.EXPERIMENTS

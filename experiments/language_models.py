@@ -9,7 +9,8 @@ import numpy as np
 
 from experiments.experiment import Experiment, versions
 from lsalib._files import write
-from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts
+from lsalib.book import stored
+from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts, results
 from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
 
@@ -17,13 +18,17 @@ SPLITS = ("train", "dev", "test")
 SEEDS = range(8)
 PROMPTED = range(3)  # the seeds whose guesses stand in prompts
 LOOKED_AT = design.Experiment("smollm2-135m-instruct", "guess", "strong")
-ASKED = [
-    replace(LOOKED_AT, condition=condition, guess_model=guesser, draw=draw, seed=draw)
-    for draw in PROMPTED
-    for condition in design.CHOICES["condition"]
-    for guesser in (("concat", "strong") if condition != "none" else (None,))
+CONDITIONS = [
+    ("none", None),
+    *((condition, guesser) for guesser in ("strong", "concat") for condition in ("guess", "shuffled")),
+    *((condition, "strong") for condition in ("biased", "permuted", "neutral")),
 ]
-DOSES = np.arange(0.5, 5.0, 0.5)
+ASKED = [
+    replace(LOOKED_AT, style=style, condition=condition, guess_model=guesser, draw=draw, seed=draw)
+    for condition, guesser in CONDITIONS
+    for style in ("completion", "chat")
+    for draw in PROMPTED
+]
 MEASURES = {
     "mse": lambda made, truth: ((np.asarray(made, np.float64) - truth) ** 2).mean(-1),
     "r": lambda made, truth: [np.corrcoef(one, truth)[0, 1] for one in np.asarray(made, np.float64)],
@@ -66,14 +71,39 @@ def _embedded() -> tuple[dict, dict]:
     return pairs, {split: np.split(embeddings.embed([*p.first, *p.second]), 2) for split, p in pairs.items()}
 
 
+def first_runs(asked: design.Experiment) -> dict[str, int]:
+    """How many of the hundred runs are asked so far, by readout; whoever raises a number asks for what is left."""
+    basic, completion = asked.condition in ("none", "guess", "shuffled"), asked.style == "completion"
+    if completion:
+        return dict.fromkeys(results.READOUTS, 100 if basic else 8)
+    if asked.guess_model == "concat" or asked.condition == "neutral":
+        return {}
+    return {"expected": 8} | ({"written": 8} if basic and asked.draw == 0 else {})
+
+
 def answers() -> dict[str, dict]:
-    """Written answers and probabilities, a result for each of ``ASKED``; who stopped goes on where it was."""
-    made = {}
-    for asked in ASKED:
-        name, model = file_name(asked), open_model(asked.model)
-        made[name] = experiment.run(asked, model, prepare(asked), files.folder("cache") / "answers" / name)
-        print(name, flush=True)
+    """Written answers and probabilities, a result for each of ``ASKED``, which all grow together; who stopped goes on
+    where it was, and what is stored is not asked again."""
+    model, made = open_model(LOOKED_AT.model), {}
+    for step in range(8, 108, 8):
+        for asked in ASKED:
+            name, more = file_name(asked), first_runs(asked)
+            for first in sorted({min(step, most) for most in more.values() if step < most + 8}):
+                some = [readout for readout, most in more.items() if most >= first]
+                folder = _begun(asked)
+                made[name] = experiment.run(asked, model, prepare(asked), folder, readouts=some, first=first)
+        print(step, flush=True)
     return made
+
+
+def _begun(asked: design.Experiment) -> Path:
+    """The folder of an experiment, which begins with what is stored of it."""
+    folder, known = (place / file_name(asked) for place in (files.folder("cache") / "answers", stored.FOLDER / "sts"))
+    known = known.with_name(f"{known.name}.json")
+    if not folder.exists() and known.exists():
+        if design.Experiment(**json.loads(known.read_bytes())["experiment"]) == asked:
+            write(folder / "result.json", known.read_bytes())
+    return folder
 
 
 def file_name(asked: design.Experiment) -> str:
@@ -85,43 +115,20 @@ def compact(path: Path, made: dict[str, dict], _) -> None:
     """Beside the path, a file each, without sentences; a result says itself how it was made."""
     for name, result in made.items():
         kept = {part: value for part, value in result.items() if part != "first_prompt"}
-        for record in kept["records"]:
-            record["logprobs"] = record["logprobs"] and [round(value, 3) for value in record["logprobs"]]
+        kept["records"] = [_without_words(record) for record in kept["records"]]
         content = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
         write(path.with_name(f"{name}.json"), content.encode())
 
 
-def swap(count: int = 20) -> dict[str, np.ndarray]:
-    """Probabilities of the answers when the query's guess alone is replaced, the last time by itself; in three kinds of
-    context, (runs, doses, answers)."""
-    model, kept = open_model(LOOKED_AT.model), {"dose": DOSES}
-    for asked in (LOOKED_AT, replace(LOOKED_AT, condition="shuffled"), replace(LOOKED_AT, guess_model="concat")):
-        name = f"{asked.condition}_{asked.guess_model}"
-        rows = []
-        for item in items(asked, prepare(asked))[:count]:
-            rows.append(looking.swap_guess(model, item, [*DOSES, item.query.guess]))
-            print(name, item.run, flush=True)
-        kept[name] = np.array(rows, np.float32)
-    return kept
-
-
-def shift(count: int = 60) -> dict[str, np.ndarray]:
-    """The same when kinds of numbers in the prompt are moved by one, each alone and all together, lower and higher;
-    (runs, 4, 2, answers)."""
-    model, kept = open_model(LOOKED_AT.model), {}
-    for guess_model in ("strong", "concat"):
-        asked, rows = replace(LOOKED_AT, guess_model=guess_model), []
-        for item in items(asked, prepare(asked))[:count]:
-            moved = [
-                one
-                for parts in (*((one,) for one in looking.NUMBERS), looking.NUMBERS)
-                for one in looking.shift(item, *parts)
-            ]
-            texts = [prompts.build(one.context, one.query, guesses=True) for one in moved]
-            rows.append(model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS]))
-            print(guess_model, item.run, flush=True)
-        kept[guess_model] = np.reshape(rows, (count, 4, 2, -1)).astype(np.float32)
-    return kept
+def _without_words(record: dict) -> dict:
+    """Models repeat sentences: of an answer in words stays the score that it says, if any, and that there were some."""
+    record = dict(record)
+    if record.get("logprobs"):
+        record["logprobs"] = [round(value, 3) for value in record["logprobs"]]
+    if "answer" in record and any(letter.isalpha() for letter in record["answer"]):
+        said = results.parse(record["answer"], "lenient")
+        record |= {"answer": "()" if said is None else str(said), "words": True}
+    return record
 
 
 def look(count: int = 12) -> dict[str, np.ndarray]:
@@ -144,7 +151,7 @@ def look(count: int = 12) -> dict[str, np.ndarray]:
 
 def entry(line: str, measure) -> Experiment:
     """A measurement on the model's first runs; again, on the very first."""
-    about = {"experiment": asdict(LOOKED_AT)}
+    about = {"experiment": {name: value for name, value in asdict(LOOKED_AT).items() if value is not None}}
     return Experiment(line, measure, partial(measure, 1), about, _model_versions, rtol=1e-3, atol=2e-3)
 
 
@@ -156,7 +163,5 @@ GUESSED_BY = partial(versions, "jax", "jaxlib", "optax", "tokenizers", "gt-all-m
 EXPERIMENTS = {
     "sts/guesses": Experiment("the guess models, eight seeds", guesses, prompted, {"seeds": list(SEEDS)}, GUESSED_BY),
     "sts/answers": Experiment("what the model answers", answers, None, {}, dict, save=compact),
-    "sts/swap": entry("answers when the query's guess alone is replaced", swap),
-    "sts/shift": entry("answers when numbers in the prompt are moved by one", shift),
     "sts/look": entry("attention and relevance inside the model", look),
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from lsalib._arrays import traced
 
-__all__ = ["context", "count", "covariance", "negligible", "number", "shape", "vector"]
+__all__ = ["context", "count", "covariance", "fourth", "negligible", "number", "shape", "vector"]
 
 
 def count(name: str, value) -> int:
@@ -73,6 +73,20 @@ def covariance(name: str, value, dim: int):
         ends = f"eigenvalues from {smallest:g} to {largest:g}"
         raise ValueError(f"{name} must be positive semidefinite and not zero, got {ends}")
     return matrix
+
+
+def fourth(name: str, value, dim: int):
+    """Finite float64 fourth moments, the same for every order of their indices."""
+    array = _float64(name, value)
+    shape(name, array, (dim,) * 4)
+    if traced(array):
+        return array
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    turned = [array.transpose(axes) for axes in ((1, 0, 2, 3), (1, 2, 3, 0))]
+    if (largest := max(np.abs(array - other).max() for other in turned)) > 1e-6 * np.abs(array).max():
+        raise ValueError(f"{name} must be symmetric, got a largest asymmetry of {largest:g}")
+    return array
 
 
 def negligible(matrix) -> float:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import log_softmax
 
-from lsalib.sts.models import llama
+from lsalib.sts.models import _llama as llama
 
 SHAPE = {"layers": 2, "heads": 4, "kv_heads": 2, "dim": 16, "hidden": 24, "vocab": 23}
 TINY = llama.Config(**SHAPE, rope_base=1e4, norm_eps=1e-5, context=256)

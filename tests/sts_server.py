@@ -29,9 +29,9 @@ def logprob(before: str, token: str) -> float:
 
 
 class Server(ThreadingHTTPServer):
-    def __init__(self, failures=(), echo=True, dies_after=99, at_once=99, pause=lambda: None):
+    def __init__(self, failures=(), echo=True, dies_after=99, at_once=99, pause=lambda: None, slip=False):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.failures, self.echo, self.dies_after = list(failures), echo, dies_after
+        self.failures, self.echo, self.dies_after, self.slip = list(failures), echo, dies_after, slip
         self.at_once, self.pause, self.closing = at_once, pause, threading.Event()
         self.asked, self.answered, self.keys, self.requests = Counter(), Counter(), set(), []
         self.now, self.most, self.lock = 0, 0, threading.Lock()
@@ -90,9 +90,14 @@ class Handler(BaseHTTPRequestHandler):
             choice |= {"message": {"role": "assistant", "content": answer(prompt)}}
             return known | {"object": "chat.completion", "choices": [choice]}
         choice |= {"text": answer(prompt), "logprobs": None}
+        if request["max_tokens"] == 1:
+            token = tokens(answer(prompt))[0]
+            told = {"tokens": [token], "token_logprobs": [logprob(prompt, token)]}
+            choice |= {"text": token, "logprobs": told | {"top_logprobs": None, "text_offset": None}}
         if request.get("echo") and self.server.echo:
             pieces = [*tokens(prompt), "!"]
             values = [None, *(logprob("".join(pieces[:k]), pieces[k]) for k in range(1, len(pieces)))]
+            values = [value and value - 3 for value in values] if self.server.slip else values
             logprobs = {"tokens": pieces, "token_logprobs": values, "top_logprobs": None, "text_offset": None}
             choice |= {"text": prompt + "!", "logprobs": logprobs}
         return known | {"object": "text_completion", "choices": [choice]}

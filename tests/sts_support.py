@@ -84,7 +84,7 @@ class Fake:
         texts = ("\n".join(message["content"] for message in messages) for messages in conversations)
         return [self._one(n, prompt, on_answer) for n, prompt in enumerate(texts)]
 
-    def score_logprobs(self, prompts, answers, *, on_answer=None):
+    def score_logprobs(self, prompts, answers, *, on_answer=None, parts=None):
         if self.logprobs is None:
             return None
         before = " " if isinstance(prompts[0], str) else ""

@@ -166,6 +166,15 @@ def test_who_imports_the_language_models_gets_them(code, needs):
     assert of(source, "import jax") == of()
 
 
+@pytest.mark.parametrize(
+    ("code", "needs"),
+    [("from sklearn import datasets", True), ("import sklearn", True), ("tables = sklearn_like", False)],
+)
+def test_who_reads_tables_gets_scikit_learn(code, needs):
+    source = install_cell.source(URL, map(new_code_cell, ["import jax", code]))
+    assert ('"matplotlib", "scikit-learn"]' in source) is (". matplotlib scikit-learn`" in source) is needs
+
+
 def test_a_package_that_asks_for_another_numpy_is_seen(hosted, repository, tmp_path):
     before = versions(hosted)
     replace(repository / "pyproject.toml", '"numpy>=1.26"', f'"numpy>=1.26,!={before["numpy"]}"')

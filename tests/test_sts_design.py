@@ -8,7 +8,7 @@ from refusals import refusals
 from sts_support import data_folder, made_up, need_encoder
 
 from lsalib.sts import data, embeddings, guess, records
-from lsalib.sts.design import CHOICES, Experiment, Sources, items, prepare
+from lsalib.sts.design import CHOICES, Experiment, Sources, items, move, prepare, prompt
 
 SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
@@ -20,7 +20,7 @@ def shown(runs):
 
 
 def test_the_conditions_ask_about_the_same_pairs():
-    runs = {condition: items(replace(ASKED, condition=condition), SOURCES) for condition in CHOICES["condition"]}
+    runs = {name: items(replace(ASKED, condition=name), SOURCES) for name in ("none", "guess", "shuffled")}
     for n, (none, with_guess, shuffled) in enumerate(zip(*runs.values(), strict=True)):
         assert none[:3] == with_guess[:3] == shuffled[:3] and none.run == n
         assert len(set(none.context_index)) == 5
@@ -32,6 +32,81 @@ def test_the_conditions_ask_about_the_same_pairs():
     # A permutation among everything that is shown, and one that moves nearly all of it.
     guess, shuffled = shown(runs["guess"]), shown(runs["shuffled"])
     assert sorted(guess) == sorted(shuffled) and np.mean(np.array(guess) == shuffled) < 0.1
+
+
+def test_what_is_done_to_the_guesses():
+    runs = {name: items(replace(ASKED, condition=name), SOURCES) for name in CHOICES["condition"]}
+    guess = runs["guess"]
+    numbers = lambda item: [example.guess for example in item.context]
+    for right, permuted, neutral, biased in zip(
+        *(runs[c] for c in ("guess", "permuted", "neutral", "biased")), strict=True
+    ):
+        # Permuted among the examples of a prompt; the query's stays.
+        assert sorted(numbers(permuted)) == sorted(numbers(right)) and permuted.query == right.query
+        assert neutral == right
+        made = [*SOURCES.context_guess[biased.context_index], SOURCES.query_guess[biased.query_index]]
+        np.testing.assert_allclose(
+            [*numbers(biased), biased.query.guess], np.clip(np.array(made) - 1, 0, 5), atol=0.005001
+        )
+    moved = [
+        a != b
+        for p, g in zip(runs["permuted"], guess, strict=True)
+        for a, b in zip(numbers(p), numbers(g), strict=True)
+    ]
+    assert 0.6 < np.mean(moved) < 0.95, "one in five stays, give or take"
+    assert items(replace(ASKED, condition="permuted", runs=7), SOURCES) == runs["permuted"][:7]
+    # Nothing in the words says that the record numbers are guesses.
+    neutral, named = (prompt(replace(ASKED, condition=c), guess[0]) for c in ("neutral", "guess"))
+    assert "guess" not in neutral.lower() and neutral.count("Record number: ") == 6
+    lines = lambda text: text.split("\n")[1:]
+    assert lines(neutral.replace("Record number", "Initial guess")) == lines(named)
+
+
+def in_arms(rule, arms):
+    """What a rule on (guess, guesses, scores) answers to the runs of each arm, (arms, runs)."""
+    return np.array(
+        [[rule(i.query.guess, *np.array([(e.guess, e.score) for e in i.context]).T) for i in a] for a in arms]
+    )
+
+
+RULES = {
+    "copier": (lambda g, G, Y: g, [1, 0, 0, 1]),
+    "refiner": (lambda g, G, Y: g + (Y - G).mean(), [1, -1, 1, 1]),
+    "ignorer": (lambda g, G, Y: Y.mean(), [0, 0, 1, 1]),
+    "half a step": (lambda g, G, Y: g + 0.5 * (Y - G).mean(), [1, -0.5, 0.5, 1]),
+    "product": (lambda g, G, Y: g * Y.mean(), None),
+}
+
+
+def line(g, G, Y):
+    """The regression line of score on guess, at the query's guess."""
+    slope = np.cov(G, Y)[0, 1] / G.var(ddof=1)
+    return Y.mean() + slope * (g - G.mean())
+
+
+def test_numbers_are_moved_by_one_on_one_scale():
+    """Rules are measured for what they are: effects add up, and the regression line makes its full correction."""
+    arms = [items(replace(ASKED, moved=part), SOURCES) for part in CHOICES["moved"][1:]]
+    for item, plain in zip(arms[0], items(ASKED, SOURCES), strict=True):
+        np.testing.assert_allclose(item.query.guess, 0.8 * plain.query.guess)
+        np.testing.assert_allclose([e.score for e in item.context], [0.8 * e.score for e in plain.context])
+        assert item.query.score == plain.query.score and item[:3] == plain[:3]
+    for rule, effects in RULES.values():
+        found = in_arms(rule, arms)
+        if effects:
+            np.testing.assert_allclose((found[1:] - found[0]).T, [effects] * 20, atol=1e-9)
+    slopes = [np.polyfit([e.guess for e in i.context], [e.score for e in i.context], 1)[0] for i in arms[0]]
+    query, context, score, together = (found := in_arms(line, arms))[1:] - found[0]
+    np.testing.assert_allclose([query, -context], [slopes, slopes], atol=1e-8)
+    np.testing.assert_allclose([score, together], 1, atol=1e-8)
+    # Controls: a rule whose effects do not add up; and with the moved numbers alone on the smaller scale, another line.
+    query, context, score, together = (found := in_arms(RULES["product"][0], arms))[1:] - found[0]
+    assert (together - query - context - score > 0.9).all()
+    mixed = [
+        i._replace(context=[a._replace(score=b.score) for a, b in zip(i.context, j.context, strict=True)])
+        for i, j in zip(arms[2], items(ASKED, SOURCES), strict=True)
+    ]
+    assert np.abs(in_arms(line, [mixed])[0] - in_arms(line, [items(ASKED, SOURCES)])[0] + slopes).max() > 0.05
 
 
 def test_a_draw_fixes_everything_and_fewer_runs_are_the_first():
@@ -59,8 +134,12 @@ asked = lambda condition="guess", *args, **fields: Experiment("a", condition, *a
 drawn = lambda sources=SOURCES, **fields: items(replace(ASKED, **fields), sources)
 own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)
 test_bad_input_is_refused = refusals(
-    (lambda: asked("maybe"), "condition must be one of none, guess, shuffled, got 'maybe'"),
+    (lambda: asked("maybe"), "condition must be one of none, guess, shuffled, permuted, neutral, biased, got 'maybe'"),
     (lambda: asked("guess", "magic"), "guess_model must be one of concat, strong, cosine, got 'magic'"),
+    (lambda: asked(moved="up"), "moved must be one of None, nothing, query guess, .*, all, got 'up'"),
+    (lambda: asked("none", moved="all"), "moved must be None where no guess is shown, got 'all'"),
+    (lambda: move(items(ASKED, SOURCES)[0]), "parts must be among nothing, query guess, .* all, got none"),
+    (lambda: move(items(ASKED, SOURCES)[0], "query score"), "parts must be among .*, got 'query score'"),
     (lambda: asked(style="poem"), "style must be one of completion, chat, got 'poem'"),
     (lambda: asked(context_split="test"), "context_split must be one of dev, train, got 'test'"),
     (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),
@@ -89,6 +168,8 @@ def test_guesses_are_made_where_none_are_stored(monkeypatch):
         for other in ({"seed": 3}, {"context_split": "train"}):
             with pytest.raises(pytest.fail.Exception, match="embedded"):
                 prepare(Experiment("any", "guess", **other), folder)
+    cosine = [prepare(Experiment("any", "guess", "cosine", seed=seed), folder) for seed in (0, 3)]
+    np.testing.assert_array_equal(cosine[0].query_guess, cosine[1].query_guess)  # no seed makes it another
     few = lambda split, folder=None: data.Pairs(*(column[:60] for column in load(split, folder)))
     load = data.load
     monkeypatch.setattr(data, "load", few)

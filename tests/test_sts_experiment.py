@@ -6,13 +6,15 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from sts_support import ROOT, Fake, last_guess, made_up
 
-from lsalib.sts import experiment, results
+from lsalib.sts import _store, experiment, records, results
 from lsalib.sts.design import CHOICES, Experiment
+from lsalib.sts.models._text import Answer
 
 SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
@@ -57,7 +59,7 @@ def test_each_prompt_is_asked_as_the_paper_says(tmp_path):
     assert all(prompt.count("Score:") == 6 and prompt.endswith("Score:") for prompt in model.asked)
     assert result["first_prompt"] in model.asked and model.asked == sorted(model.asked, key=len)
     assert result["experiment"] == vars(ASKED) and result["versions"] == {"fake": "1"}
-    assert os.listdir(tmp_path) == ["result.json"] and json.loads((tmp_path / "result.json").read_text()) == result
+    assert sorted(os.listdir(tmp_path)) == [".lock", "result.jsonl"] and records.own(tmp_path) == [result]
     known = {"run", "query", "context", "truth", "guess", "context_mean"}
     assert set(result["records"][0]) == known | {"answer", "logprobs"}
 
@@ -89,15 +91,107 @@ run(Experiment("fake", "guess", runs=20, context_size=5), Fake(slow), made_up(),
 """
 
 
-def test_a_process_that_is_killed_loses_only_the_answer_it_waited_for(tmp_path):
-    command = [sys.executable, "-c", WAITING, str(tmp_path)]
+def test_a_process_has_its_folder_alone_and_loses_only_the_answer_it_waited_for(tmp_path):
+    """Killed, it leaves its lock behind, which keeps nobody out, and, perhaps, half a line."""
+    command, model = [sys.executable, "-c", WAITING, str(tmp_path)], Fake(last_guess)
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert [process.stdout.readline() for _ in range(7)] == ["asked\n"] * 7
+        path = tmp_path / "result.jsonl"
+        before = path.read_bytes()
+        words = f"out must belong to one process at a time, .* where process {process.pid} is asking; wait for it"
+        with pytest.raises(OSError, match=words):
+            ask(ASKED, model, tmp_path)
+        assert model.asked == [] and path.read_bytes() == before
         process.kill()
-    (tmp_path / ".result.json.1.2.part").write_bytes(b"half of")  # of one who was killed while writing
-    model = Fake(last_guess)
+    assert (tmp_path / ".lock").read_text() == str(process.pid)
+    path.write_bytes(before + b'[11, {"answ')
+    (tmp_path / ".result.jsonl.1.2.part").write_bytes(b"half of")  # of one who was killed at the very beginning
     ask(ASKED, model, tmp_path)
     assert len(model.asked) == 20 - 6
+    assert json.loads(before.splitlines()[0])["records"][0].keys() >= {"truth"}, "control: there was something"
+
+
+def test_the_whole_is_written_once_and_each_answer_added(tmp_path, monkeypatch):
+    """And not all of it again after each, which takes a time that grows with the square of the runs."""
+    written = Mock(wraps=_store.write)
+    monkeypatch.setattr(_store, "write", written)
+    ask(ASKED, Fake(last_guess, lambda prompt: np.zeros(51)), tmp_path)
+    first, *lines = (tmp_path / "result.jsonl").read_text().splitlines()
+    assert written.call_count == 1 and len(lines) == 40 and max(map(len, lines)) < 400 < len(first)
+
+
+def test_a_folder_of_an_older_version_is_gone_on_with(tmp_path):
+    with pytest.raises(ConnectionError) as caught:
+        ask(ASKED, Fake(last_guess, dies_after=9), tmp_path)
+    assert caught.value.__notes__ == [
+        f"kept in {tmp_path}: 9 of 20 answers and 8 of 20 rows of scores; the same command goes on from there"
+    ]
+    result = _store.read(tmp_path / "result.jsonl")
+    (tmp_path / "result.jsonl").unlink()
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    with pytest.raises(ValueError, match="draw: 0, not 1"):
+        ask(replace(ASKED, draw=1), Fake(last_guess), tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    model = Fake(last_guess)
+    assert records.own(tmp_path) == [] and [ask(ASKED, model, tmp_path)] == records.own(tmp_path)
+    assert len(model.asked) == 11 and not (tmp_path / "result.json").exists()
+
+
+def test_empty_answers_are_warned_of_and_asked_again(tmp_path):
+    silent = lambda prompt: Answer("  \n", "length") if len(prompt) % 2 else last_guess(prompt)
+    model = Fake(silent)
+    with pytest.warns(UserWarning) as caught:
+        result = ask(ASKED, model, tmp_path)
+    empty = [record for record in result["records"] if not record["answer"].strip()]
+    assert 0 < len(empty) < 20 and {record["finish"] for record in empty} == {"length"}
+    words = f"{len(empty)} of 20 answers are empty, and count as failed; finish reasons: length ({len(empty)}); the"
+    assert str(caught[0].message).startswith(words) and len(caught) == 1
+    assert results.outcome(result).failed.sum() == len(empty)
+    again = Fake(last_guess)
+    result = ask(ASKED, again, tmp_path)  # no warning, which would be an error here
+    assert sorted(again.asked) == sorted(prompt for prompt in model.asked if len(prompt) % 2)
+    assert not results.outcome(result).failed.any()
+
+
+def test_one_readout_can_come_before_the_other(tmp_path):
+    model = Fake(last_guess, lambda prompt: np.zeros(51))
+    first = ask(ASKED, model, tmp_path, readouts=("written",))
+    assert model.scored == [] and len(model.asked) == 20
+    assert records.own(tmp_path) == [first | {"records": [r | {"logprobs": None} for r in first["records"]]}]
+    both = ask(ASKED, model, tmp_path)
+    assert len(model.scored) == len(model.asked) == 20 and records.own(tmp_path) == [both]
+    for readouts in ((), ("spoken",), "written"):
+        with pytest.raises(ValueError, match="readouts must be among written, expected, got "):
+            ask(ASKED, model, tmp_path, readouts=readouts)
+
+
+class OneByOne(Fake):
+    """Is asked for one score at a time, and breaks down after some."""
+
+    def score_logprobs(self, prompts, answers, *, on_answer=None, parts=None):
+        rows = []
+        for n in range(len(prompts)):
+            for a in range(len(answers)):
+                if (n, a) not in parts:
+                    self.scored.append((prompts[n], a))
+                    if len(self.scored) > self.logprobs:
+                        raise ConnectionError("too tired")
+                    parts[n, a] = -a / 8
+            rows.append(np.array([parts[n, a] for a in range(len(answers))]))
+            on_answer(n, rows[n])
+        return np.array(rows)
+
+
+def test_single_scores_are_kept_and_not_asked_twice(tmp_path):
+    first, second = OneByOne(last_guess, 130), OneByOne(last_guess, 9999)
+    with pytest.raises(ConnectionError, match="too tired"):
+        ask(ASKED, first, tmp_path)
+    kept = _store.read(tmp_path / "result.jsonl")["records"]
+    assert sorted(len(record.get("scores", {})) for record in kept) == [0] * 19 + [130 - 2 * 51]
+    result = ask(ASKED, second, tmp_path)
+    assert len(second.scored) == 20 * 51 - 130 and not set(first.scored[:130]) & set(second.scored)
+    assert all(record["logprobs"] == [-a / 8 for a in range(51)] for record in result["records"])
+    assert not any("scores" in record for record in result["records"])
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -107,7 +201,7 @@ def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
     else:
         with pytest.raises(ConnectionError):
             ask(ASKED, Fake(last_guess, dies_after=3), tmp_path)
-    path = tmp_path / "result.json"
+    path = tmp_path / "result.jsonl"
     before, others = path.read_bytes(), SOURCES._replace(query_guess=SOURCES.query_guess[::-1].copy())
     for asked, version, sources, message in (
         (replace(ASKED, draw=1), "1", SOURCES, "draw: 0, not 1"),
@@ -122,7 +216,11 @@ def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("thesis.tex", "new or empty folder"), ("result.json", "a damaged or another")]
+    ("name", "words"),
+    [
+        ("thesis.tex", "new or empty folder"),
+        *((name, "a damaged or another") for name in ("result.json", "result.jsonl")),
+    ],
 )
 def test_a_folder_of_something_else_is_refused_and_left(name, words, tmp_path):
     for content in (b"mine", b'{"mine": 1}\n', b"[]\n", b""):
@@ -152,7 +250,7 @@ class Lazy(Fake):
         return super().complete(prompts, **options)[1:]
 
 
-values = "log-probabilities of model fake must"
+values = "the log-probabilities of the model must"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +275,7 @@ def test_importing_lsalib_needs_nothing_of_this():
     names = "tokenizers", "safetensors", "gguf", "openai", "platformdirs", "pooch", "transformers", "torch"
     loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"
     assert python(f"import sys, lsalib; print({loaded})") == "[]\n"
-    modules = [str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "lsalib/sts").rglob("[a-z]*.py")]
+    modules = [str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "lsalib/sts").rglob("*[a-z].py")]
     blocked = f"import sys, scipy.stats; sys.modules.update(dict.fromkeys({names}))\n"
     python(blocked + "\n".join(f"import {name.replace('/', '.')}" for name in modules))
     assert len(modules) >= 15

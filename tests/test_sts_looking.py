@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
-from lsalib.sts import looking, prompts, results
+from experiments import probes
+from lsalib.sts import design, looking, prompts
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import answers, llama
+from lsalib.sts.models import _answers as answers
+from lsalib.sts.models import _llama as llama
 from lsalib.sts.prompts import ROLES, Example
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
@@ -29,6 +30,9 @@ class Pieces:
         found = list(re.finditer(r"\s?\d|\s?[^\s\d]+|\s", text))
         ids = [sum(map(ord, one[0])) % TINY.vocab for one in found]
         return SimpleNamespace(ids=ids, offsets=[one.span() for one in found])
+
+    def encode_batch(self, texts):
+        return list(map(self.encode, texts))
 
 
 TREE, VALUES = answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
@@ -68,6 +72,10 @@ def test_every_character_has_its_role():
     pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
     assert "".join(piece for piece, role in zip(pieces, roles, strict=True) if ROLES[role] == "query guess") == " 2.50"
     assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
+    # The neutral line has the same role, and the shifts of a run are its moves.
+    neutral = looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=True, neutral=True))
+    assert neutral.count("query guess") == 5 and set(neutral) == set(ROLES)
+    assert looking.shift(ITEM, "query guess") == (design.move(ITEM, "nothing"), design.move(ITEM, "query guess"))
     # Without guesses there are none, and the query's score is not there to be read.
     found = set(looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
     assert found == set(ROLES) - {"context guess", "query guess"}
@@ -129,40 +137,6 @@ def test_a_look_adds_up():
     assert np.abs(others - masses).max() > 1e-3
 
 
-def hash_of(text):
-    return sum((n + 1) * ord(sign) for n, sign in enumerate(text)) % 97 / 20
-
-
-class Hashes:
-    """A model whose answers depend on every character."""
-
-    def score_logprobs(self, prompts, answers):
-        self.texts = [prompt + answer for prompt in prompts for answer in answers]
-        return -np.array([hash_of(text) for text in self.texts]).reshape(len(prompts), len(answers))
-
-
-def test_a_swapped_guess_is_a_prompt_with_another_guess():
-    """Against whole prompts, each asked on its own."""
-    model, doses = Hashes(), [0.5, 2.5, 4.25]
-    got = looking.swap_guess(model, ITEM, doses)
-    whole = [prompts.build(ITEM.context, ITEM.query._replace(guess=dose), guesses=True) for dose in doses]
-    assert model.texts == [f"{prompt} {answer}" for prompt in whole for answer in ANSWERS]
-    np.testing.assert_array_equal(got.ravel(), [-hash_of(text) for text in model.texts])
-    assert len(set(results.expected(got).round(6))) == 3
-
-
-@pytest.mark.parametrize("parts", [*zip(looking.NUMBERS), looking.NUMBERS], ids=" and ".join)
-def test_what_is_shifted_differs_by_one_and_nothing_else_does(parts):
-    low, high = looking.shift(ITEM, *parts)
-    numbers = lambda item: [item.query.guess, *(e.guess for e in item.context), *(e.score for e in item.context)]
-    moves = np.repeat([name in parts for name in looking.NUMBERS], [1, 2, 2])
-    np.testing.assert_allclose(np.subtract(numbers(high), numbers(low)), moves)
-    np.testing.assert_allclose(numbers(low), np.where(moves, 0.8, 1) * numbers(ITEM))
-    assert 0 <= min(numbers(low)) and max(numbers(high)) <= 5
-    rest = lambda item: [(one.first, one.second) for one in (*item.context, item.query)] + [item.query.score]
-    assert rest(low) == rest(high) == rest(ITEM)
-
-
 def test_what_is_silenced_is_not_read():
     """Against the forward pass by hand; with the guess silent everywhere, only attention to it is left of it."""
     plain = looking.silence(MODEL, PROMPT, None, [])
@@ -179,14 +153,50 @@ def test_what_is_silenced_is_not_read():
         assert np.abs(other - silent).max() > 1e-3
 
 
-among = "parts must be among query guess, context guess, context score, got "
 test_bad_input_is_refused = refusals(
-    (lambda: looking.swap_guess(Hashes(), ITEM, [5.5]), r"guess must be a number from 0 to 5, got 5\.5"),
-    (lambda: looking.shift(ITEM, "context first"), f"{among}'context first'"),
-    (lambda: looking.shift(ITEM, "query guess", "query score"), f"{among}'query guess', 'query score'"),
-    (lambda: looking.shift(ITEM), f"{among}none"),
     (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
     (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
     (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
     (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )
+
+
+def test_what_is_silent_in_a_tree_is_what_is_silent_in_whole_prompts():
+    arms = [("guess", ()), ("guess", (1,)), ("sentences", (0, 1))]
+    found = probes._silenced(MODEL, ITEM, False, arms)
+    for row, (part, layers) in zip(found, arms, strict=True):
+        for values, v in zip(row, probes.GUESSES, strict=True):
+            prompt = prompts.build(ITEM.context, ITEM.query._replace(guess=v), guesses=True)
+            whole = looking.silence(MODEL, prompt, f"query {part}", layers)
+            np.testing.assert_allclose(values, whole, atol=1e-4)
+            assert part == "sentences" or np.abs(found[2 - len(layers)] - whole).max() > 1e-3
+    # Where the guess stands first, another part stands last; silent is as much of it.
+    other = probes._silenced(MODEL, ITEM, True, [("guess", ()), ("guess", (1,)), ("end", (1,))])
+    assert min(np.abs(other[a] - other[b]).max() for a, b in ((0, 1), (0, 2), (1, 2))) > 1e-4
+    assert probes.guess_first(PROMPT).split("\n")[-4:-1] == [
+        "Initial guess: 2.50",
+        "Sentence 1: A cat.",
+        "Sentence 2: A car.",
+    ]
+
+
+def test_guesses_after_one_context_are_those_of_whole_prompts():
+    """The model is a stand-in whose answers hang on the whole text."""
+
+    def score_logprobs(texts, endings):
+        return np.array([[hash(text + ending) % 97 for ending in endings] for text in texts], float)
+
+    asked = design.Experiment("any", "guess", "strong")
+    runs = [ITEM._replace(query=ITEM.query._replace(guess=v)) for v in (1.0, 2.0)]
+    model = SimpleNamespace(score_logprobs=score_logprobs)
+    whole = score_logprobs([design.prompt(asked, run) for run in runs], [f" {answer}" for answer in ANSWERS])
+    np.testing.assert_array_equal(probes.guessed(model, asked, runs), whole)
+    assert (probes.guessed(model, asked, runs[::-1]) != whole).any()
+
+
+def test_what_was_made_is_kept_and_what_is_made_again_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(probes.files, "folder", lambda kind: tmp_path)
+    for values, keep in (([1.0], True), ([1.0], True), ([3.0], False), ([1.0], True)):
+        made = probes._kept("a", lambda values=values: np.array([values[0]]), keep)
+        np.testing.assert_array_equal(made, values)
+    np.testing.assert_array_equal(probes._kept("a", lambda: np.array([2.0]), True), [1.0])

@@ -8,7 +8,9 @@ import sts_models_reference as reference
 from refusals import refusals
 from sts_models_reference import TINY, tiny
 
-from lsalib.sts.models import answers, batching, llama
+from lsalib.sts.models import _answers as answers
+from lsalib.sts.models import _batching as batching
+from lsalib.sts.models import _llama as llama
 
 PARAMS = tiny()
 PROMPTS = [[3], [5, 1, 7, 7, 2], np.random.default_rng(0).integers(0, 23, 40).tolist(), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
@@ -84,6 +86,7 @@ def test_logprobs_of_answers_are_those_of_whole_sequences():
 
 def test_padding_is_never_seen():
     """Whatever stands to the right of a prompt, its answers stay, and its last token does not look there."""
+    assert [batching.bucket(n) for n in (1, 33, 65, 700, 1025)] == [32, 64, 128, 768, 1536]
     x = np.asarray(llama.embed(PARAMS, np.array(PROMPTS[3], np.int32)))
     alone, expected = forward(PARAMS, TINY, x, keep_weights=True), reference.logprobs(PARAMS, TINY, PROMPTS[3], ANSWERS)
     for filling in (0, 5):

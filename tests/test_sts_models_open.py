@@ -1,14 +1,17 @@
 """Opening models by name, requests and their checks, and how the packages behind them are missed."""
 
 import json
+import os
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jaxlib import xla_client
 from refusals import refusals
 
-from lsalib.sts.models import LanguageModel, open_model, smollm2, text
+from lsalib.sts.models import LanguageModel, open_model, smollm2
+from lsalib.sts.models import _text as text
 
 USER, ANSWER = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 SMALL = "smollm2-135m-instruct"
@@ -21,7 +24,7 @@ class Echo(LanguageModel):
         for n in reversed(range(len(asked))):
             keep(n, asked[n] if isinstance(asked[n], str) else asked[n][-1]["content"])
 
-    def _score(self, asked, answers, keep):
+    def _score(self, asked, answers, keep, parts):
         for n in reversed(range(len(asked) if len(answers) < 3 else 0)):
             keep(n, [float(len(asked[n]) + len(answer)) for answer in answers])
 
@@ -66,6 +69,7 @@ def test_what_arrives_is_handed_on_and_comes_back_in_order():
     assert Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=note).tolist() == [[2, 3], [3, 4]]
     assert arrived == [(1, "two"), (0, "one"), (1, [3, 4]), (0, [2, 3])]
     assert chat([USER]) == ["Hello"]
+    assert [answer.finish for answer in complete("one;", "two", stop=(";",))] == ["stop", None]
     assert Echo().score_logprobs(["a"], ["x", "y", "z"]) is None
     assert complete() == [] and Echo().score_logprobs([], ["x", "y"]).shape == (0, 2)
 
@@ -86,3 +90,18 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch, name, package,
     monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
     with pytest.raises(ImportError, match=command):
         open_model(name)
+
+
+def test_beside_a_model_of_torch_jax_takes_memory_as_it_needs_it(monkeypatch):
+    """It is said before either begins, also where the model is then not found; who has said something else is heard."""
+    taken = lambda: xla_client.generate_pjrt_gpu_plugin_options().get("preallocate")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for said, expected in ((None, "false"), ("true", "true")):
+        monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", said or "true")
+        if said is None:
+            monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
+            assert taken() in (None, "true", True), "control: without it all is taken"
+        with pytest.raises(ImportError):
+            open_model("hf:Qwen/Qwen2.5-7B-Instruct")
+        assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == expected
+        assert str(taken()).lower() == expected

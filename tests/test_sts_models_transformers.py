@@ -70,6 +70,8 @@ def test_greedy_whatever_the_model_came_with(model):
         expected.append("".join(new).partition("<end>")[0].replace("<pad>", ""))
     assert model.complete(PROMPTS, max_new_tokens=12, on_answer=arrived.__setitem__) == expected
     assert arrived == dict(enumerate(expected))
+    ends = [0 in reference.greedy(PARAMS, TINY, encode(model, prompt), 12) for prompt in PROMPTS]
+    assert [arrived[n].finish for n in range(3)] == ["stop" if end else "length" for end in ends]
     stop = next(answer for answer in expected if len(answer) > 3)[2]
     assert model.complete(PROMPTS, max_new_tokens=12, stop=[stop]) == [answer.partition(stop)[0] for answer in expected]
     assert model.chat(TALKS, max_new_tokens=12) == expected

@@ -12,7 +12,6 @@ RATE = "Rate how similar two sentences are in meaning, from 0 (nothing in common
 COMES = "Each pair comes with an initial guess of its score, made by a small model."
 REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
 GIVE = "Give a similarity score between 0 and 5 for the last pair."
-ANSWER = "Answer with the number alone."
 PAIRS = """\
 Sentence 1: A dog runs.
 Sentence 2: A dog is running.
@@ -29,8 +28,8 @@ Sentence 2: A car\u2019s asleep.
 Initial guess: 0.46"""
 BARE = "\n".join(line for line in PAIRS.split("\n") if "guess" not in line)
 WITH, WITHOUT = f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:", f"{RATE} {GIVE}\n\n{BARE}\nScore:"
-CHAT = [{"role": "system", "content": f"{RATE} {COMES} {ANSWER}"}, {"role": "user", "content": f"{PAIRS}\n\n{REFINE}"}]
-PLAIN = [{"role": "system", "content": f"{RATE} {ANSWER}"}, {"role": "user", "content": f"{BARE}\n\n{GIVE}"}]
+CHAT = [{"role": "system", "content": f"{RATE} {COMES}"}, {"role": "user", "content": f"{PAIRS}\n\n{REFINE}"}]
+PLAIN = [{"role": "system", "content": RATE}, {"role": "user", "content": f"{BARE}\n\n{GIVE}"}]
 
 
 @pytest.mark.parametrize(

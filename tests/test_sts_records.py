@@ -7,15 +7,13 @@ import pytest
 from sts_support import data_folder
 
 from lsalib.sts import data, prompts, records, results
-from lsalib.sts.design import Experiment, items, prepare
+from lsalib.sts.design import Experiment, items, prepare, prompt
 
 
 def built(result, folder, **changes):
     """The digest of the prompts, made again."""
     asked = Experiment(**result["experiment"] | changes)
-    options = {"guesses": asked.condition != "none", "style": asked.style}
-    runs = items(asked, prepare(asked, folder))
-    return prompts.digest([prompts.build(item.context, item.query, **options) for item in runs])
+    return prompts.digest([prompt(asked, item) for item in items(asked, prepare(asked, folder))])
 
 
 def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
@@ -25,8 +23,17 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
     for result in found:
         assert built(result, folder) == result["prompts"] and result["versions"]["weights_sha256"]
         assert [row["truth"] for row in result["records"]] == [truth[row["query"]] for row in result["records"]]
-        for readout in results.READOUTS:
-            assert results.outcome(result, readout).prediction.shape == (100,)
+        # The first runs, one after the other; all of those that the page began with.
+        asked, count = result["experiment"], len(result["records"])
+        assert [row["run"] for row in result["records"]] == list(range(count)) and count % 8 * (count - 100) == 0
+        whole = asked["style"] == "completion" and asked["condition"] in ("none", "guess", "shuffled")
+        assert (count == 100) if whole else (count >= 8)
+        assert results.outcome(result, "expected").prediction.shape == (count,)
+        # Answers on record are bare numbers, which no rule about words touches; in chats, what the words say.
+        for row in result["records"] if asked["style"] == "completion" else ():
+            number = float(row["answer"])
+            assert results.parse(row["answer"]) == results.parse(row["answer"], "lenient")
+            assert results.parse(row["answer"]) == (number if number <= 5 else None)
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = records.pick(found, condition="guess", guess_model="concat", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
@@ -53,12 +60,17 @@ def test_one_result_is_picked_or_none():
 def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, monkeypatch):
     monkeypatch.setenv("LSALIB_STS_RESULTS", str(tmp_path / "mine"))
     assert records.own() == []
-    result = records.recorded()[0]
-    begun = result | {"records": [{name: v for name, v in r.items() if name != "logprobs"} for r in result["records"]]}
-    for name, content in (("a", result), ("b/c", begun)):
+    result = records.pick(records.recorded(), condition="none", style="completion", draw=0)
+    without = lambda name: [{key: value for key, value in row.items() if key != name} for row in result["records"]]
+    unscored = result | {"records": [*result["records"][:9], *without("logprobs")[9:]]}
+    moved = result | {"experiment": result["experiment"] | {"moved": "nothing"}}
+    found = {"a": result, "b/c": result | {"records": without("answer")}, "d": unscored, "e": moved}
+    for name, content in found.items():
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "result.json").write_text(json.dumps(content))
-    assert records.own() == records.own(tmp_path) == [result]
+    written_alone = result | {"records": [row | {"logprobs": None} for row in result["records"]]}
+    assert records.own() == records.own(tmp_path) == [result, written_alone]
+    assert records.own(probes=True) == [moved]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])

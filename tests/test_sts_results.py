@@ -8,7 +8,7 @@ import pytest
 from refusals import refusals
 from sts_support import Fake, last_guess, made_up
 
-from lsalib.sts import records, results, statistics
+from lsalib.sts import design, records, results, statistics
 from lsalib.sts.experiment import Experiment, run
 
 SOURCES = made_up()
@@ -76,7 +76,7 @@ def test_what_is_not_in_pairs_is_refused(three, tmp_path):
 
 def rows(found):
     """The table's cells by their headings, a line by its condition and readout."""
-    heading, *lines = (re.split("  +", line) for line in results.table(list(found)).splitlines())
+    heading, *lines = (re.split("  +", line) for line in results.table(list(found)).split("\n\n")[0].splitlines())
     return {(line[2], line[5]): dict(zip(heading, line, strict=True)) for line in lines}
 
 
@@ -94,19 +94,71 @@ def test_the_table_has_the_numbers_of_the_records(three):
         assert cells["MSE, failed dropped"] == mse(all_of_it.prediction[answered], all_of_it.truth[answered])
         assert cells["r"] == correlation(all_of_it.prediction, all_of_it.truth)
         assert cells["MSE of the guess"] == ("-" if condition == "none" else mse(all_of_it.guess, all_of_it.truth))
-    # Nothing to compare with: the condition itself, and a readout that it lacks.
-    for alone in (("none", "written"), ("guess", "expected")):
-        assert found[alone]["against none [95 %]"] == "-"
-    difference = shown(results.compare(three["shuffled"], three["none"]))
+
+
+def contrasted(found):
+    """The differences by their contrast, readout and draws."""
+    lines = [re.split("  +", line) for line in results.table(list(found)).split("\n\n")[1].splitlines()[1:]]
+    return {(contrast, readout, draws): shown for *_, draws, readout, contrast, shown in lines}
+
+
+def test_the_contrasts_are_those_that_verdicts_rest_on(three, tmp_path):
+    shown = lambda interval: f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+    alone = results.outcome(three["guess"], "expected")
+    itself = shown(statistics.mse(alone.prediction, alone.truth, less=alone.guess))
+    found = contrasted(three.values())
+    assert found["guess - none", "written", "0"] == shown(results.compare(three["guess"], three["none"]))
+    assert found["guess - shuffled", "written", "0"] == shown(results.compare(three["guess"], three["shuffled"]))
+    assert found["guess - the guess itself", "expected", "0"] == itself
+    assert found["shuffled - the guess itself", "written", "0"] == "0.000 [0.000, 0.000]", "it copies"
+    assert len(found) == 3 + 1 + 2, "the others have no probabilities"
+    # Other versions are not compared, nor other readouts.
     older = three["none"] | {"versions": {"fake": "0"}}
-    for others, against in (([three["none"]], difference), ([older], "-")):
-        assert rows([three["shuffled"], *others])["shuffled", "written"]["against none [95 %]"] == against
+    assert ("guess - none", "written", "0") not in contrasted([three["guess"], older])
+    # Two draws together; of a third, the plain answers are missing.
+    for name, draws in (("none", [1]), ("guess", [1, 2])):
+        for draw in draws:
+            asked = replace(ASKED, condition=name, draw=draw, seed=draw if name == "guess" else 0)
+            run(
+                asked,
+                Fake(last_guess if name == "guess" else lambda prompt: " 2.5"),
+                SOURCES,
+                tmp_path / f"{name}{draw}",
+            )
+    more = {(r["experiment"]["condition"], r["experiment"]["draw"]): r for r in records.own(tmp_path)}
+    both = [{"records": three[name]["records"] + more[name, 1]["records"]} for name in ("guess", "none")]
+    found = contrasted([*three.values(), *more.values()])
+    assert found["guess - none", "written", "0,1"] == shown(results.compare(*both))
+    assert ("guess - the guess itself", "written", "0,1,2") in found
+
+
+def test_effects_are_those_of_a_rule(tmp_path):
+    """Trust one half, correction a quarter of a point; the sum of both is what moving all does."""
+    numbers = lambda prompt, name: np.array([float(n) for n in re.findall(rf"{name}: (\S+)", prompt)])
+
+    def rule(prompt):
+        guess, score = numbers(prompt, "Initial guess"), numbers(prompt, "Score")
+        return -((np.arange(51) / 10 - 1 - 0.5 * guess[-1] - 0.25 * (score - guess[:-1]).mean()) ** 2) / 0.02
+
+    arms = {}
+    for part in design.CHOICES["moved"][1:]:
+        asked = replace(ASKED, moved=part)
+        arms[part] = run(asked, Fake(last_guess, rule), SOURCES, tmp_path / part, readouts=("expected",))
+    found = results.effects(arms)
+    known = {"query guess": 0.5, "context guess": -0.25, "context score": 0.25, "all": 0.5, "all less the three": 0}
+    assert found.keys() == known.keys()
+    for part, effect in known.items():
+        np.testing.assert_allclose(found[part], effect, atol=0.02)
+    swapped = arms | {"query guess": arms["context score"], "context score": arms["query guess"]}
+    assert np.abs(results.effects(swapped)["query guess"] - 0.5).min() > 0.2
+    assert results.table([*arms.values()]).count("\n") == 5
+    assert results.table([*arms.values()][:-1]) == "", "one of the five is missing"
 
 
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):
     run(replace(ASKED, runs=1), Fake(last_guess), SOURCES, tmp_path / "one")
     run(ASKED, Fake(lambda prompt: "?"), SOURCES, tmp_path / "junk")
-    junk, one = results.table(records.own(tmp_path)).splitlines()[1:]
+    junk, one = results.table(records.own(tmp_path)).split("\n\n")[0].splitlines()[1:]
     assert junk.split()[6:8] == ["12", "12"] and one.split()[6:9] == ["1", "0", "-"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from theory_reference import TASKS, batch_of, dense_risk, largest_z, least, make_guess, make_params, z_bound
 
 from lsalib.attention import from_lift, gram, lift
+from lsalib.tasks import GaussianTask
 from lsalib.theory import lifted_risk, optimal_risk, optimal_weights, population_risk
 
 BIAS = 1.3
@@ -92,3 +93,19 @@ def test_components_couple_through_the_query_alone():
 def test_takes_the_type_of_the_lift():
     risk, M = lifted_risk(TASKS["general"]), jnp.ones((4, 4, 4))
     assert risk.value(M).dtype == risk.gradient(M).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("kurtosis", [1.0, 1.8, 6.0])
+def test_the_kurtosis_law_is_the_least_value_for_such_fourth_moments(kurtosis):
+    d, C, w = 3, 5, np.array([1.0, 2.0, -1.0])
+    task, eye, fourth = GaussianTask(w, C), np.eye(d), np.zeros((d,) * 4)
+    fourth[(np.arange(d),) * 4] = kurtosis - 3
+    for axes in ((0, 1, 2, 3), (0, 2, 1, 3), (0, 2, 3, 1)):
+        fourth += np.multiply.outer(eye, eye).transpose(axes)
+    risk = lifted_risk(task, fourth=fourth)
+    slope, second = risk.slope.reshape(d + 1, -1), risk.second.reshape((d + 1) ** 2, -1)
+    inverse = partial(np.linalg.pinv, rcond=1e-12, hermitian=True)
+    lowest = risk.constant - np.vdot(inverse(risk.query) @ slope @ inverse(second), slope) / 4
+    law = d * (d + kurtosis - 2) / (C + d + kurtosis - 2) + (kurtosis - 1) * (w @ w) / (C * d + kurtosis - 1)
+    assert lowest == pytest.approx(law, rel=1e-12)
+    assert abs(optimal_risk(task) / lowest - 1) > 0.05, "the control: Gaussian features"

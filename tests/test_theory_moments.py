@@ -37,6 +37,54 @@ def test_equal_quadrature(name):
         np.testing.assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
 
 
+def listed_moments(rows, task):
+    """The same moments where a token's features are one of these rows, by all rows and quadrature for the weights."""
+    points, weight = gauss_hermite(1)
+    mean, second, cross, C = 0, 0, 0, task.context_size
+    for eps, chance in zip(*gauss_hermite(task.dim), strict=True):
+        w = task.prior_mean + np.linalg.cholesky(task.prior_cov) @ eps
+        x, noise = np.repeat(rows, len(points), 0), np.tile(points[:, 0], len(rows))
+        z, odds = np.column_stack([x, x @ w + task.noise_std * noise]), np.tile(weight, len(rows)) / len(rows)
+        pair = np.einsum("t,tm,tn->mn", odds, z, z)
+        four = np.einsum("t,tm,tn,tp,tq->mnpq", odds, z, z, z, z)
+        mean = mean + chance * pair
+        second = second + chance * (four + (C - 1) * np.multiply.outer(pair, pair)) / C
+        cross = cross + chance * np.multiply.outer(w, pair)
+    return mean, second, cross
+
+
+@pytest.mark.parametrize(("d", "C", "noise"), [(1, 3, 0.0), (2, 1, 0.0), (3, 5, 0.7)])
+def test_rows_of_a_table_in_place_of_gaussian_features(d, C, noise):
+    """Off centre, skewed, fewer rows than quadratic forms of three features."""
+    rng = np.random.default_rng(d)
+    rows, Z = rng.exponential(size=(5, d)), rng.normal(size=(d, d + 1))
+    task = GaussianTask(rng.normal(size=d), C, rows.T @ rows / 5, Z @ Z.T / d, noise)
+    fourth = np.einsum("ni,nj,nk,nl->ijkl", rows, rows, rows, rows) / 5
+    brute = listed_moments(rows, task)
+    for exact, listed in zip(gram_moments(task, fourth=fourth), brute, strict=True):
+        np.testing.assert_allclose(exact, listed, rtol=1e-11, atol=1e-11 * np.abs(listed).max())
+    gaussian = gram_moments(task).second
+    assert np.abs(gaussian / brute[1] - 1).max() > 0.01, "the control: with the fourth moments of Gaussian features"
+    pairings = lambda L: (
+        np.einsum("ij,kl->ijkl", L, L) + np.einsum("ik,jl->ijkl", L, L) + np.einsum("il,jk->ijkl", L, L)
+    )
+    told = gram_moments(task, fourth=pairings(task.feature_cov)).second
+    np.testing.assert_allclose(told, gaussian, rtol=1e-12, atol=1e-12 * np.abs(gaussian).max())
+
+
+@pytest.mark.parametrize(
+    ("fourth", "words"),
+    [
+        (np.ones((2, 2)), r"shape \(2, 2, 2, 2\), got shape \(2, 2\)"),
+        (np.full((2, 2, 2, 2), np.nan), "finite"),
+        (np.arange(16.0).reshape(2, 2, 2, 2), "symmetric, got a largest asymmetry of 7"),
+    ],
+)
+def test_fourth_moments_that_are_none(fourth, words):
+    with pytest.raises(ValueError, match="fourth.*" + words):
+        gram_moments(GaussianTask([1.0, 2.0], 3), fourth=fourth)
+
+
 @pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
 def test_within_sampling_error(name, x64):
     task = TASKS[name]

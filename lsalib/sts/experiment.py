@@ -1,31 +1,45 @@
 """The runs: each prompt is answered once, and each answer kept as it comes (section 5.3)."""
 
 import json
-from collections.abc import Callable, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from lsalib import _validate
-from lsalib._files import write
 from lsalib._progress import Progress
-from lsalib.sts import prompts, records
-from lsalib.sts.design import Experiment, Item, Sources, items
+from lsalib.sts import _store, prompts
+from lsalib.sts.design import Experiment, Item, Sources, items, prompt
 
 __all__ = ["ANSWERS", "run"]
 
 # The scores whose probabilities give an expected score: steps of a tenth, about as fine as the data.
 ANSWERS = tuple(f"{tenths / 10:.1f}" for tenths in range(51))
 
+READOUTS = ("written", "expected")
+_KEPT_AS = dict(zip(READOUTS, ("answer", "logprobs"), strict=True))
+_WORDS = {"answer": "answers", "logprobs": "rows of scores"}
+_QUESTIONS = {"answer": 1, "logprobs": len(ANSWERS)}  # what a server is asked for one run
 
-def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike, *, batch_size: int = 8) -> dict:
+
+def run(
+    experiment: Experiment,
+    model,
+    sources: Sources,
+    folder: str | PathLike,
+    *,
+    batch_size: int = 8,
+    readouts: Sequence[str] = READOUTS,
+    first: int | None = None,
+) -> dict:
     """Ask the model whatever has not been answered yet, store each answer as it comes, and return the result.
 
     Two readouts: the text that the model writes, greedily; and, where it gives probabilities, those of the
-    answers 0.0, 0.1, ..., 5.0.
+    answers 0.0, 0.1, ..., 5.0. An empty answer is a failure, of which a warning tells: the next call asks again.
 
     Args:
         experiment: the ``Experiment``.
@@ -33,78 +47,115 @@ def run(experiment: Experiment, model, sources: Sources, folder: str | PathLike,
         sources: what ``design.prepare`` returned.
         folder: of this experiment alone, and of one process at a time; an interrupted run goes on there.
         batch_size: prompts handed to the model at once.
+        readouts: "written", "expected" or both; a later call may ask for the other.
+        first: how many of the runs are asked, the first ones; None means all. A later call may ask for more.
 
     Returns:
-        What result.json in the folder holds: experiment, versions, prompts (their digest), first_prompt, and a record
-        for each run.
+        The experiment, versions, prompts (their digest), first_prompt, and a record for each run.
+
+    Raises:
+        ValueError: if the folder holds something else, or the model does not keep to its protocol.
+        OSError: if another process asks in this folder; or what the model raises, with a note on what was kept.
     """
     _validate.count("batch_size", batch_size)
+    if not readouts or not set(readouts) <= set(READOUTS):
+        raise ValueError(f"readouts must be among {', '.join(READOUTS)}, got {readouts!r}")
     if model.name != experiment.model:
         raise ValueError(f"model must be the experiment's, {experiment.model!r}, got {model.name!r}")
-    runs, style = items(experiment, sources), experiment.style
-    shows = experiment.condition != "none"
-    asked = [prompts.build(item.context, item.query, guesses=shows, style=style) for item in runs]
+    runs = items(experiment, sources)
+    first = len(runs) if first is None else _validate.count("first", first)
+    asked = [prompt(experiment, item) for item in runs]
     about = {"experiment": asdict(experiment), "versions": dict(model.version), "prompts": prompts.digest(asked)}
-    path = Path(folder) / "result.json"
-    result = _begun(path, about | {"first_prompt": asked[0], "records": [_facts(item) for item in runs]})
-    questions: dict[str, Callable] = {"answer": _ask, "logprobs": _score}
-    left = [[name for name in questions if name not in record] for record in result["records"]]
-    # Prompts of like length together, and both questions about a batch in a row: a model may have read it only once.
-    waiting = sorted((n for n in range(len(runs)) if left[n]), key=lambda n: len(json.dumps(asked[n])))
-    progress = Progress(2 * len(runs), 2 * len(runs) - sum(map(len, left)))
-    for begin in range(0, len(waiting), batch_size):
-        for name, question in questions.items():
-            if some := [n for n in waiting[begin : begin + batch_size] if name in left[n]]:
-                keep = partial(_keep, path, result, name, some)
-                answers = question(experiment, model, [asked[n] for n in some], keep)
+    new = about | {"first_prompt": asked[0], "records": [_facts(item) for item in runs]}
+    names = [_KEPT_AS[readout] for readout in READOUTS if readout in readouts]
+    with _store.opened(Path(folder), new) as store:
+        try:
+            _ask_all(experiment, model, asked[:first], store, batch_size, names)
+        except BaseException as error:
+            kept = {name: sum(not _missing(record, name) for record in store.result["records"]) for name in names}
+            counts = (f"{n} of {len(runs)} {_WORDS[name]}" for name, n in kept.items())
+            error.add_note(f"kept in {folder}: {' and '.join(counts)}; the same command goes on from there")
+            raise
+    _warn_of_empty(store.result["records"])
+    return store.result
+
+
+def _missing(record: dict, name: str) -> bool:
+    return name not in record or (name == "answer" and not record[name].strip())
+
+
+def _ask_all(experiment: Experiment, model, asked: list, store: _store.Store, size: int, names: list[str]) -> None:
+    """Prompts of like length together, and both questions about a batch in a row: a model may read it only once."""
+    records, ask = store.result["records"][: len(asked)], {"answer": _ask, "logprobs": _score}
+    left = {name: {n for n, record in enumerate(records) if _missing(record, name)} for name in names}
+    waiting = sorted(set.union(*left.values()), key=lambda n: len(json.dumps(asked[n])))
+    total = len(asked) * sum(_QUESTIONS[name] for name in names)
+    known = sum(len(record.get("scores", {})) for record in records) if "logprobs" in names else 0
+    progress = Progress(total, total + known - sum(len(left[name]) * _QUESTIONS[name] for name in names))
+    for begin in range(0, len(waiting), size):
+        for name in names:
+            if some := [n for n in waiting[begin : begin + size] if n in left[name]]:
+                keep = _Keep(store, progress, some)
+                answers = ask[name](experiment, model, [asked[n] for n in some], keep)
                 if len(answers) != (n := len(some)):
                     raise ValueError(f"model {model.name} must give {n} answers, one a prompt, got {len(answers)}")
                 for place, answer in enumerate(answers):
-                    keep(place, answer)
-                progress.add(len(some))
-    return result
+                    getattr(keep, name)(place, answer)
 
 
-def _begun(path: Path, new: dict) -> dict:
-    """The result as an earlier sitting left it, or a new one; what is not of this experiment is left as it is."""
-    if not path.exists():
-        if any(path.parent.glob("[!.]*")):
-            text = "out must be a new or empty folder, or one where this experiment began"
-            raise ValueError(f"{text}, got {path.parent}")
-        return new
-    found = records.read(path)
-    parts = [({"prompts": found.get("prompts")}, {"prompts": new["prompts"]})]
-    parts += [(found[part], new[part]) for part in ("experiment", "versions")]
-    entries = [(name, a.get(name), b.get(name)) for a, b in parts for name in sorted(a | b)]
-    if apart := "; ".join(f"{name}: {a!r:.60}, not {b!r:.60}" for name, a, b in entries if a != b):
-        text = f"out must belong to this experiment, got {path.parent}, which has {apart}"
-        raise ValueError(f"{text}; choose another folder")
-    return found
+class _Keep(dict):
+    """What comes back for a batch goes to the store, once; single scores as ``LanguageModel.score_logprobs`` says."""
+
+    def __init__(self, store: _store.Store, progress: Progress, some: Sequence[int]):
+        self.store, self.progress, self.some, self.left = store, progress, some, set(range(len(some)))
+        kept = ((place, store.result["records"][n].get("scores", {})) for place, n in enumerate(some))
+        super().__init__({(place, int(a)): value for place, scores in kept for a, value in scores.items()})
+
+    def answer(self, place: int, words) -> None:
+        if not isinstance(words, str):
+            raise ValueError(f"an answer of the model must be a text, got {words!r}")
+        finish = getattr(words, "finish", None)
+        self._once(place, 1, answer=str(words), **({} if finish is None else {"finish": finish}))
+
+    def logprobs(self, place: int, row) -> None:
+        if row is not None:
+            row = _validate.vector("the log-probabilities of the model", row, len(ANSWERS)).round(6).tolist()
+        self._once(place, len(ANSWERS) - sum(place == other for other, _ in self), logprobs=row)
+
+    def __setitem__(self, key: tuple[int, int], value: float) -> None:
+        super().__setitem__(key, value)
+        self.store.add(self.some[key[0]], scores={str(key[1]): round(float(value), 6)})
+        self.progress.add(1)
+
+    def _once(self, place: int, steps: int, **kept) -> None:
+        if place in self.left:
+            self.left.remove(place)
+            self.store.add(self.some[place], **kept)
+            self.progress.add(steps)
 
 
-def _keep(path: Path, result: dict, name: str, runs: Sequence[int], place: int, answer) -> None:
-    """Store an answer, the first, by its place in the batch; it is on the disk when this returns."""
-    if name == "answer" and not isinstance(answer, str):
-        raise ValueError(f"an answer of the model must be a text, got {answer!r}")
-    if name not in (record := result["records"][runs[place]]):
-        record[name] = answer
-        write(path, json.dumps(result, ensure_ascii=False).encode())
-
-
-def _ask(experiment: Experiment, model, batch: list, keep: Callable) -> list[str]:
+def _ask(experiment: Experiment, model, batch: list, keep: _Keep) -> list[str]:
     """The written answers."""
+    limit = experiment.max_new_tokens
     if experiment.style == "chat":
-        return model.chat(batch, max_new_tokens=experiment.max_new_tokens, on_answer=keep)
-    return model.complete(batch, max_new_tokens=experiment.max_new_tokens, stop=("\n",), on_answer=keep)
+        return model.chat(batch, max_new_tokens=limit, on_answer=keep.answer)
+    return model.complete(batch, max_new_tokens=limit, stop=("\n",), on_answer=keep.answer)
 
 
-def _score(experiment: Experiment, model, batch: list, keep: Callable) -> list:
+def _score(experiment: Experiment, model, batch: list, keep: _Keep) -> Sequence | np.ndarray:
     """The answers' log-probabilities, or None; a completion goes on after «Score:» with a space."""
-    before = "" if experiment.style == "chat" else " "
-    name, endings = f"the log-probabilities of model {model.name}", [before + answer for answer in ANSWERS]
-    row = lambda found: _validate.vector(name, found, len(ANSWERS)).round(6).tolist()
-    rows = model.score_logprobs(batch, endings, on_answer=lambda n, found: keep(n, row(found)))
-    return [None] * len(batch) if rows is None else list(map(row, rows))
+    endings = [("" if experiment.style == "chat" else " ") + answer for answer in ANSWERS]
+    rows = model.score_logprobs(batch, endings, on_answer=keep.logprobs, parts=keep)
+    return [None] * len(batch) if rows is None else rows
+
+
+def _warn_of_empty(records: list[dict]) -> None:
+    empty = [record for record in records if "answer" in record and _missing(record, "answer")]
+    if empty:
+        ends = Counter(str(record.get("finish", "not known")) for record in empty)
+        why = ", ".join(f"{reason} ({n})" for reason, n in ends.items())
+        text = f"{len(empty)} of {len(records)} answers are empty, and count as failed; finish reasons: {why}"
+        warnings.warn(f"{text}; the same command asks for them again", stacklevel=3)
 
 
 def _facts(item: Item) -> dict:

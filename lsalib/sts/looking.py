@@ -1,4 +1,4 @@
-"""Looking inside SmolLM2 while it answers: what it reads, and what its answer does when one thing changes."""
+"""Looking inside SmolLM2 while it answers: what it reads, and what is left when a part has nothing to say."""
 
 import re
 from collections.abc import Sequence
@@ -8,18 +8,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
-from lsalib.sts.design import Item
+from lsalib.sts.design import NUMBERS as NUMBERS
+from lsalib.sts.design import Item, move
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.models import llama
-from lsalib.sts.models.answers import AnswerTree, answer_tree, relevance_and_attention, score
-from lsalib.sts.models.batching import bucket, read_prompts
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention, score
+from lsalib.sts.models._batching import bucket, read_prompts
 
-__all__ = ["NUMBERS", "Look", "by_role", "look", "shift", "silence", "swap_guess"]
+__all__ = ["Look", "by_role", "look", "shift", "silence"]
 
-# The numbers in a prompt that can be moved.
-NUMBERS = ("query guess", "context guess", "context score")
-
-_KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Initial guess": "guess", "Score": "score"}
+_KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Score": "score"}
+_KINDS |= dict.fromkeys(prompts.NUMBER_LINES, "guess")
 _LINE = re.compile(f"^({'|'.join(_KINDS)}):(.*)$", re.MULTILINE)
 
 
@@ -82,42 +81,9 @@ def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Floa
     return score(model.stored.params, config, reading, tree)[0]
 
 
-def swap_guess(model, item: Item, guesses: Sequence[float]) -> Float[np.ndarray, "n 51"]:
-    """Log-probabilities of the answers when the guess of the query alone is replaced, a row for each new guess.
-
-    All that comes before the guess is read once: what is valued are the continuations
-    «guess, Score:, answer»; in each row the guess's own probability is a constant, which normalising removes.
-    """
-    queries = [item.query._replace(guess=float(guess)) for guess in guesses]
-    written = [str(prompts.build(item.context, query, guesses=True)) for query in queries]
-    start = written[0].rindex("Initial guess:") + len("Initial guess:")
-    endings = [f"{prompt[start:]} {answer}" for prompt in written for answer in ANSWERS]
-    return np.reshape(model.score_logprobs([written[0][:start]], endings), (len(written), len(ANSWERS)))
-
-
 def shift(item: Item, *parts: str) -> tuple[Item, Item]:
-    """Two runs that differ by exactly one in some of their numbers, and in nothing else: ``0.8 z`` and ``0.8 z + 1``.
-
-    Args:
-        item: a run with guesses.
-        parts: of ``NUMBERS``, which ones are moved; all stay between 0 and 5.
-
-    Example:
-        >>> from lsalib.sts.prompts import Example
-        >>> item = Item(0, 0, [0], [Example("A.", "B.", 1.0, 2.0)], Example("C.", "D.", None, 3.0))
-        >>> [shifted.context[0].guess for shifted in shift(item, "context guess")]
-        [1.6, 2.6]
-    """
-    if not parts or not set(parts) <= set(NUMBERS):
-        raise ValueError(f"parts must be among {', '.join(NUMBERS)}, got {', '.join(map(repr, parts)) or 'none'}")
-
-    def moved(example, place, by):
-        names = [name for where, name in map(str.split, parts) if where == place]
-        return example._replace(**{name: 0.8 * getattr(example, name) + by for name in names})
-
-    contexts = ([moved(one, "context", by) for one in item.context] for by in (0.0, 1.0))
-    low, high = (item._replace(context=each, query=moved(item.query, "query", by)) for by, each in enumerate(contexts))
-    return low, high
+    """Two runs that differ by exactly one in some of their numbers: ``design.move`` by nothing, and by these parts."""
+    return move(item, "nothing"), move(item, *parts)
 
 
 def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:

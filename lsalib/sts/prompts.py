@@ -20,7 +20,7 @@ _TASK = "Rate how similar two sentences are in meaning, from 0 (nothing in commo
 _PRIOR = "Each pair comes with an initial guess of its score, made by a small model."
 _REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
 _GIVE = "Give a similarity score between 0 and 5 for the last pair."
-_ONLY = "Answer with the number alone."
+NUMBER_LINES = ("Initial guess", "Record number")  # what the line with the guess is called; the second says nothing
 
 
 class Example(NamedTuple):
@@ -33,7 +33,7 @@ class Example(NamedTuple):
 
 
 def build(
-    context: Sequence[Example], query: Example, *, guesses: bool, style: str = "completion"
+    context: Sequence[Example], query: Example, *, guesses: bool, style: str = "completion", neutral: bool = False
 ) -> str | list[dict[str, str]]:
     """Write the prompt for one query.
 
@@ -43,16 +43,18 @@ def build(
         guesses: whether guesses are shown, and refining them is asked for.
         style: "completion" for a text that ends in «Score:», which the model goes on with, or "chat" for a
             system and a user message, with ``role`` and ``content``.
+        neutral: whether the same numbers stand there as «Record number», and nothing is said about them.
 
     Source: appendix C.3 of arXiv 2512.04268; the wording is ours.
     """
-    blocks = [_block(example, guesses) + f" {_score(example)}" for example in context]
-    task, request = (f"{_TASK} {_PRIOR}", _REFINE) if guesses else (_TASK, _GIVE)
-    last = _block(query, guesses)
+    line = NUMBER_LINES[neutral] if guesses else None
+    blocks = [_block(example, line) + f" {_score(example)}" for example in context]
+    task, request = (f"{_TASK} {_PRIOR}", _REFINE) if guesses and not neutral else (_TASK, _GIVE)
+    last = _block(query, line)
     if style == "completion":
         return "\n\n".join([f"{task} {request}", *blocks, last])
     user = "\n\n".join([*blocks, last.removesuffix("\nScore:"), request])
-    return [{"role": "system", "content": f"{task} {_ONLY}"}, {"role": "user", "content": user}]
+    return [{"role": "system", "content": task}, {"role": "user", "content": user}]
 
 
 def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:
@@ -60,10 +62,10 @@ def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:
     return hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest()
 
 
-def _block(example: Example, guesses: bool) -> str:
+def _block(example: Example, line: str | None) -> str:
     lines = [f"Sentence 1: {example.first}", f"Sentence 2: {example.second}"]
-    if guesses:
-        lines.append(f"Initial guess: {_number('guess', example):.2f}")
+    if line:
+        lines.append(f"{line}: {_number('guess', example):.2f}")
     return "\n".join([*lines, "Score:"])
 
 

@@ -4,7 +4,6 @@ Sentences are not among what comes with the package: a record names pairs by the
 can build the very prompts again.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,33 +11,40 @@ from pathlib import Path
 import numpy as np
 
 from lsalib.book import stored
-from lsalib.sts import files
+from lsalib.sts import _store, files
 
-__all__ = ["arrays", "own", "pick", "read", "recorded"]
+__all__ = ["arrays", "own", "pick", "recorded"]
 
 _FOLDER = stored.FOLDER / "sts"
 
 
 def recorded() -> list[dict]:
-    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text."""
-    return [read(path) for path in sorted(_FOLDER.glob("*.json"))]
+    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text.
+
+    Of some the first runs alone have been asked, and are there.
+    """
+    found = [_store.read(path) for path in sorted(_FOLDER.glob("*.json"))]
+    return [one | {"records": [row for row in one["records"] if row.get("logprobs")]} for one in found]
 
 
-def own(folder: str | os.PathLike | None = None) -> list[dict]:
-    """The finished results in a folder and below; without one, where the command line keeps the user's own."""
-    found = map(read, sorted(Path(folder or files.folder("results")).rglob("result.json")))
-    return [result for result in found if all("logprobs" in record for record in result["records"])]
+def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
+    """The finished results in a folder and below; without one, where the command line keeps the user's own.
 
-
-def read(path: Path) -> dict:
-    """One stored result, finished or not; a ValueError if the file is damaged, or another."""
-    try:
-        result = json.loads(path.read_bytes())
-    except ValueError:
-        result = None
-    if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
-        raise ValueError(f"{path} must be a result that an experiment wrote, got a damaged or another file")
-    return result
+    A result is finished when all is answered; scores count when all are there. With ``probes`` it is the others, whose
+    numbers were moved, and which are finished when all scores are there.
+    """
+    paths = sorted(Path(folder or files.folder("results")).rglob(_store.OLD + "*"))
+    found = [_store.read(path) for path in paths if path.name in (_store.NAME, _store.OLD)]
+    has = lambda result, name: all(name in record for record in result["records"])
+    for result in found:
+        if not has(result, "logprobs"):
+            result["records"] = [record | {"logprobs": None} for record in result["records"]]
+    return [
+        result
+        for result in found
+        if bool(result["experiment"].get("moved")) == probes
+        and (result["records"][0]["logprobs"] is not None if probes else has(result, "answer"))
+    ]
 
 
 def pick(found: Sequence[dict], **fields) -> dict:
@@ -55,7 +61,7 @@ def pick(found: Sequence[dict], **fields) -> dict:
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
-    """Arrays that come with the package, "guesses", "look", "shift" or "swap"; how they were made, their file says.
+    """Arrays that come with the package, "guesses", "look", "probe" or "silence"; how they were made, their file says.
 
     Example:
         >>> arrays("guesses")["concat_test"].shape

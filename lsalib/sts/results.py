@@ -1,8 +1,8 @@
-"""What came back: scores read out of answers, their errors with intervals, and a table."""
+"""What came back: predictions out of answers, their errors and what moves them, with intervals, and tables."""
 
-import re
-import unicodedata
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -10,33 +10,21 @@ from jaxtyping import Bool, Float
 
 from lsalib import _validate
 from lsalib.sts import statistics
-from lsalib.sts.experiment import ANSWERS
+from lsalib.sts._parsing import parse
+from lsalib.sts.design import CHOICES, NUMBERS
+from lsalib.sts.experiment import ANSWERS, READOUTS
 
-__all__ = ["READOUTS", "Outcome", "compare", "expected", "outcome", "parse", "table"]
+__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table"]
 
-READOUTS = ("written", "expected")
 _SETTING = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed")
-_HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess", "against none [95 %]")
-
-_STRICT = re.compile(r"(\d++(?:\.\d++)?)\.?", re.ASCII)
-
-# A number stands alone: no letter or digit touches it, as in v2, 2nd, 1e5, 4.5.6; an underscore or a star may.
-_FIGURE = r"(?:\d++(?:[.,]\d++)?+|(?<!\.)\.\d++)"
-_BEGIN, _END = r"(?<![^\W_])(?<!\d[.,])", r"(?![^\W_])(?![.,]\d)"
-_MINUS = "[-\u2212\u2013]"  # hyphen, minus, en dash
-_NUMBER = re.compile(rf"{_BEGIN}(?P<minus>{_MINUS}?)(?P<value>{_FIGURE}){_END}(?!\s?%)")
-_RANGE = re.compile(
-    rf"{_BEGIN}(?:between\s+{_FIGURE}\s+and\s+{_FIGURE}|{_MINUS}?{_FIGURE}\s?(?:{_MINUS}|\bto\b)\s?{_FIGURE}){_END}",
-    re.IGNORECASE,
-)
-_FRACTION = re.compile(rf"{_BEGIN}(?P<value>{_FIGURE})\s?(?:/|\bout\sof\b)\s?(?P<of>{_FIGURE}){_END}", re.IGNORECASE)
-
-# What stands directly before a number, and says what it is.
-_LABEL = re.compile(r"(?:score|rating|similarity)\W{0,8}(?:(?:is|of|would\sbe)\W{1,8})?\Z", re.IGNORECASE)
-_OTHER_THING = re.compile(
-    r"(?:sentences?|examples?|pairs?|steps?|#|\bfrom|\bscale\W{1,4}of|(?:initial|prior|given)\W{1,4}guess(?:\W{1,4}(?:is|was|of))?)\W{0,4}\Z",
-    re.IGNORECASE,
-)
+_HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
+_CONTRASTS = ("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")
+_PROBES = ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
+_ITSELF = "the guess itself"
+# What an answer's error is held against; that with the right guesses also against guesses that say less.
+_OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(CHOICES["condition"][1:], ("none", _ITSELF))
+_OTHERS["guess"] += ("shuffled", "permuted", "neutral")
+_ARMS = CHOICES["moved"][1:]
 
 
 class Outcome(NamedTuple):
@@ -46,40 +34,6 @@ class Outcome(NamedTuple):
     truth: Float[np.ndarray, " n"]
     guess: Float[np.ndarray, " n"]
     failed: Bool[np.ndarray, " n"]
-
-
-def parse(text: str, mode: str = "strict") -> float | None:
-    """Read the score out of an answer, between 0 and 5, or None where the rule finds none.
-
-    With mode "strict" the answer is a number in [0, 5], digits with or without a decimal point, and nothing else but
-    whitespace around it and a final full stop.
-
-    With mode "lenient" it is, of the numbers that stand alone, digits of any script, with a decimal point or comma, the
-    first in [0, 5] that directly follows «score», «rating» or «similarity» (and «is», «of», «would be», any signs
-    between); if there is none, the first in [0, 5] at all. Left out are negative numbers, percentages, ranges («3-4»,
-    «3 to 4», «between 3 and 4»), fractions of anything but five («4/5» and «4 out of 5» are 4), and numbers of
-    something else: after «sentence», «example», «pair», «step», «#», «from», «scale of», or after «guess» where that is
-    the initial, prior or given one.
-
-    Example:
-        >>> parse(" 3.8."), parse("Score: 3.8"), parse("5.01")
-        (3.8, None, None)
-        >>> answers = "**4**", "4/5", "3,5", "Sentence 1 is close to sentence 2: 2.75", "8/10"
-        >>> [parse(answer, "lenient") for answer in answers]
-        [4.0, 4.0, 3.5, 2.75, None]
-    """
-    if mode not in ("strict", "lenient"):
-        raise ValueError(f"mode must be one of strict, lenient, got {mode!r}")
-    if mode == "strict":
-        match = _STRICT.fullmatch(text.strip())
-        return _in_range(match[1]) if match else None
-    text = "".join(str(unicodedata.decimal(sign, sign)) for sign in text)
-    text = _RANGE.sub("\u2026", text)
-    text = _FRACTION.sub(lambda match: match["value"] if _in_range(match["of"]) == 5 else "\u2026", text)
-    numbers = [match for match in _NUMBER.finditer(text) if not match["minus"]]
-    found = [(text[max(0, match.start() - 40) : match.start()], _in_range(match["value"])) for match in numbers]
-    found = [(before, score) for before, score in found if score is not None and not _OTHER_THING.search(before)]
-    return next((score for before, score in found if _LABEL.search(before)), found[0][1] if found else None)
 
 
 def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
@@ -136,35 +90,110 @@ def compare(result: dict, other: dict, readout: str = "written") -> statistics.I
     return statistics.mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
 
 
+def effects(arms: Mapping[str, dict]) -> dict[str, Float[np.ndarray, " n"]]:
+    """What one point more does to the expected score, run by run, in a probe: results by what they have ``moved``.
+
+    Beside the effects of the ``design.NUMBERS``, and of all together, stands "all less the three": zero where effects
+    add up.
+    """
+    scores = {part: expected(np.array([row["logprobs"] for row in arms[part]["records"]])) for part in _ARMS}
+    found = {part: scores[part] - scores["nothing"] for part in _ARMS[1:]}
+    return found | {"all less the three": found["all"] - sum(found[part] for part in NUMBERS)}
+
+
 def table(results: Sequence[dict]) -> str:
-    """A line for each experiment, as ``records.own`` gives them, and readout; columns aligned."""
-    rows = [_HEADINGS, *(_row(one, readout, results) for one in results for readout in _readouts(one))]
+    """What results say, as ``records.own`` gives them, in up to three tables.
+
+    The first has a line for each experiment and readout. The second has mean squared errors less those of other
+    conditions, and of the guess itself, the draws of a setting together. The third has the mean ``effects`` of probes
+    in each condition, and with the right guesses less those in the others.
+    """
+    plain, probes = ([one for one in results if bool(one["experiment"].get("moved")) == moved] for moved in (0, 1))
+    errors = [_row(one, readout) for one in plain for readout in _readouts(one)]
+    tables = ((_HEADINGS, errors), (_CONTRASTS, _contrasts(plain)), (_PROBES, _probes(probes)))
+    return "\n\n".join(_aligned([headings, *rows]) for headings, rows in tables if rows)
+
+
+def _contrasts(results: Sequence[dict]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for group in _grouped(results, "draw", "seed"):
+        asked = group[0]["experiment"]
+        for name, readout in product(_OTHERS.get(asked["condition"], ()), READOUTS):
+            pairs = [(one, other) for one in group if (other := _partner(one, name, results))]
+            pairs = [pair for pair in pairs if all(readout in _readouts(each) for each in pair)]
+            one, other = ({"records": [row for pair in pairs for row in pair[side]["records"]]} for side in (0, 1))
+            if len(one["records"]) > 1:
+                draws = ",".join(str(pair[0]["experiment"]["draw"]) for pair in pairs)
+                cells = (asked["model"], asked["style"], asked["guess_model"], draws, readout)
+                found = _less_guess(one, readout) if name == _ITSELF else compare(one, other, readout)
+                rows.append((*cells, f"{asked['condition']} - {name}", _shown(found)))
+    return rows
+
+
+def _probes(results: Sequence[dict]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for group in _grouped(results, "moved", "condition"):
+        arms: dict[str, dict] = {}
+        for one in group:
+            arms.setdefault(one["experiment"]["condition"], {})[one["experiment"]["moved"]] = one
+        found = {name: effects(arms[name]) for name in _OTHERS if len(arms.get(name, ())) == len(_ARMS)}
+        right = found.get("guess", {})
+        found |= {
+            f"guess - {name}": {part: right[part] - other[part] for part in right}
+            for name, other in found.items()
+            if name != "guess" and right
+        }
+        cells = [str(group[0]["experiment"][name]) for name in ("model", "style", "guess_model", "draw", "runs")]
+        for name, each in found.items():
+            intervals = {part: statistics.bootstrap(lambda x: x.mean(-1), values) for part, values in each.items()}
+            rows += [(*cells, name, part, _shown(interval)) for part, interval in intervals.items()]
+    return rows
+
+
+def _grouped(results: Sequence[dict], *apart: str) -> list[list[dict]]:
+    """Results that differ in nothing but some of their fields."""
+    groups: dict[str, list[dict]] = {}
+    for one in results:
+        fields = {name: value for name, value in _given(one["experiment"]).items() if name not in apart}
+        groups.setdefault(json.dumps([fields, one["versions"]], sort_keys=True), []).append(one)
+    return list(groups.values())
+
+
+def _partner(result: dict, name: str, results: Sequence[dict]) -> dict | None:
+    """The same experiment in another condition; itself where its guesses are what it is held against."""
+    if name == _ITSELF:
+        return result
+    asked = result["experiment"] | {"condition": name}
+    asked |= {"guess_model": None, "seed": 0} if name == "none" else {}
+    same = lambda one: _given(one["experiment"]) == _given(asked) and one["versions"] == result["versions"]
+    return next(filter(same, results), None)
+
+
+def _given(asked: dict) -> dict:
+    """The fields that have a value; an older result lacks some of the others."""
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _less_guess(result: dict, readout: str) -> statistics.Interval:
+    found = outcome(result, readout)
+    return statistics.mse(found.prediction, found.truth, less=found.guess)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _row(result: dict, readout: str, results: Sequence[dict]) -> tuple[str, ...]:
+def _row(result: dict, readout: str) -> tuple[str, ...]:
     asked, found = result["experiment"], outcome(result, readout)
     cells = [asked[name] or "-" for name in ("model", "style", "condition", "guess_model")]
     cells += [str(asked["draw"]), readout, str(len(found.truth)), str(int(found.failed.sum()))]
     if len(found.truth) < 2:
-        return (*cells, *["-"] * 5)
+        return (*cells, *["-"] * 4)
     squares = (found.prediction - found.truth) ** 2
     cells += [_shown(statistics.mse(found.prediction, found.truth)), _mean(squares[~found.failed])]
-    cells += [_correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2)]
-    return (*cells, _against_none(result, readout, results))
-
-
-def _against_none(result: dict, readout: str, results: Sequence[dict]) -> str:
-    """The difference to the same experiment without guesses, where that was run and has the readout."""
-    asked = result["experiment"]
-    plain = asked | {"condition": "none", "guess_model": None, "seed": 0}
-    for other in results:
-        same = other["experiment"] == plain != asked and other["versions"] == result["versions"]
-        if same and readout in _readouts(other):
-            return _shown(compare(result, other, readout))
-    return "-"
+    return (*cells, _correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2))
 
 
 def _readouts(result: dict) -> tuple[str, ...]:
@@ -184,8 +213,3 @@ def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> str:
     """Pearson's; 0 where one does not vary."""
     a, b = a - a.mean(), b - b.mean()
     return f"{a @ b / (np.sqrt(a @ a * (b @ b)) or 1):.3f}"
-
-
-def _in_range(written: str) -> float | None:
-    value = float(written.replace(",", "."))
-    return value if 0 <= value <= 5 else None

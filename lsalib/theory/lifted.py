@@ -77,7 +77,7 @@ def _value(constant, slope, query, second, M):
 
 
 @precise
-def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> LiftedRisk:
+def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
     .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda & g^\top \Lambda g + \beta^2
@@ -90,12 +90,13 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> LiftedRis
         task: the task distribution.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
+        fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
 
     Returns:
         A ``LiftedRisk``. It holds D^4 numbers, so this is for a small D = d+1; ``population_risk`` is for any.
 
     Raises:
-        ValueError: if ``guess`` does not have shape (d,) or ``bias`` is not finite.
+        ValueError: if ``guess`` or ``fourth`` does not have its shape or ``bias`` is not finite.
 
     Example:
         >>> from lsalib.attention import gd_weights, lift
@@ -108,7 +109,7 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> LiftedRis
     ledger).
     """
     guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
-    given = gram_moments(task), guess, _validate.number("bias", bias)
+    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias)
     xp, w, L, P, _, (mean, second, cross), guess, bias = numbers(task, *given)
     # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
     reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w

@@ -1,4 +1,4 @@
-"""Exact moments of the context's Gram matrix, by Wick's theorem.
+"""Exact moments of the context's Gram matrix, by Wick's theorem, and for features that are not Gaussian.
 
 Given the task weights ``w = w* + eps`` the tokens ``z_i = [x_i; y_i]`` are independent,
 ``N(0, Omega)``, with ``Omega`` a polynomial in eps. They are independent only *given* w:
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+from lsalib import _validate
 from lsalib.tasks import GaussianTask
 from lsalib.theory._numbers import numbers, precise
 
@@ -25,24 +26,34 @@ class GramMoments(NamedTuple):
 
 
 @precise
-def gram_moments(task: GaussianTask) -> GramMoments:
+def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.
 
     .. math:: E[G] = E[\Omega], \quad E[w_i G] = E[w_i \Omega], \quad E[G_{mn} G_{pq}] = E[\Omega_{mn} \Omega_{pq}]
        + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big), \quad
        \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top \Lambda w + \sigma^2 \end{pmatrix}
 
+    Of the features the moments know their second and fourth ones alone. Other features than Gaussian ones, rows of a
+    data set drawn with replacement for instance, add to ``second`` what their fourth moments have above the Gaussian
+    ones, through the same tokens, over C.
+
     Args:
-        task: the task distribution.
+        task: the task distribution; ``feature_cov`` is `E[x x^\top]`, whatever the features' mean.
+        fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d); None means those of Gaussian features.
 
     Returns:
         ``GramMoments``; ``second`` holds D^4 numbers, so this is for a small D = d+1.
         ``population_risk`` never builds it.
 
+    Raises:
+        ValueError: if ``fourth`` is not finite, not symmetric, or does not have its shape.
+
     Example:
         >>> moments = gram_moments(GaussianTask([2.0], context_size=1))
         >>> moments.mean.tolist(), moments.second[0, 0].tolist(), moments.cross.tolist()
         ([[1.0, 2.0], [2.0, 5.0]], [[3.0, 6.0], [6.0, 15.0]], [[[2.0, 5.0], [5.0, 14.0]]])
+        >>> gram_moments(GaussianTask([2.0], context_size=1), fourth=np.ones((1, 1, 1, 1))).second[0, 0].tolist()
+        [[1.0, 2.0], [2.0, 5.0]]
 
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
@@ -59,4 +70,32 @@ def gram_moments(task: GaussianTask) -> GramMoments:
     # The two pairings across eps^T L eps times itself; the third one is in mean⊗mean.
     product = product + 2 * xp.trace(L @ P @ L @ P) * xp.tensordot(corner, corner, 0)
     pairings = product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
-    return GramMoments(mean, product + pairings / task.context_size, xp.tensordot(w, mean, 0) + linear)
+    second = product + pairings / task.context_size
+    if fourth is not None:
+        above = numbers(task, _validate.fourth("fourth", fourth, task.dim))[-1] - _paired(xp, L)
+        second = second + _through_tokens(xp, tokens, corner, P, above) / task.context_size
+    return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
+
+
+def _paired(xp, L):
+    """The fourth moments of Gaussian features."""
+    product = xp.tensordot(L, L, 0)
+    return product + product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
+
+
+def _through_tokens(xp, tokens, corner, P, above):
+    """E[T⊗T⊗T⊗T above] for the random tokens x -> [x; w.x], whose mean is ``tokens``."""
+    every = above
+    for _ in range(4):  # the first index goes, a token's comes last
+        every = xp.tensordot(every, tokens, ((0,), (1,)))
+    two = xp.tensordot(above, P, 2)
+    # One pair of eps in two of the four labels, six ways; two pairs in all four, three ways.
+    mixed = xp.tensordot(tokens @ two @ tokens.T, corner, 0)
+    pair = mixed + mixed.transpose(2, 3, 0, 1)
+    pairs = pair + _crossed(pair)
+    return every + pairs + 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
+
+
+def _crossed(pair):
+    """The four ways in which each of two pairs of indices (m, n), (p, q) has one of the label's."""
+    return pair.transpose(0, 2, 1, 3) + pair.transpose(0, 2, 3, 1)

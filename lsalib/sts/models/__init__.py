@@ -1,14 +1,13 @@
 """Language models that answer a prompt: one from a package, any of Hugging Face, any OpenAI-compatible server.
 
-``llama`` is a forward pass in JAX; ``batching`` and ``answers`` ask it and look into it,
-and ``smollm2`` is the model that needs nothing else. ``transformers_model`` and ``openai_model`` hand the work to those
-packages. ``text`` holds what they share.
+``smollm2`` is the model that needs nothing else, a forward pass in JAX. ``transformers_model`` and ``openai_model``
+hand the work to those packages.
 """
 
 import importlib
 import inspect
 
-from lsalib.sts.models.text import Conversation, LanguageModel
+from lsalib.sts.models._text import Conversation, LanguageModel
 
 __all__ = ["Conversation", "LanguageModel", "open_model"]
 

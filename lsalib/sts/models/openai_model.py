@@ -2,17 +2,18 @@
 
 import json
 import os
+import time
 import urllib.parse
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+import warnings
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 
 import numpy as np
 
 from lsalib import _validate
-from lsalib.sts.models import text
-
-__all__ = ["OpenAIModel"]
+from lsalib.sts.models import _text as text
 
 _OPENAI = "https://api.openai.com/v1"
 _UNSUPPORTED = (400, 404, 405, 422, 501)
@@ -24,7 +25,9 @@ class OpenAIModel(text.LanguageModel):
 
     Temperature 0 is greedy where the server adds nothing of its own: start vLLM with ``--generation-config vllm``,
     which leaves out the repetition penalty that some models come with. The first lasting failure ends the asking;
-    what is under way is waited for and handed on. After a time-out there are half as many requests at once.
+    what is under way is waited for and handed on. There is one request at first, and one more after each answer that
+    came in a quarter of the time-out; after one that took half of it there are half as many, and after a time-out never
+    more again: a server that answers one after the other is not asked for more than it can do in time.
 
     Args:
         model: its name on the server.
@@ -70,27 +73,31 @@ class OpenAIModel(text.LanguageModel):
         self._client = openai.OpenAI(base_url=address, api_key=self._key or "none", **options)
         self._failures = (openai.OpenAIError, json.JSONDecodeError, _Malformed)
         self._echoes: bool | None = None
+        self._most, self._at_once = self._concurrency, 1
         self.name = f"openai:{model}"
         self.version = {"openai": openai.__version__, "server": self._server, "model": model}
 
     def _answer(self, asked, limit, stop, keep) -> None:
         stops = {"stop": list(stop)[:_MOST_STOPS]} if stop else {}
 
-        def ask(prompt: str | text.Conversation) -> str:
+        def ask(prompt: str | text.Conversation) -> text.Answer:
             if isinstance(prompt, str):
-                return self._choice(self._client.completions, prompt=prompt, max_tokens=limit, **stops).text
-            return self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit).message.content or ""
+                choice = self._choice(self._client.completions, prompt=prompt, max_tokens=limit, **stops)
+            else:
+                choice = self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit)
+            words = choice.text if isinstance(prompt, str) else choice.message.content
+            return text.Answer(words or "", choice.finish_reason)
 
-        self._ask(ask, asked, keep)
+        self._ask(ask, dict(enumerate(asked)), keep)
 
-    def _score(self, asked, answers, keep) -> None:
+    def _score(self, asked, answers, keep, parts) -> None:
         """Nothing for conversations, and where the server cannot echo a prompt with its log-probabilities."""
         for n, prompt in enumerate(asked):
             if not isinstance(prompt, str) or not self._can_echo(prompt, answers[0]):
                 return
-            row: dict[int, float] = {}
-            self._ask(partial(self._echo, prompt), answers, row.__setitem__)
-            keep(n, np.array([row[a] for a in range(len(answers))]))
+            missing = {a: answer for a, answer in enumerate(answers) if (n, a) not in parts}
+            self._ask(partial(self._echo, prompt), missing, lambda a, value, n=n: parts.__setitem__((n, a), value))
+            keep(n, np.array([parts[n, a] for a in range(len(answers))]))
 
     def _choice(self, kind, **request):
         """The one choice of a response."""
@@ -109,63 +116,85 @@ class OpenAIModel(text.LanguageModel):
         if self._echoes is None:
             try:
                 self._echo(prompt, answer)
-                self._echoes = True
+                self._echoes = self._means_its_echo(prompt)
             except self._failures as error:
                 if getattr(error, "status_code", None) not in _UNSUPPORTED and not isinstance(error, _Unechoed):
                     raise self._explained(error) from None
                 self._echoes = False
         return self._echoes
 
-    def _ask(self, ask: Callable, items: Sequence, keep: Callable) -> None:
-        """All items, several at once, fewer where some of them take too long while others are answered."""
-        waiting = dict(enumerate(items))
-        while waiting:
-            before = len(waiting)
-            try:
-                self._ask_at_once(ask, waiting, keep)
-            except self._failures as error:
-                slow = isinstance(error, self._openai.APITimeoutError)
-                if not slow or self._concurrency == 1 or len(waiting) == before:
-                    count = f"; {len(items) - len(waiting)} of these {len(items)} answers had arrived"
-                    raise self._explained(error, count) from None
-                self._concurrency //= 2
+    def _means_its_echo(self, prompt: str) -> bool:
+        """Whether the next token, echoed, is as likely as when it was written: some servers slip by a token."""
+        written = self._choice(self._client.completions, prompt=prompt, max_tokens=1, logprobs=1)
+        if not written.text or not written.logprobs or not written.logprobs.token_logprobs:
+            return True
+        try:
+            off = abs(self._echo(prompt, written.text) - written.logprobs.token_logprobs[0])
+        except ValueError:  # read again, the words are other tokens
+            return True
+        if off > 0.5:
+            said = f"echoes log-probabilities that are not its tokens' own, off by {off:.1f}"
+            warnings.warn(f"the server at {self._server} {said}; written answers alone are kept", stacklevel=2)
+        return off <= 0.5
 
-    def _ask_at_once(self, ask: Callable, waiting: dict, keep: Callable) -> None:
-        """Hand on answers as they arrive, and take them from what is waiting; whatever fails, those under way count."""
-
-        def take(future: Future) -> None:
-            answer, n = future.result(), places[future]
-            if waiting.pop(n, None) is not None:
-                keep(n, answer)
-
+    def _ask(self, ask: Callable, items: Mapping, keep: Callable) -> None:
+        """All items, several at once; answers are handed on as they come, and whatever fails, those under way count."""
+        waiting = deque(items)
+        running: dict[Future, tuple[int, float, int, int]] = {}
         with ThreadPoolExecutor(self._concurrency) as pool:
-            places = {pool.submit(ask, item): n for n, item in waiting.items()}
+
+            def take(future: Future, again: bool) -> None:
+                n, begun, crowd, most = running.pop(future)
+                try:
+                    keep(n, future.result())
+                except self._openai.APITimeoutError:
+                    if not again or crowd == 1:
+                        raise
+                    if most == self._most:
+                        self._most = self._at_once = max(1, self._at_once // 2)
+                    waiting.append(n)
+                else:
+                    self._pace(time.monotonic() - begun)
+
             try:
-                for future in as_completed(places):
-                    take(future)
-            except BaseException:
-                for future in as_completed([future for future in places if not future.cancel()]):
+                while waiting or running:
+                    while waiting and len(running) < self._at_once:
+                        n = waiting.popleft()
+                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._at_once, self._most
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        take(future, again=True)
+            except BaseException as error:
+                for future in wait(running).done:
                     if future.exception() is None:
-                        take(future)
+                        take(future, again=False)
+                if isinstance(error, self._failures):
+                    raise self._explained(error) from None
                 raise
 
-    def _explained(self, error: Exception, count: str = "") -> Exception:
+    def _pace(self, seconds: float) -> None:
+        """How many requests there may be at once after one that took so long."""
+        if seconds > self._timeout / 2:
+            self._at_once = max(1, self._at_once // 2)
+        elif seconds < self._timeout / 4:
+            self._at_once = min(self._most, self._at_once + 1)
+
+    def _explained(self, error: BaseException) -> Exception:
         """The same failure in words that say what to change, and without the key."""
         openai, place = self._openai, f"the server at {self._server}"
         hidden = lambda said: str(said).replace(self._key, "…") if self._key else str(said)
         if isinstance(error, openai.APITimeoutError):
             hint = "give it more time, or lower concurrency"
-            return TimeoutError(f"{place} did not answer within timeout={self._timeout:g} s; {hint}{count}")
+            return TimeoutError(f"{place} did not answer within timeout={self._timeout:g} s; {hint}")
         if isinstance(error, openai.APIConnectionError):
             hint = "start it, or change base_url or OPENAI_BASE_URL"
-            return ConnectionError(f"{place} cannot be reached ({hidden(error.__cause__)}); {hint}{count}")
+            return ConnectionError(f"{place} cannot be reached ({hidden(error.__cause__)}); {hint}")
         if isinstance(error, openai.APIStatusError):
-            said = f"{place} answered {error.status_code} for model {self._model!r}: {hidden(error.message)}{count}"
+            said = f"{place} answered {error.status_code} for model {self._model!r}: {hidden(error.message)}"
             if error.status_code in (401, 403):
                 return PermissionError(f"{said}; set api_key or OPENAI_API_KEY")
             temporary = error.status_code in (408, 409, 429) or error.status_code >= 500
             return OSError(f"{said}; try again later") if temporary else ValueError(said)
-        return OSError(f"{place} sent what is no answer ({hidden(error)}); look at its log{count}")
+        return OSError(f"{place} sent what is no answer ({hidden(error)}); look at its log")
 
 
 def _echoed_logprob(prompt: str, answer: str, choice) -> float:

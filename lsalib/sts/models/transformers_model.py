@@ -1,13 +1,12 @@
 """Any causal language model of Hugging Face, by transformers and PyTorch: for a GPU, or a small model on a CPU."""
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
 
 from lsalib import _validate
-from lsalib.sts.models import text
-
-__all__ = ["TransformersModel"]
+from lsalib.sts.models import _text as text
 
 INSTALL = "pip install 'transformers>=4.56' torch accelerate"
 # Templates that print today's date would make a prompt change over night.
@@ -45,6 +44,8 @@ class TransformersModel(text.LanguageModel):
         revision: str | None = None,
     ):
         self.batch_size = _validate.count("batch_size", batch_size)
+        # JAX, if it embeds sentences beside this model, would else begin with three quarters of the GPU's memory.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         try:
             import torch
             import transformers
@@ -74,6 +75,7 @@ class TransformersModel(text.LanguageModel):
             raise OSError(f"model must be a causal language model that can be loaded, {got}") from None
         self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
+        self._ends = set(end) if isinstance(end, list) else {end}
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         settings = {"do_sample": False, "eos_token_id": end, "pad_token_id": self._tokenizer.pad_token_id}
@@ -97,9 +99,10 @@ class TransformersModel(text.LanguageModel):
             with self._torch.inference_mode():
                 made = self._model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask, **limits)
             for n, row in zip(some, made[:, batch.input_ids.shape[1] :], strict=True):
-                keep(n, self._tokenizer.decode(row, skip_special_tokens=True))
+                finish = "stop" if self._ends.intersection(row.tolist()) else "length"
+                keep(n, text.Answer(self._tokenizer.decode(row, skip_special_tokens=True), finish))
 
-    def _score(self, asked, answers, keep) -> None:
+    def _score(self, asked, answers, keep, parts) -> None:
         for n, prompt in enumerate(asked):
             special = isinstance(prompt, str)
             encode = lambda texts, special=special: self._tokenizer(texts, add_special_tokens=special).input_ids

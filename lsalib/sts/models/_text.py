@@ -1,19 +1,29 @@
 """What all models share: how they are asked, what they refuse to be asked, and where an answer ends."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lsalib import _validate
 
-__all__ = ["Conversation", "LanguageModel"]
-
 Conversation = list[dict[str, str]]
 Keep = Callable[[int, Any], None]  # takes an index and what was found for it
+Parts = MutableMapping[tuple[int, int], float]
 
 _ROLES = ("system", "user", "assistant")
+
+
+class Answer(str):
+    """A model's words, and why they end: "stop", "length", or what else a server says; None where nobody knows."""
+
+    finish: str | None
+
+    def __new__(cls, words: str, finish: str | None = None):
+        answer = super().__new__(cls, words)
+        answer.finish = finish
+        return answer
 
 
 class LanguageModel(ABC):
@@ -34,35 +44,42 @@ class LanguageModel(ABC):
     ) -> list[str]:
         """Continue each text, up to the end token, a stop string (not part of the answer) or the limit.
 
+        An answer is a string that says in its attribute ``finish`` why it ends: "stop", "length", or as a server says.
         ``on_answer(index, text)`` is called in the calling thread as answers arrive, so that they can be stored.
         """
-        _check_prompts(prompts)
+        _check(prompts, talks=False)
         return self._answers(prompts, max_new_tokens, stop, on_answer)
 
     def chat(
         self, conversations: list[Conversation], *, max_new_tokens: int, on_answer: Keep | None = None
     ) -> list[str]:
         """Answer each conversation, a list of ``{"role": …, "content": …}``, by the model's own template."""
-        _check_conversations(conversations)
+        _check(conversations, talks=True)
         return self._answers(conversations, max_new_tokens, (), on_answer)
 
     def score_logprobs(
-        self, prompts: list[str] | list[Conversation], answers: Sequence[str], *, on_answer: Keep | None = None
+        self,
+        prompts: list[str] | list[Conversation],
+        answers: Sequence[str],
+        *,
+        on_answer: Keep | None = None,
+        parts: Parts | None = None,
     ) -> np.ndarray | None:
         """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens; None where it cannot be had.
 
         Nothing is added after an answer: a newline or an end token counts only as part of one.
-        ``on_answer(index, row)`` is called as the rows arrive.
+        ``on_answer(index, row)`` is called as the rows arrive. Who asks for the answers one by one takes those that are
+        in ``parts``, by the indices of prompt and answer, and puts the others there as they arrive.
         """
         if isinstance(answers, str) or not answers or not all(isinstance(answer, str) and answer for answer in answers):
             raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
-        (_check_prompts if not prompts or isinstance(prompts[0], str) else _check_conversations)(prompts)
-        rows = _kept(lambda keep: self._score(prompts, answers, keep), on_answer)
+        _check(prompts, talks=bool(prompts) and not isinstance(prompts[0], str))
+        rows = _kept(lambda keep: self._score(prompts, answers, keep, {} if parts is None else parts), on_answer)
         return np.array(rows).reshape(len(prompts), len(answers)) if len(rows) == len(prompts) else None
 
     def _answers(self, asked, max_new_tokens, stop, on_answer) -> list[str]:
         limit, _ = _validate.count("max_new_tokens", max_new_tokens), cut("", stop)
-        cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, cut(words, stop)))
+        cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, _ended(words, stop)))
         return _kept(cutting, on_answer)
 
     @abstractmethod
@@ -70,20 +87,20 @@ class LanguageModel(ABC):
         """Continue the texts, or answer the conversations."""
 
     @abstractmethod
-    def _score(self, asked: list, answers: Sequence[str], keep: Keep) -> None:
+    def _score(self, asked: list, answers: Sequence[str], keep: Keep, parts: Parts) -> None:
         """Row by row the answers' log-probabilities; nothing where they cannot be had."""
 
 
 def cut(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the stop strings, none of which may be empty.
-
-    Example:
-        >>> cut("3.2\\nSentence 1", ["Sentence", "\\n"])
-        '3.2'
-    """
+    """The text before the first of the stop strings, none of which may be empty."""
     if isinstance(stop, str) or not all(isinstance(end, str) and end for end in stop):
         raise ValueError(f"stop must be a sequence of non-empty texts, got {stop!r}")
     return text[: min((found for end in stop if (found := text.find(end)) >= 0), default=len(text))]
+
+
+def _ended(words: str, stop: Sequence[str]) -> Answer:
+    kept = cut(words, stop)
+    return Answer(kept, "stop" if len(kept) < len(words) else getattr(words, "finish", None))
 
 
 def answer_tokens(
@@ -92,11 +109,6 @@ def answer_tokens(
     """The tokens of a prompt, and for each answer those that follow them in prompt and answer together.
 
     An answer that changes the tokens of the prompt is refused: the model would not write it this way.
-
-    Example:
-        >>> encode = lambda texts: [[len(word) for word in text.split()] for text in texts]
-        >>> answer_tokens(encode, "Score is ", ["3", "3 .5"])
-        ([5, 2], [[1], [1, 2]])
     """
     ids, *joined = encode([prompt, *(prompt + answer for answer in answers)])
     for answer, whole in zip(answers, joined, strict=True):
@@ -125,22 +137,20 @@ def _kept(work: Callable[[Keep], None], on_answer: Keep | None) -> list:
     return [results[n] for n in sorted(results)]
 
 
-def _check_prompts(prompts: Sequence[object]) -> None:
-    if isinstance(prompts, str):
-        raise ValueError(f"prompts must be a list of texts, got one text, {prompts!r:.80}")
-    for n, prompt in enumerate(prompts):
-        if not isinstance(prompt, str) or not prompt:
-            raise ValueError(f"prompts[{n}] must be a text of at least one character, got {prompt!r:.80}")
-
-
-def _check_conversations(conversations: Sequence[object]) -> None:
-    for n, conversation in enumerate(conversations):
-        if not isinstance(conversation, list) or not conversation:
-            raise ValueError(f"conversations[{n}] must be a list of at least one message, got {conversation!r:.80}")
-        for m, message in enumerate(conversation):
+def _check(asked: Sequence[Any], talks: bool) -> None:
+    """Refuse what is neither texts nor, where these are asked for, conversations that end with the user."""
+    if isinstance(asked, str):
+        raise ValueError(f"prompts must be a list of texts, got one text, {asked!r:.80}")
+    name = "conversations" if talks else "prompts"
+    for n, each in enumerate(asked):
+        if not each or not isinstance(each, list if talks else str):
+            kind = "list of at least one message" if talks else "text of at least one character"
+            raise ValueError(f"{name}[{n}] must be a {kind}, got {each!r:.80}")
+        messages: Sequence[Any] = each if talks else ()
+        for m, message in enumerate(messages):
             fits = isinstance(message, dict) and set(message) == {"role", "content"}
             if not fits or message["role"] not in _ROLES or not isinstance(message["content"], str):
                 form = "{'role': 'system' | 'user' | 'assistant', 'content': text}"
-                raise ValueError(f"conversations[{n}][{m}] must be {form}, got {message!r:.200}")
-        if (role := conversation[-1]["role"]) != "user":
-            raise ValueError(f"conversations[{n}] must end with a message of the user, got one of the {role}")
+                raise ValueError(f"{name}[{n}][{m}] must be {form}, got {message!r:.200}")
+        if talks and (role := messages[-1]["role"]) != "user":
+            raise ValueError(f"{name}[{n}] must end with a message of the user, got one of the {role}")

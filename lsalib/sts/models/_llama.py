@@ -13,8 +13,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
 
-__all__ = ["Cache", "Config", "Layer", "Output", "Params", "embed", "forward", "logits"]
-
 
 class Config(NamedTuple):
     """The shape of a Llama model; hashable, so that it can be static under ``jax.jit``."""
@@ -95,22 +93,9 @@ def forward(
     share a key head. Rotations turn *neighbouring* entries (2i, 2i+1), as in the original Llama and in GGUF files;
     weights in the order of Hugging Face transformers have the halves (i, i + head_dim/2) in their place.
 
-    Args:
-        params, config: the model.
-        x: input embeddings of the new tokens, (T, dim); differentiable.
-        positions: their positions, (T,); None means those that follow the slots.
-        mask: (T, slots + T), true where looking is allowed; every token must see something. None means that it sees
-            all slots, itself and the new tokens before it: padding on the right is seen by nobody before it.
-        past: the cache of earlier tokens; None means an empty one.
-        keep_weights: whether to return the attention weights.
-        value_gain: what the new tokens' values are multiplied by, a factor a layer and token; None means one. Zero
-            silences a token, and the derivative at one says what its values do.
-
-    Returns:
-        The ``Output``.
-
-    Raises:
-        ValueError: if the shape of ``x``, ``mask`` or ``value_gain`` does not fit.
+    ``positions`` are by default those that follow the slots of the cache ``past``; by the default ``mask`` a token sees
+    all slots, itself and the new tokens before it, so that nobody sees padding on the right. The tokens' values are
+    multiplied by ``value_gain``: zero silences one, and the derivative at one says what it does.
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """

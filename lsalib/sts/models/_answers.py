@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lsalib import _validate
-from lsalib.sts.models import llama
-from lsalib.sts.models.batching import Reading
-
-__all__ = ["AnswerTree", "answer_tree", "relevance_and_attention", "score"]
+from lsalib.sts.models import _llama as llama
+from lsalib.sts.models._batching import Reading
 
 
 class AnswerTree(NamedTuple):
@@ -32,13 +30,7 @@ class AnswerTree(NamedTuple):
 
 
 def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
-    """Merge the common beginnings of answers, of at least one token each: N nodes, the root and the proper beginnings.
-
-    Example:
-        >>> tree = answer_tree([[5, 9, 1], [5, 9, 2], [7]])
-        >>> tree.tokens.tolist(), tree.depth.tolist(), tree.parent.tolist()
-        ([-1, 5, 9], [0, 1, 2], [[0, 1, 2], [0, 1, 2], [0, 0, 0]])
-    """
+    """Merge the common beginnings of answers, at least one token each: N nodes, the root and the proper beginnings."""
     if not answers or not all(answers):
         raise ValueError(f"answers must be at least one answer of at least one token each, got {answers!r:.200}")
     beginnings = dict.fromkeys([(), *(tuple(answer[:k]) for answer in answers for k in range(1, len(answer)))])
@@ -62,9 +54,8 @@ def logprobs_and_attention(
 ) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
     """How likely each answer is after one prompt, and the attention of the prompt's last token, whose rows sum to one.
 
-    ``log p(answer | prompt) = sum_k log p(token_k | prompt, token_1 … token_(k-1))``: the prompt is read once,
-    then all beginnings of answers at once, each of which sees the prompt and its own beginning. ``x`` are the prompt's
-    ``length`` input embeddings and padding; ``value_gain`` is as in ``llama.forward``.
+    The prompt is read once, then all beginnings of answers at once, each of which sees the prompt and its own. ``x``
+    are the prompt's ``length`` input embeddings and padding; ``value_gain`` is as in ``llama.forward``.
     """
     root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
     past = llama.forward(params, config, x, value_gain=value_gain).cache
@@ -83,26 +74,11 @@ def relevance_and_attention(
     tree: AnswerTree,
     values: Float[Array, " A"],
 ) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
-    """The expected score, what each token's values do to it, layer by layer, and where the prompt's last token looks.
+    """The expected score of the answers' ``values``; its derivatives by a factor on the value vectors of each token in
+    each layer, to first order what it would lose without them; and where the prompt's last token looks.
 
-    The score is ``sum_a values_a p(a) / sum_a p(a)``. Its derivative by a factor on the value vectors of token i in
-    layer l, which all later tokens read there, is ``sum_(readers, heads) attention * d score / d attention``, and to
-    first order what the score would lose without them. The residual stream has no such derivative: its norm is divided
-    out.
-
-    Args:
-        params, config: the model.
-        x: input embeddings, (T, dim), of which the first ``length`` are the prompt and the others padding.
-        length: the prompt's number of tokens.
-        tree: the answers.
-        values: what each answer means, (A,).
-
-    Returns:
-        The score; the derivatives (L, T), zero for the last token, whose place holds the answer, and for the padding;
-        and the attention (L, heads, T).
-
-    Raises:
-        ValueError: if the values do not fit the answers.
+    The derivatives are zero for the last token, whose place holds the answer, and for the padding. The residual stream
+    has none: its norm is divided out.
     """
     _validate.shape("values", values, (len(tree.used),))
 
@@ -115,27 +91,35 @@ def relevance_and_attention(
     return score, relevance, attention
 
 
-def score(params: llama.Params, config: llama.Config, reading: Reading, tree: AnswerTree) -> Float[np.ndarray, "n A"]:
-    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest."""
-    return np.asarray(_score(params, config, reading.tokens, reading.lengths, reading.cache, tree))[: reading.count]
+def score(
+    params: llama.Params,
+    config: llama.Config,
+    reading: Reading,
+    tree: AnswerTree,
+    gain: Float[np.ndarray, "L N"] | None = None,
+) -> Float[np.ndarray, "n A"]:
+    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest;
+    with a ``gain`` the nodes' values are multiplied as in ``llama.forward``."""
+    made = _score(params, config, reading.tokens, reading.lengths, reading.cache, tree, gain)
+    return np.asarray(made)[: reading.count]
 
 
 @partial(jax.jit, static_argnums=1)
-def _score(params, config, tokens, lengths, cache, tree):
+def _score(params, config, tokens, lengths, cache, tree, gain):
     def one(row, length, past):
         last = jax.lax.dynamic_index_in_dim(row, length - 1, keepdims=False)
-        return _after(params, config, past, llama.embed(params, last), length, tree)[0]
+        return _after(params, config, past, llama.embed(params, last), length, tree, gain=gain)[0]
 
     return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
 
 
-def _after(params, config, past, root, length, tree, keep_weights=False):
+def _after(params, config, past, root, length, tree, keep_weights=False, gain=None):
     """The answers after a prompt that was read, and the nodes' attention; its last token, ``root``, is node 0."""
     nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
     positions = length - 1 + jnp.asarray(tree.depth)
-    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights)
+    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights, value_gain=gain)
     logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
     return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1), out.weights

@@ -10,9 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from lsalib import _validate
-from lsalib.sts.models import llama
-
-__all__ = ["Reading", "bucket", "generate", "read_prompts"]
+from lsalib.sts.models import _llama as llama
 
 # New tokens are made in runs of this many; between runs the caller can say that an answer is finished.
 RUN = 8
@@ -30,12 +28,7 @@ class Reading(NamedTuple):
 
 
 def bucket(length: int) -> int:
-    """The padded length of a prompt of at least one token: 32, 64, or a multiple of 128, beyond 1024 of 512.
-
-    Example:
-        >>> [bucket(n) for n in (1, 33, 65, 700, 1025)]
-        [32, 64, 128, 768, 1536]
-    """
+    """The padded length of a prompt of at least one token: 32, 64, or a multiple of 128, beyond 1024 of 512."""
     if length <= 64:
         return 32 if length <= 32 else 64
     step = 128 if length <= 1024 else 512
@@ -49,20 +42,8 @@ def read_prompts(
     room: int,
     value_gains: Sequence[Float[np.ndarray, "L _"]] | None = None,
 ) -> Reading:
-    """Read a batch of prompts, for whatever is then asked about them: ``generate`` or ``answers.score``.
-
-    Args:
-        params, config: the model.
-        prompts: token ids of each.
-        room: how many tokens will come after a prompt.
-        value_gains: for each prompt what its values are multiplied by, as in ``llama.forward``; None means one.
-
-    Returns:
-        The ``Reading``, padded on the right to a ``bucket`` and below to a power of two of rows.
-
-    Raises:
-        ValueError: if there is no prompt, one is empty or too long for the context, or a gain does not fit its prompt.
-    """
+    """Read a batch of prompts, token ids each, with room for so many tokens after them, for ``generate`` or
+    ``answers.score``; with ``value_gains`` their values are multiplied as in ``llama.forward``."""
     _validate.count("the number of prompts", len(prompts))
     most = config.context - room
     for n, prompt in enumerate(prompts):

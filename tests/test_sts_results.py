@@ -66,6 +66,12 @@ def test_conditions_are_compared_run_by_run(three):
         results.outcome(three["none"], "expected")
 
 
+def test_a_row_s_size_does_not_count():
+    """Long answers are unlikely, all of them: beside a likely one their exponentials would all be zero."""
+    row = -((np.arange(51) / 10 - 3) ** 2)
+    np.testing.assert_allclose(results.expected(np.stack([row, row - 2000])), results.expected(row[None]).repeat(2))
+
+
 def test_what_is_not_in_pairs_is_refused(three, tmp_path):
     """Other queries, and the same ones after other contexts."""
     for changes in ({"draw": 1}, {"context_size": 4}):

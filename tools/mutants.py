@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIST, KEPT = "tests/mutants.toml", "tests/mutants.json"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 LIMIT = 900  # seconds: a defect may make a program wait for ever
-STALLS = "no end"
+NO_REPORT = "no report"  # of a run that does not end, or ends without saying what failed
 
 
 class Mutant(NamedTuple):
@@ -104,12 +104,12 @@ class Copy:
         try:
             done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            return STALLS
+            return NO_REPORT
         if done.returncode == 0:
             return None
         # A test's own output may hold such lines, too.
         failed = FAILED.search(done.stdout.rpartition("short test summary")[2])
-        return failed[1] if failed else asked[0]
+        return failed[1] if failed else asked[0] if page else NO_REPORT
 
     def passes(self, asked: Sequence[str]) -> None:
         """The negative control: what caught a defect passes without one."""
@@ -144,7 +144,7 @@ class Copy:
         if by is None:
             return {}
         if len(planned) == 1:
-            self.passes(asked if by == STALLS else [by])
+            self.passes(asked if by == NO_REPORT else [by])
             return {planned[0].name: by}
         half = len(planned) // 2
         return self.caught(planned[:half], asked) | self.caught(planned[half:], asked)

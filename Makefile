@@ -111,6 +111,7 @@ serve: book  ## build the book and serve it on localhost
 bench: setup  ## measure the speed ratios again
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks --one-core
+	@$(PY) -m benchmarks.engine
 	@$(PY) -m benchmarks.pages
 
 address: addressed setup  ## write the repository's address: make address URL=https://…

@@ -73,12 +73,10 @@ def _embedded() -> tuple[dict, dict]:
 
 def first_runs(asked: design.Experiment) -> dict[str, int]:
     """How many of the hundred runs are asked so far, by readout; whoever raises a number asks for what is left."""
-    basic, completion = asked.condition in ("none", "guess", "shuffled"), asked.style == "completion"
-    if completion:
+    basic = asked.condition in ("none", "guess", "shuffled")
+    if asked.style == "completion":
         return dict.fromkeys(results.READOUTS, 100 if basic else 8)
-    if asked.guess_model == "concat" or asked.condition == "neutral":
-        return {}
-    return {"expected": 8} | ({"written": 8} if basic and asked.draw == 0 else {})
+    return {"expected": 16 if basic and asked.guess_model != "concat" else 8} | ({"written": 8} if basic else {})
 
 
 def answers() -> dict[str, dict]:

@@ -29,23 +29,26 @@ def halves(weight, heads):
     return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
-def logits(params, config, tokens):
-    """Logits (T, vocab) of the next token after each token."""
+def logits(params, config, tokens, gain=None):
+    """Logits (T, vocab) of the next token after each token; the first tokens' values are multiplied by the gain."""
+    gains = np.ones((config.layers, len(tokens)))
+    if gain is not None:
+        gains[:, : gain.shape[1]] = gain
     double = lambda leaf: np.asarray(leaf, np.float64)
     embedding = double(params.embedding)
     x = embedding[np.asarray(tokens)]
     for i in range(config.layers):
         layer = jax.tree.map(lambda leaf, i=i: double(np.asarray(leaf)[i]), params.layers)
-        x = x + _attend(layer, config, _norm(x, layer.attn_norm, config.norm_eps))
+        x = x + _attend(layer, config, _norm(x, layer.attn_norm, config.norm_eps), gains[i])
         n = _norm(x, layer.mlp_norm, config.norm_eps)
         gate = n @ layer.gate.T
         x = x + (gate / (1 + np.exp(-gate)) * (n @ layer.up.T)) @ layer.down.T
     return _norm(x, double(params.norm), config.norm_eps) @ embedding.T
 
 
-def logprobs(params, config, prompt, answers):
+def logprobs(params, config, prompt, answers, gain=None):
     """log p(answer | prompt), every answer by a pass of its own."""
-    rows = (logits(params, config, [*prompt, *answer])[len(prompt) - 1 : -1] for answer in answers)
+    rows = (logits(params, config, [*prompt, *answer], gain)[len(prompt) - 1 : -1] for answer in answers)
     pairs = zip(rows, answers, strict=True)
     return np.array([log_softmax(row, axis=1)[np.arange(len(answer)), answer].sum() for row, answer in pairs])
 
@@ -62,11 +65,11 @@ def _norm(x, weight, eps):
     return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps) * weight
 
 
-def _attend(layer, config, n):
+def _attend(layer, config, n, gain):
     d = config.head_dim
     q = n @ halves(layer.q, config.heads).T
     k = n @ halves(layer.k, config.kv_heads).T
-    v = n @ layer.v.T
+    v = gain[:, None] * (n @ layer.v.T)
     angles = np.outer(np.arange(len(n)), config.rope_base ** (-2.0 * np.arange(d // 2) / d))
     rotation = np.cos(angles) + 1j * np.sin(angles)
     mixed = []

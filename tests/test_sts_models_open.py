@@ -30,7 +30,6 @@ class Echo(LanguageModel):
 
 
 complete = lambda *prompts, stop=(), limit=1: Echo().complete(list(prompts), max_new_tokens=limit, stop=stop)
-chat = lambda *talks: Echo().chat(list(talks), max_new_tokens=1)
 
 test_bad_input_is_refused = refusals(
     (lambda: open_model("gpt-2"), rf"name must be one of {SMALL}, hf:…, openai:…, as in open_model\(.* got 'gpt-2'"),
@@ -44,9 +43,9 @@ test_bad_input_is_refused = refusals(
     (lambda: complete("3", limit=0), "max_new_tokens must be a whole number"),
     (lambda: complete("3", stop="\n"), "stop must be a sequence of non-empty texts"),
     (lambda: complete("3", stop=[""]), "stop must be a sequence of non-empty texts"),
-    (lambda: chat([]), r"conversations\[0\] must be a list of at least one message"),
-    (lambda: chat([USER | {"role": "bot"}]), r"conversations\[0\]\[0\] must be .* got .*bot"),
-    (lambda: chat([USER, ANSWER]), "must end with a message of the user"),
+    (lambda: complete([]), r"conversations\[0\] must be a list of at least one message"),
+    (lambda: complete([USER | {"role": "bot"}]), r"conversations\[0\]\[0\] must be .* got .*bot"),
+    (lambda: complete([USER, ANSWER]), "must end with a message of the user"),
     (lambda: Echo().score_logprobs(["a"], "3.2"), "answers must be a sequence"),
     (lambda: Echo().score_logprobs(["a"], ["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
     (lambda: Echo().score_logprobs(["a", [USER]], ["3"]), r"prompts\[1\] must be a text"),
@@ -77,7 +76,7 @@ def test_what_arrives_is_handed_on_and_comes_back_in_order():
     assert Echo().complete(["one;", "two"], max_new_tokens=1, stop=[";"], on_answer=note) == ["one", "two"]
     assert Echo().score_logprobs(["a", "bc"], ["x", "yz"], on_answer=note).tolist() == [[2, 3], [3, 4]]
     assert arrived == [(1, "two"), (0, "one"), (1, [3, 4]), (0, [2, 3])]
-    assert chat([USER]) == ["Hello"]
+    assert complete([USER]) == ["Hello"]
     assert [answer.finish for answer in complete("one;", "two", stop=(";",))] == ["stop", None]
     assert Echo().score_logprobs(["a"], ["x", "y", "z"]) is None
     assert complete() == [] and Echo().score_logprobs([], ["x", "y"]).shape == (0, 2)

@@ -64,7 +64,7 @@ def test_greedy_answers_are_those_of_transformers(model):
     chat, arrived = smollm2.chat_prompt(CONVERSATION), {}
     assert model.complete([chat, PROMPT], max_new_tokens=24, on_answer=arrived.__setitem__) == [ANSWERED, CONTINUED]
     assert arrived == {0: ANSWERED, 1: CONTINUED}
-    assert model.chat([CONVERSATION], max_new_tokens=24) == [ANSWERED]
+    assert model.complete([CONVERSATION], max_new_tokens=24) == [ANSWERED]
     assert model.complete([PROMPT], max_new_tokens=24, stop=["\n", "first"]) == [" 100%"]
     assert model.complete([PROMPT], max_new_tokens=3) == [" 10"]
     assert model.name == "smollm2-135m-instruct"

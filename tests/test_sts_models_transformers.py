@@ -74,7 +74,7 @@ def test_greedy_whatever_the_model_came_with(model):
     assert [arrived[n].finish for n in range(3)] == ["stop" if end else "length" for end in ends]
     stop = next(answer for answer in expected if len(answer) > 3)[2]
     assert model.complete(PROMPTS, max_new_tokens=12, stop=[stop]) == [answer.partition(stop)[0] for answer in expected]
-    assert model.chat(TALKS, max_new_tokens=12) == expected
+    assert model.complete(TALKS, max_new_tokens=12) == expected
     # Control: the settings that it came with give other answers.
     spoilt = transformers.GenerationConfig(do_sample=False, repetition_penalty=9.0, eos_token_id=0, pad_token_id=1)
     own, model._model.generation_config = model._model.generation_config, spoilt

@@ -69,11 +69,12 @@ def test_chat_and_stop_strings(ask):
     system, stops = {"role": "system", "content": "Be brief."}, ["\n", *"vwxyz"]
     with serving() as server:
         conversations = [[system, {"role": "user", "content": prompt}] for prompt in PROMPTS]
-        assert ask(server).chat(conversations, max_new_tokens=5) == ANSWERS
-        assert complete(ask(server), PROMPTS[:1], stop=stops) == [ANSWERS[0].partition("\n")[0]]
-    chat, completion = server.requests[0], server.requests[-1]
+        assert ask(server).complete(conversations, max_new_tokens=5) == ANSWERS
+        for prompts in (PROMPTS[:1], conversations[:1]):
+            assert complete(ask(server), prompts, stop=stops) == [ANSWERS[0].partition("\n")[0]]
+    chat, *stopped = server.requests[0], *server.requests[-2:]
     assert chat["messages"][0] == system and (chat["temperature"], chat["max_tokens"]) == (0, 5)
-    assert completion["stop"] == stops[:4]
+    assert "stop" not in chat and [request["stop"] for request in stopped] == [stops[:4]] * 2
 
 
 @pytest.mark.parametrize("failure", [429, 503, "drop"])
@@ -203,7 +204,7 @@ def test_logprobs_of_an_echoed_prompt(ask):
 
 
 @pytest.mark.parametrize(
-    "options", [{"echo": False}, {"failures": [400]}, {"failures": [404]}, {"failures": [501] * 9}]
+    "options", [{"echo": False}, {"failures": [400]}, {"failures": ["empty"]}, {"failures": [501] * 9}]
 )
 def test_no_logprobs_where_a_server_has_none(ask, options):
     with serving(**options) as server:

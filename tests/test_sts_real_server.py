@@ -70,7 +70,8 @@ def test_a_real_server_answers_the_same_prompts(address, tmp_path, monkeypatch):
             assert model.score_logprobs(prompts, [f" {answer}" for answer in experiment.ANSWERS]) is None
     finally:
         model._client.close()
-    ours = records.pick(records.recorded(), condition="guess", guess_model="strong", draw=0)["records"][:6]
+    asked = {"condition": "guess", "guess_model": "strong", "style": "completion", "draw": 0}
+    ours = records.pick(records.recorded(), **asked)["records"][:6]
     assert [row["query"] for row in theirs["records"]] == [row["query"] for row in ours]
     assert {row["finish"] for row in theirs["records"]} == {"stop"}
     pairs = [[results.parse(row["answer"]) for row in (a, b)] for a, b in zip(theirs["records"], ours, strict=True)]

@@ -35,7 +35,7 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
             assert results.parse(row["answer"]) == results.parse(row["answer"], "lenient")
             assert results.parse(row["answer"]) == (number if number <= 5 else None)
     # Control: another draw, or the guesses of another seed, are other prompts.
-    result = records.pick(found, condition="guess", guess_model="concat", draw=0)
+    result = records.pick(found, condition="guess", guess_model="concat", style="completion", draw=0)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
         assert built(result, folder, **changes) != result["prompts"]
 
@@ -68,15 +68,14 @@ def test_your_own_finished_results_are_found_where_the_variable_says(tmp_path, m
     for name, content in found.items():
         (tmp_path / "mine" / name).mkdir(parents=True)
         (tmp_path / "mine" / name / "result.json").write_text(json.dumps(content))
-    written_alone = result | {"records": [row | {"logprobs": None} for row in result["records"]]}
-    assert records.own() == records.own(tmp_path) == [result, written_alone]
+    assert records.own() == records.own(tmp_path) == [result, unscored]
     assert records.own(probes=True) == [moved]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"records": []}', ""])
 def test_a_damaged_result_is_named(content, tmp_path):
     (tmp_path / "result.json").write_text(content)
-    with pytest.raises(ValueError, match=r"result\.json must be a result that an experiment wrote"):
+    with pytest.raises(ValueError, match=r"result\.json must be an experiment's result, got a damaged or another"):
         records.own(tmp_path)
 
 

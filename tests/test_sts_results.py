@@ -56,6 +56,7 @@ def test_conditions_are_compared_run_by_run(three):
     a, b = (results.outcome(three[name]) for name in ("guess", "none"))
     assert results.compare(three["guess"], three["none"]) == statistics.mse(a.prediction, a.truth, less=b.prediction)
     assert results.compare(three["guess"], three["guess"]) == (0, 0, 0)
+    assert results.compare(three["guess"], None) == statistics.mse(a.prediction, a.truth, less=a.guess)
     # By hand, without the shift that keeps the exponentials finite.
     logprobs = np.array([record["logprobs"] for record in three["guess"]["records"]])
     by_hand = np.exp(logprobs) @ (np.arange(51) / 10) / np.exp(logprobs).sum(1)
@@ -64,12 +65,6 @@ def test_conditions_are_compared_run_by_run(three):
     assert guess.std() > 1
     with pytest.raises(ValueError, match="readout must be one of written, which the model gave, got 'expected'"):
         results.outcome(three["none"], "expected")
-
-
-def test_a_row_s_size_does_not_count():
-    """Long answers are unlikely, all of them: beside a likely one their exponentials would all be zero."""
-    row = -((np.arange(51) / 10 - 3) ** 2)
-    np.testing.assert_allclose(results.expected(np.stack([row, row - 2000])), results.expected(row[None]).repeat(2))
 
 
 def test_what_is_not_in_pairs_is_refused(three, tmp_path):
@@ -118,6 +113,7 @@ def test_the_contrasts_are_those_that_verdicts_rest_on(three, tmp_path):
     assert found["guess - the guess itself", "expected", "0"] == itself
     assert found["shuffled - the guess itself", "written", "0"] == "0.000 [0.000, 0.000]", "it copies"
     assert len(found) == 3 + 1 + 2, "the others have no probabilities"
+    assert contrasted([*three.values(), *three.values()]) == found, "a copy counts once"
     # Other versions are not compared, nor other readouts.
     older = three["none"] | {"versions": {"fake": "0"}}
     assert ("guess - none", "written", "0") not in contrasted([three["guess"], older])
@@ -159,6 +155,8 @@ def test_effects_are_those_of_a_rule(tmp_path):
     assert np.abs(results.effects(swapped)["query guess"] - 0.5).min() > 0.2
     assert results.table([*arms.values()]).count("\n") == 5
     assert results.table([*arms.values()][:-1]) == "", "one of the five is missing"
+    alone = [arm | {"records": arm["records"][:1]} for arm in arms.values()]
+    assert [line.split()[-1] for line in results.table(alone).splitlines()[1:]] == ["-"] * 5, "one run has no interval"
 
 
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):

@@ -21,9 +21,11 @@ def start(*arguments, devices=1):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def finish(process):
-    output, _ = process.communicate(timeout=900)
-    assert process.returncode == 0, output
+def finish(*processes):
+    outputs = [process.communicate(timeout=900)[0] for process in processes]
+    # Only now, that a failure leaves no process running.
+    for process, output in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, output
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +56,7 @@ def test_two_processes(alone, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    workers = [start(tmp_path / f"{rank}.npz", address, 2, rank) for rank in range(2)]
-    for worker in workers:
-        finish(worker)
+    finish(*(start(tmp_path / f"{rank}.npz", address, 2, rank) for rank in range(2)))
     for rank in range(2):
         found = np.load(tmp_path / f"{rank}.npz")
         assert found["processes"] == 2 and found["devices"] == 2

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,50 +29,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
         try:
             return options.command(options) or 0
-        except KeyboardInterrupt as error:
-            print(f"stopped{_notes(error)}", file=sys.stderr)
-            return 130
-        except (ImportError, OSError, ValueError) as error:
-            print(f"error: {error}{_notes(error)}", file=sys.stderr)
-            return 2
-
-
-def _notes(error: BaseException) -> str:
-    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+        except (KeyboardInterrupt, ImportError, OSError, ValueError) as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            said = ["stopped" if stopped else f"error: {error}", *getattr(error, "__notes__", ())]
+            print("; ".join(said), file=sys.stderr)
+            return 130 if stopped else 2
 
 
 def _run(options: argparse.Namespace) -> int:
-    asked, model = _opened(options)
+    asked, sources, model = _opened(options)
     folder = options.out or files.folder("results") / _name(asked)
     some: dict[str, Any] = {"readouts": ("written",)} if options.readout == "written" else {}
-    result = experiment.run(asked, model, design.prepare(asked), folder, batch_size=options.batch_size, **some)
+    result = experiment.run(asked, model, sources, folder, batch_size=options.batch_size, **some)
     print(results.table([result]))
     print(f"stored in {folder}")
     return int(any(not record["answer"].strip() for record in result["records"]))
 
 
 def _probe(options: argparse.Namespace) -> None:
-    first, model = _opened(options)
-    sources, made = design.prepare(first), []
-    for condition in options.conditions:
-        for moved in design.CHOICES["moved"][1:]:
-            print(f"{condition}, moved: {moved}", flush=True)
-            asked = replace(first, condition=condition, moved=moved)
-            folder = (options.out or files.folder("results")) / _name(asked)
-            some: dict[str, Any] = {"readouts": ("expected",), "batch_size": options.batch_size}
-            made.append(experiment.run(asked, model, sources, folder, **some))
-            if made[-1]["records"][0]["logprobs"] is None:
-                hint = "take another style, or a server that echoes a prompt with its log-probabilities"
-                raise ValueError(f"model must give log-probabilities for a probe, got {asked.model}; {hint}")
+    (first, sources, model), made = _opened(options), []
+    for condition, moved in product(options.conditions, design.CHOICES["moved"][1:]):
+        print(f"{condition}, moved: {moved}", flush=True)
+        asked = replace(first, condition=condition, moved=moved)
+        folder = (options.out or files.folder("results")) / _name(asked)
+        result = experiment.run(asked, model, sources, folder, readouts=("expected",), batch_size=options.batch_size)
+        if not result["records"][0]["logprobs"]:
+            hint = "take another style, or a server that echoes a prompt with its log-probabilities"
+            raise ValueError(f"model must give log-probabilities for a probe, got {asked.model}; {hint}")
+        made.append(result)
     print(results.table(made))
 
 
 def _opened(options: argparse.Namespace) -> tuple:
-    """The experiment that the options name, and its model."""
+    """The experiment that the options name, its sources, and its model, which comes last: it may be large."""
     from lsalib.sts.models import open_model
 
     asked = design.Experiment(**{field.name: getattr(options, field.name) for field in fields(design.Experiment)})
-    return asked, open_model(asked.model, **dict(options.option))
+    sources = design.prepare(asked)
+    design.items(asked, sources)
+    return asked, sources, open_model(asked.model, **dict(options.option))
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -91,7 +87,7 @@ def _name(asked: design.Experiment) -> str:
     """A folder name with whatever tells one experiment from another."""
     parts = [asked.model, asked.style, asked.condition, asked.guess_model, f"draw{asked.draw}", f"seed{asked.seed}"]
     parts += [f"runs{asked.runs}", f"context{asked.context_size}{asked.context_split}", f"tokens{asked.max_new_tokens}"]
-    parts += [f"moved {asked.moved}"] if asked.moved else []
+    parts.append(asked.moved and f"moved {asked.moved}")
     return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part)
 
 
@@ -122,8 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_asking(probe, "condition", "moved")
     probe.set_defaults(command=_probe, condition="guess", moved="nothing", runs=20)
     known = [name for name in design.CHOICES["condition"] if name != "none"]
-    about = "what is done to the guesses before"
-    probe.add_argument("--conditions", nargs="+", choices=known, default=known[:-1], help=about)
+    probe.add_argument("--conditions", nargs="+", choices=known, default=known[:-1], help="what is done to the guesses")
     probe.add_argument("--out", type=Path, help=f"a folder for the probe's folders; without it {_PLACE}")
 
     checksums = "get the sentence pairs, once, and hold them against their checksums"
@@ -143,10 +138,8 @@ def _add_asking(command: argparse.ArgumentParser, *others: str) -> None:
         if (name := field.name) not in others:
             flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"
             default = {"required": True} if field.default is MISSING else {"default": field.default}
-            kind = int if isinstance(field.default, int) else str
-            command.add_argument(
-                flag, dest=name, type=kind, choices=design.CHOICES.get(name), help=meaning[name], **default
-            )
+            kind, choices = int if isinstance(field.default, int) else str, design.CHOICES.get(name)
+            command.add_argument(flag, dest=name, type=kind, choices=choices, help=meaning[name], **default)
     command.add_argument("--batch-size", type=int, default=8, help="prompts at once")
     option = "for the model, as in load_in_4bit=true"
     command.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option)

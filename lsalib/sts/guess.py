@@ -24,7 +24,7 @@ class Network(NamedTuple):
     b_2: Float[Array, "*S"]
 
 
-def features(name: str, u: np.ndarray | Array, v: np.ndarray | Array) -> Float[Array, "n p"]:
+def features(name: str, u: np.ndarray | Array, v: np.ndarray | Array) -> Float[np.ndarray, "n p"]:
     """What a network reads of two embeddings (n, d): "concat" is the paper's ``[u, v]``, "strong" ``[|u - v|, u * v]``.
 
     Example:
@@ -37,7 +37,8 @@ def features(name: str, u: np.ndarray | Array, v: np.ndarray | Array) -> Float[A
         raise ValueError(f"name must be concat or strong, got {name!r}")
     _validate.shape("u", u, ("n", "d"))
     _validate.shape("v", v, np.shape(u))
-    return _features(name, u, v)
+    u, v = np.asarray(u), np.asarray(v)
+    return np.concatenate([u, v] if name == "concat" else [np.abs(u - v), u * v], axis=1)
 
 
 def cosine(u: np.ndarray | Array, v: np.ndarray | Array) -> Float[np.ndarray, " n"]:
@@ -54,7 +55,7 @@ def cosine(u: np.ndarray | Array, v: np.ndarray | Array) -> Float[np.ndarray, " 
 
 
 def fit(
-    z: Float[Array, "n p"],
+    z: Float[np.ndarray | Array, "n p"],
     score: Float[np.ndarray, " n"],
     *,
     seeds: Sequence[int] = (0,),
@@ -87,7 +88,7 @@ def fit(
     return jax.vmap(train, in_axes=(0, None, None, None))(keys, z, jnp.asarray(score, z.dtype), rate)
 
 
-def predict(network: Network, z: Float[Array, "n p"]) -> Float[Array, "S n"]:
+def predict(network: Network, z: Float[np.ndarray | Array, "n p"]) -> Float[Array, "S n"]:
     """The guesses of S networks for ``features`` (n, p); not limited to 0 ... 5.
 
     Example:
@@ -97,11 +98,6 @@ def predict(network: Network, z: Float[Array, "n p"]) -> Float[Array, "S n"]:
     """
     _validate.shape("z", z, ("n", network.W_1.shape[-1]))
     return _predict(network, z)
-
-
-@partial(jax.jit, static_argnames="name")
-def _features(name: str, u, v) -> Float[Array, "n p"]:
-    return jnp.concatenate([u, v] if name == "concat" else [jnp.abs(u - v), u * v], axis=1)
 
 
 def _forward(network: Network, z: Float[Array, "n p"]) -> Float[Array, " n"]:

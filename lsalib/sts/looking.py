@@ -1,21 +1,21 @@
-"""Looking inside SmolLM2 while it answers: what it reads, and what is left when a part has nothing to say."""
+"""Looking inside SmolLM2 while it answers: where it looks, and what it reads there does to its answer."""
 
 import re
-from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from lsalib.sts import prompts
-from lsalib.sts.design import NUMBERS as NUMBERS
-from lsalib.sts.design import Item, move
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.models import _llama as llama
-from lsalib.sts.models._answers import AnswerTree, answer_tree, relevance_and_attention, score
-from lsalib.sts.models._batching import bucket, read_prompts
+from lsalib.sts.models._answers import AnswerTree, after, answer_tree
+from lsalib.sts.models._batching import bucket
 
-__all__ = ["Look", "by_role", "look", "shift", "silence"]
+__all__ = ["Look", "by_role", "look"]
 
 _KINDS = {"Sentence 1": "sentences", "Sentence 2": "sentences", "Score": "score"}
 _KINDS |= dict.fromkeys(prompts.NUMBER_LINES, "guess")
@@ -51,39 +51,34 @@ def look(model, prompt: str) -> Look:
     """
     ids, roles, tree = _taken_apart(model, prompt)
     config, params, length = model.stored.config, model.stored.params, len(ids)
-    x = llama.embed(params, np.pad(np.asarray(ids, np.int32), (0, bucket(length) - length)))
-    values = np.array(ANSWERS, x.dtype)
-    expected, relevance, attention = relevance_and_attention(params, config, x, length, tree, values)
+    tokens, values = np.zeros(bucket(length), np.int32), np.array(ANSWERS, params.embedding.dtype)
+    tokens[:length] = ids
+    expected, relevance, attention = _inside(params, config, tokens, length, tree, values)
     attention = np.asarray(attention, np.float64).mean(axis=1)
     return Look(float(expected), roles, *(np.asarray(part, np.float64)[:, :length] for part in (attention, relevance)))
 
 
-def silence(model, prompt: str, role: str | None, layers: Sequence[int]) -> Float[np.ndarray, " 51"]:
-    """Log-probabilities of the answers when one part of the prompt has nothing to say in some layers.
+@partial(jax.jit, static_argnums=1)
+def _inside(params, config, tokens, length, tree, values):
+    """The expected score of the answers' ``values`` after a prompt of so many ``tokens`` and padding, (T,); its
+    derivatives by a factor on the value vectors of each token in each layer, (L, T), to first order what it would lose
+    without them; and where the prompt's last token looks, (L, heads, T), in rows that sum to one.
 
-    The value vectors of its tokens are zero there; attention still goes to them.
-
-    Args:
-        model, prompt: as in ``look``.
-        role: one of ``prompts.ROLES``, or None for nothing.
-        layers: which layers, counted from 0.
+    The derivatives are zero for the last token, whose place holds the answer, and for the padding. The residual stream
+    has none: its norm is divided out.
     """
-    if role is not None and role not in prompts.ROLES:
-        raise ValueError(f"role must be one of {', '.join(prompts.ROLES)} or None, got {role!r}")
-    config = model.stored.config
-    if not all(0 <= layer < config.layers for layer in layers):
-        raise ValueError(f"layers must be between 0 and {config.layers - 1}, got {list(layers)}")
-    ids, roles, tree = _taken_apart(model, prompt)
-    gain = np.ones((config.layers, len(ids)), np.float32)
-    if role is not None:
-        gain[np.array(layers, int)[:, None], np.flatnonzero(roles == prompts.ROLES.index(role))] = 0
-    reading = read_prompts(model.stored.params, config, [ids], tree.used.shape[1], [gain])
-    return score(model.stored.params, config, reading, tree)[0]
+    T = len(tokens)
 
+    def expected(gain):
+        past = llama.forward(params, config, params.embedding[tokens], value_gain=gain).cache
+        logprobs, weights = after(params, config, tokens, length, past, tree)
+        # Node 0 sees the tokens before it in their slots, and itself among the nodes.
+        attention = weights[:, :, 0, :T].at[..., length - 1].set(weights[:, :, 0, T])
+        return jax.nn.softmax(logprobs) @ values, attention
 
-def shift(item: Item, *parts: str) -> tuple[Item, Item]:
-    """Two runs that differ by exactly one in some of their numbers: ``design.move`` by nothing, and by these parts."""
-    return move(item, "nothing"), move(item, *parts)
+    ones = jnp.ones((config.layers, T), params.embedding.dtype)
+    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(ones)
+    return score, relevance, attention
 
 
 def _taken_apart(model, prompt: str) -> tuple[list[int], Int[np.ndarray, " T"], AnswerTree]:

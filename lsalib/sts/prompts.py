@@ -10,6 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 __all__ = ["ROLES", "Example", "build", "digest"]
 
 # What a part of a completion prompt is; the frame is all that the parts stand in, such as «Score:».
@@ -48,7 +50,9 @@ def build(
     Source: appendix C.3 of arXiv 2512.04268; the wording is ours.
     """
     line = NUMBER_LINES[neutral] if guesses else None
-    blocks = [_block(example, line) + f" {_score(example)}" for example in context]
+    # Scores are written as the data writes them, with at least one decimal and at most three.
+    scores = (np.format_float_positional(_number("score", example), 3, unique=False, trim="0") for example in context)
+    blocks = [f"{_block(example, line)} {score}" for example, score in zip(context, scores, strict=True)]
     task, request = (f"{_TASK} {_PRIOR}", _REFINE) if guesses and not neutral else (_TASK, _GIVE)
     last = _block(query, line)
     if style == "completion":
@@ -63,16 +67,8 @@ def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:
 
 
 def _block(example: Example, line: str | None) -> str:
-    lines = [f"Sentence 1: {example.first}", f"Sentence 2: {example.second}"]
-    if line:
-        lines.append(f"{line}: {_number('guess', example):.2f}")
-    return "\n".join([*lines, "Score:"])
-
-
-def _score(example: Example) -> str:
-    """As the data writes it: as many decimals as it has, at least one and at most three."""
-    whole, decimals = f"{_number('score', example):.3f}".split(".")
-    return f"{whole}.{decimals.rstrip('0') or '0'}"
+    guessed = f"{line}: {_number('guess', example):.2f}\n" if line else ""
+    return f"Sentence 1: {example.first}\nSentence 2: {example.second}\n{guessed}Score:"
 
 
 def _number(name: str, example: Example) -> float:

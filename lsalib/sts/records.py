@@ -30,21 +30,14 @@ def recorded() -> list[dict]:
 def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
     """The finished results in a folder and below; without one, where the command line keeps the user's own.
 
-    A result is finished when all is answered; scores count when all are there. With ``probes`` it is the others, whose
-    numbers were moved, and which are finished when all scores are there.
+    A result is finished when all is answered. With ``probes`` it is the others, whose numbers were moved, and which are
+    finished when all scores are there.
     """
-    paths = sorted(Path(folder or files.folder("results")).rglob(_store.OLD + "*"))
-    found = [_store.read(path) for path in paths if path.name in (_store.NAME, _store.OLD)]
-    has = lambda result, name: all(name in record for record in result["records"])
-    for result in found:
-        if not has(result, "logprobs"):
-            result["records"] = [record | {"logprobs": None} for record in result["records"]]
-    return [
-        result
-        for result in found
-        if bool(result["experiment"].get("moved")) == probes
-        and (result["records"][0]["logprobs"] is not None if probes else has(result, "answer"))
-    ]
+    folders = sorted({path.parent for path in Path(folder or files.folder("results")).rglob(f"{_store.OLD}*")})
+    found = [_store.read(path) for each in folders if (path := _store.present(each))]
+    name = "logprobs" if probes else "answer"
+    whole = lambda result: all(record.get(name) is not None for record in result["records"])
+    return [result for result in found if bool(result["experiment"].get("moved")) == probes and whole(result)]
 
 
 def pick(found: Sequence[dict], **fields) -> dict:

@@ -1,12 +1,13 @@
 """What came back: predictions out of answers, their errors and what moves them, with intervals, and tables."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import softmax
 
 from lsalib import _validate
 from lsalib.sts import statistics
@@ -16,8 +17,8 @@ from lsalib.sts.experiment import ANSWERS, READOUTS
 
 __all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table"]
 
-_SETTING = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed")
-_HEADINGS = (*_SETTING, "MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
+_ERRORS = ("MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
+_HEADINGS = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed", *_ERRORS)
 _CONTRASTS = ("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")
 _PROBES = ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
 _ITSELF = "the guess itself"
@@ -45,8 +46,7 @@ def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
     """
     logprobs = np.asarray(logprobs, np.float64)
     _validate.shape("logprobs", logprobs, ("n", len(ANSWERS)))
-    weights = np.exp(logprobs - logprobs.max(1, keepdims=True))
-    return weights @ np.array(ANSWERS, np.float64) / weights.sum(1)
+    return softmax(logprobs, axis=1) @ np.array(ANSWERS, np.float64)
 
 
 def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") -> Outcome:
@@ -67,10 +67,8 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
         [3.0, 2.0]
     """
     column = lambda name: [record[name] for record in result["records"]]
-    if readout not in _readouts(result):
-        raise ValueError(
-            f"readout must be one of {', '.join(_readouts(result))}, which the model gave, got {readout!r}"
-        )
+    if readout not in (known := _readouts(result)):
+        raise ValueError(f"readout must be one of {', '.join(known)}, which the model gave, got {readout!r}")
     if readout == "written":
         prediction = np.array([parse(answer, mode) for answer in column("answer")], np.float64)  # None becomes NaN
     else:
@@ -80,13 +78,18 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
     return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
 
-def compare(result: dict, other: dict, readout: str = "written") -> statistics.Interval:
-    """The difference of two results' mean squared errors, negative where the first is better; of the same pairs."""
+def compare(result: dict, other: dict | None, readout: str = "written") -> statistics.Interval:
+    """The difference of two results' mean squared errors, negative where the first is better; of the same pairs.
+
+    Where there is no other, the guesses that the first was shown are the predictions that it is held against.
+    """
+    mine = outcome(result, readout)
+    if other is None:
+        return statistics.mse(mine.prediction, mine.truth, less=mine.guess)
     pairs, others = ([(one["query"], one["context"]) for one in each["records"]] for each in (result, other))
     if pairs != others:
         hint = "give both the same draw, runs and context_size"
         raise ValueError(f"other must be about the same queries and contexts as result, got other ones; {hint}")
-    mine = outcome(result, readout)
     return statistics.mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
 
 
@@ -110,73 +113,52 @@ def table(results: Sequence[dict]) -> str:
     """
     plain, probes = ([one for one in results if bool(one["experiment"].get("moved")) == moved] for moved in (0, 1))
     errors = [_row(one, readout) for one in plain for readout in _readouts(one)]
-    tables = ((_HEADINGS, errors), (_CONTRASTS, _contrasts(plain)), (_PROBES, _probes(probes)))
+    tables = ((_HEADINGS, errors), (_CONTRASTS, [*_contrasts(plain)]), (_PROBES, [*_probes(probes)]))
     return "\n\n".join(_aligned([headings, *rows]) for headings, rows in tables if rows)
 
 
-def _contrasts(results: Sequence[dict]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for group in _grouped(results, "draw", "seed"):
+def _contrasts(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
+    known = {_key(one): one for one in results}  # a copy counts once
+    for group in _grouped(known.values(), "draw", "seed"):
         asked = group[0]["experiment"]
         for name, readout in product(_OTHERS.get(asked["condition"], ()), READOUTS):
-            pairs = [(one, other) for one in group if (other := _partner(one, name, results))]
-            pairs = [pair for pair in pairs if all(readout in _readouts(each) for each in pair)]
+            changes = {"condition": name} | ({"guess_model": None, "seed": 0} if name == "none" else {})
+            pairs = [(one, one if name == _ITSELF else known.get(_key(one, **changes), {})) for one in group]
+            pairs = [pair for pair in pairs if all(each and readout in _readouts(each) for each in pair)]
             one, other = ({"records": [row for pair in pairs for row in pair[side]["records"]]} for side in (0, 1))
             if len(one["records"]) > 1:
                 draws = ",".join(str(pair[0]["experiment"]["draw"]) for pair in pairs)
                 cells = (asked["model"], asked["style"], asked["guess_model"], draws, readout)
-                found = _less_guess(one, readout) if name == _ITSELF else compare(one, other, readout)
-                rows.append((*cells, f"{asked['condition']} - {name}", _shown(found)))
-    return rows
+                found = compare(one, None if name == _ITSELF else other, readout)
+                yield (*cells, f"{asked['condition']} - {name}", _written(found))
 
 
-def _probes(results: Sequence[dict]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _probes(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
     for group in _grouped(results, "moved", "condition"):
         arms: dict[str, dict] = {}
         for one in group:
             arms.setdefault(one["experiment"]["condition"], {})[one["experiment"]["moved"]] = one
         found = {name: effects(arms[name]) for name in _OTHERS if len(arms.get(name, ())) == len(_ARMS)}
-        right = found.get("guess", {})
-        found |= {
-            f"guess - {name}": {part: right[part] - other[part] for part in right}
-            for name, other in found.items()
-            if name != "guess" and right
-        }
+        if right := found.get("guess"):
+            others = [name for name in found if name != "guess"]
+            found |= {f"guess - {name}": {part: right[part] - found[name][part] for part in right} for name in others}
         cells = [str(group[0]["experiment"][name]) for name in ("model", "style", "guess_model", "draw", "runs")]
         for name, each in found.items():
-            intervals = {part: statistics.bootstrap(lambda x: x.mean(-1), values) for part, values in each.items()}
-            rows += [(*cells, name, part, _shown(interval)) for part, interval in intervals.items()]
-    return rows
+            yield from ((*cells, name, part, _shown(values)) for part, values in each.items())
 
 
-def _grouped(results: Sequence[dict], *apart: str) -> list[list[dict]]:
+def _grouped(results: Iterable[dict], *apart: str) -> list[list[dict]]:
     """Results that differ in nothing but some of their fields."""
     groups: dict[str, list[dict]] = {}
     for one in results:
-        fields = {name: value for name, value in _given(one["experiment"]).items() if name not in apart}
-        groups.setdefault(json.dumps([fields, one["versions"]], sort_keys=True), []).append(one)
+        groups.setdefault(_key(one, **dict.fromkeys(apart)), []).append(one)
     return list(groups.values())
 
 
-def _partner(result: dict, name: str, results: Sequence[dict]) -> dict | None:
-    """The same experiment in another condition; itself where its guesses are what it is held against."""
-    if name == _ITSELF:
-        return result
-    asked = result["experiment"] | {"condition": name}
-    asked |= {"guess_model": None, "seed": 0} if name == "none" else {}
-    same = lambda one: _given(one["experiment"]) == _given(asked) and one["versions"] == result["versions"]
-    return next(filter(same, results), None)
-
-
-def _given(asked: dict) -> dict:
-    """The fields that have a value; an older result lacks some of the others."""
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def _less_guess(result: dict, readout: str) -> statistics.Interval:
-    found = outcome(result, readout)
-    return statistics.mse(found.prediction, found.truth, less=found.guess)
+def _key(result: dict, **changes) -> str:
+    """What is asked and of which versions, but for some changes; fields without a value, an older result may lack."""
+    fields = {name: value for name, value in (result["experiment"] | changes).items() if value is not None}
+    return json.dumps([fields, result["versions"]], sort_keys=True)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -189,11 +171,11 @@ def _row(result: dict, readout: str) -> tuple[str, ...]:
     asked, found = result["experiment"], outcome(result, readout)
     cells = [asked[name] or "-" for name in ("model", "style", "condition", "guess_model")]
     cells += [str(asked["draw"]), readout, str(len(found.truth)), str(int(found.failed.sum()))]
-    if len(found.truth) < 2:
-        return (*cells, *["-"] * 4)
-    squares = (found.prediction - found.truth) ** 2
-    cells += [_shown(statistics.mse(found.prediction, found.truth)), _mean(squares[~found.failed])]
-    return (*cells, _correlation(found.prediction, found.truth), _mean((found.guess - found.truth) ** 2))
+    squares, guessed = ((made - found.truth) ** 2 for made in (found.prediction, found.guess))
+    a, b = (x - x.mean() for x in (found.prediction, found.truth))
+    correlation = a @ b / (np.sqrt(a @ a * (b @ b)) or 1)  # 0 where one does not vary
+    others = (_mean(squares[~found.failed]), f"{correlation:.3f}", _mean(guessed))
+    return (*cells, _shown(squares), *(others if len(squares) > 1 else ["-"] * 3))
 
 
 def _readouts(result: dict) -> tuple[str, ...]:
@@ -201,15 +183,14 @@ def _readouts(result: dict) -> tuple[str, ...]:
     return READOUTS if all(record.get("logprobs") for record in result["records"]) else READOUTS[:1]
 
 
-def _shown(interval: statistics.Interval) -> str:
+def _shown(values: Float[np.ndarray, " n"]) -> str:
+    """The mean with its interval, where there is more than one value."""
+    return "-" if len(values) < 2 else _written(statistics.bootstrap(lambda x: x.mean(-1), values))
+
+
+def _written(interval: statistics.Interval) -> str:
     return f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def _mean(values: Float[np.ndarray, " n"]) -> str:
     return "-" if not len(values) or np.isnan(values).any() else f"{values.mean():.3f}"
-
-
-def _correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> str:
-    """Pearson's; 0 where one does not vary."""
-    a, b = a - a.mean(), b - b.mean()
-    return f"{a @ b / (np.sqrt(a @ a * (b @ b)) or 1):.3f}"

@@ -32,13 +32,12 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interva
         >>> interval.estimate, interval.low < 49.5 < interval.high, round(interval.high - interval.low)
         (49.5, True, 11)
     """
-    if not columns or np.size(columns[0]) < 2:
+    if not columns or (n := np.size(columns[0])) < 2:
         raise ValueError("columns must have at least two rows to resample")
-    n, drawn = np.size(columns[0]), lambda *rows, axis: statistic(*rows)
     columns = tuple(_validate.vector(f"column {k}", column, n) for k, column in enumerate(columns))
     options = {"paired": True, "vectorized": True, "method": "percentile", "n_resamples": 10_000}
-    options["batch"] = max(1, 2**21 // n)  # the resampled rows of a long column fit in memory
-    found = scipy.stats.bootstrap(columns, drawn, rng=np.random.default_rng(0), **options)
+    options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
+    found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)
     return Interval(float(statistic(*columns)), *map(float, found.confidence_interval))
 
 

@@ -1,4 +1,4 @@
-"""How likely a Llama model finds given answers, whose shared beginnings are read once, and what that hangs on."""
+"""How likely a Llama model finds given answers, whose shared beginnings are read once."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,9 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from lsalib import _validate
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.models._batching import Reading
 
@@ -44,53 +43,6 @@ def answer_tree(answers: Sequence[Sequence[int]]) -> AnswerTree:
     return AnswerTree(tokens, depths, ancestors, parent, token, used.astype(bool))
 
 
-def logprobs_and_attention(
-    params: llama.Params,
-    config: llama.Config,
-    x: Float[Array, "T dim"],
-    length: int | Int[Array, ""],
-    tree: AnswerTree,
-    value_gain: Float[Array, "L T"] | None = None,
-) -> tuple[Float[Array, " A"], Float[Array, "L heads T"]]:
-    """How likely each answer is after one prompt, and the attention of the prompt's last token, whose rows sum to one.
-
-    The prompt is read once, then all beginnings of answers at once, each of which sees the prompt and its own. ``x``
-    are the prompt's ``length`` input embeddings and padding; ``value_gain`` is as in ``llama.forward``.
-    """
-    root = jax.lax.dynamic_index_in_dim(x, length - 1, keepdims=False)
-    past = llama.forward(params, config, x, value_gain=value_gain).cache
-    logprobs, weights = _after(params, config, past, root, length, tree, keep_weights=True)
-    # Node 0 sees the tokens before it in their slots, and itself among the nodes.
-    attention = weights[:, :, 0, : len(x)].at[..., length - 1].set(weights[:, :, 0, len(x)])
-    return logprobs, attention
-
-
-@partial(jax.jit, static_argnums=1)
-def relevance_and_attention(
-    params: llama.Params,
-    config: llama.Config,
-    x: Float[Array, "T dim"],
-    length: int | Int[Array, ""],
-    tree: AnswerTree,
-    values: Float[Array, " A"],
-) -> tuple[Float[Array, ""], Float[Array, "L T"], Float[Array, "L heads T"]]:
-    """The expected score of the answers' ``values``; its derivatives by a factor on the value vectors of each token in
-    each layer, to first order what it would lose without them; and where the prompt's last token looks.
-
-    The derivatives are zero for the last token, whose place holds the answer, and for the padding. The residual stream
-    has none: its norm is divided out.
-    """
-    _validate.shape("values", values, (len(tree.used),))
-
-    def expected(gain):
-        logprobs, attention = logprobs_and_attention(params, config, x, length, tree, gain)
-        return jax.nn.softmax(logprobs) @ values, attention
-
-    ones = jnp.ones((config.layers, len(x)), x.dtype)
-    (score, attention), relevance = jax.value_and_grad(expected, has_aux=True)(ones)
-    return score, relevance, attention
-
-
 def score(
     params: llama.Params,
     config: llama.Config,
@@ -106,20 +58,18 @@ def score(
 
 @partial(jax.jit, static_argnums=1)
 def _score(params, config, tokens, lengths, cache, tree, gain):
-    def one(row, length, past):
-        last = jax.lax.dynamic_index_in_dim(row, length - 1, keepdims=False)
-        return _after(params, config, past, llama.embed(params, last), length, tree, gain=gain)[0]
-
+    one = lambda row, length, past: after(params, config, row, length, past, tree, gain)[0]
     return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
 
 
-def _after(params, config, past, root, length, tree, keep_weights=False, gain=None):
-    """The answers after a prompt that was read, and the nodes' attention; its last token, ``root``, is node 0."""
-    nodes = jnp.concatenate([root[None], llama.embed(params, jnp.asarray(tree.tokens[1:]))])
+def after(params, config, tokens, length, past, tree, gain=None):
+    """The answers after a prompt that was read, and the nodes' attention; the prompt's last token is node 0."""
+    last = jax.lax.dynamic_index_in_dim(tokens, length - 1)
+    nodes = params.embedding[jnp.concatenate([last, jnp.asarray(tree.tokens[1:])])]
     slots = past.keys.shape[2]
     before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (len(nodes), slots))
     mask = jnp.concatenate([before, jnp.asarray(tree.ancestors)], axis=1)
     positions = length - 1 + jnp.asarray(tree.depth)
-    out = llama.forward(params, config, nodes, positions, mask, past, keep_weights=keep_weights, value_gain=gain)
+    out = llama.forward(params, config, nodes, positions, mask, past, value_gain=gain)
     logp = jax.nn.log_softmax(llama.logits(params, out.hidden), axis=-1)
     return jnp.where(tree.used, logp[tree.parent, tree.token], 0.0).sum(axis=1), out.weights

@@ -5,6 +5,7 @@ continuations as a tree, each seeing its ancestors only, it values them all at o
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -62,17 +63,11 @@ class Cache(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Of T new tokens: last hidden states, cache entries, and, if asked for, attention weights; rows sum to one."""
+    """Of T new tokens: last hidden states, cache entries, and attention weights, whose rows sum to one."""
 
     hidden: Float[Array, "T dim"]
     cache: Cache
-    weights: Float[Array, "L heads T seen"] | None
-
-
-@jax.jit
-def embed(params: Params, tokens: Int[Array, "*T"]) -> Float[Array, "*T dim"]:
-    """The tokens' input vectors, rows of the embedding matrix."""
-    return params.embedding[tokens]
+    weights: Float[Array, "L heads T seen"]
 
 
 def forward(
@@ -83,7 +78,6 @@ def forward(
     mask: Bool[Array, "T seen"] | None = None,
     past: Cache | None = None,
     *,
-    keep_weights: bool = False,
     value_gain: Float[Array, "L T"] | None = None,
 ) -> Output:
     """Read T new tokens that see the cache's slots and each other where the mask allows it.
@@ -99,9 +93,8 @@ def forward(
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
-    if past is None:
-        nothing = jnp.zeros((config.layers, config.kv_heads, 0, config.head_dim), x.dtype)
-        past = Cache(nothing, nothing)
+    nothing = jnp.zeros((config.layers, config.kv_heads, 0, config.head_dim), x.dtype)
+    past = past or Cache(nothing, nothing)
     T, slots = len(x), past.keys.shape[2]
     positions = jnp.arange(slots, slots + T) if positions is None else positions
     mask = jnp.tri(T, slots + T, slots, dtype=bool) if mask is None else mask
@@ -114,13 +107,12 @@ def forward(
     @jax.checkpoint
     def layer(x, weights_and_past):
         weights, keys, values, gain = weights_and_past
-        attended, entry, attention = _attention(
-            config, weights, _norm(x, weights.attn_norm, config.norm_eps), turn, mask, Cache(keys, values), gain
-        )
+        n = _norm(x, weights.attn_norm, config.norm_eps)
+        attended, entry, attention = _attention(config, weights, n, turn, mask, Cache(keys, values), gain)
         x = x + attended
         n = _norm(x, weights.mlp_norm, config.norm_eps)
         x = x + (jax.nn.silu(n @ weights.gate.T) * (n @ weights.up.T)) @ weights.down.T
-        return x, (entry, attention if keep_weights else None)
+        return x, (entry, attention)
 
     with jax.default_matmul_precision("float32"):
         x, (cache, attention) = jax.lax.scan(layer, x, (params.layers, past.keys, past.values, value_gain))
@@ -160,7 +152,6 @@ def _attention(config, weights, n, turn, mask, past, gain):
     v = v if gain is None else v * gain[None, :, None]
     scores = jnp.concatenate([jnp.einsum("tkgd,ksd->kgts", q, keys) for keys in (past.keys, k)], axis=-1)
     attention = jax.nn.softmax(jnp.where(mask[None, None], scores, -jnp.inf), axis=-1)
-    mixed = jnp.einsum("kgts,ksd->tkgd", attention[..., :slots], past.values) + jnp.einsum(
-        "kgts,ksd->tkgd", attention[..., slots:], v
-    )
+    mix = partial(jnp.einsum, "kgts,ksd->tkgd")
+    mixed = mix(attention[..., :slots], past.values) + mix(attention[..., slots:], v)
     return mixed.reshape(T, config.dim) @ weights.o.T, Cache(k, v), attention.reshape(config.heads, T, slots + T)

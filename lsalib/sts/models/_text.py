@@ -9,10 +9,10 @@ import numpy as np
 from lsalib import _validate
 
 Conversation = list[dict[str, str]]
+Prompts = list[str] | list[Conversation]
 Keep = Callable[[int, Any], None]  # takes an index and what was found for it
 Parts = MutableMapping[tuple[int, int], float]
-
-_ROLES = ("system", "user", "assistant")
+Encode = Callable[[list[str]], list[list[int]]]
 
 
 class Answer(str):
@@ -40,30 +40,21 @@ class LanguageModel(ABC):
     version: dict[str, str]
 
     def complete(
-        self, prompts: list[str], *, max_new_tokens: int, stop: Sequence[str] = (), on_answer: Keep | None = None
+        self, prompts: Prompts, *, max_new_tokens: int, stop: Sequence[str] = (), on_answer: Keep | None = None
     ) -> list[str]:
-        """Continue each text, up to the end token, a stop string (not part of the answer) or the limit.
+        """Continue each text, up to the end token, a stop string (not part of the answer) or the limit; or answer each
+        conversation, a list of ``{"role": …, "content": …}``, by the model's own template.
 
         An answer is a string that says in its attribute ``finish`` why it ends: "stop", "length", or as a server says.
         ``on_answer(index, text)`` is called in the calling thread as answers arrive, so that they can be stored.
         """
-        _check(prompts, talks=False)
-        return self._answers(prompts, max_new_tokens, stop, on_answer)
-
-    def chat(
-        self, conversations: list[Conversation], *, max_new_tokens: int, on_answer: Keep | None = None
-    ) -> list[str]:
-        """Answer each conversation, a list of ``{"role": …, "content": …}``, by the model's own template."""
-        _check(conversations, talks=True)
-        return self._answers(conversations, max_new_tokens, (), on_answer)
+        _check(prompts)
+        limit, _ = _validate.count("max_new_tokens", max_new_tokens), cut("", stop)
+        cutting = lambda keep: self._answer(prompts, limit, stop, lambda n, words: keep(n, cut(words, stop)))
+        return _kept(cutting, on_answer)
 
     def score_logprobs(
-        self,
-        prompts: list[str] | list[Conversation],
-        answers: Sequence[str],
-        *,
-        on_answer: Keep | None = None,
-        parts: Parts | None = None,
+        self, prompts: Prompts, answers: Sequence[str], *, on_answer: Keep | None = None, parts: Parts | None = None
     ) -> np.ndarray | None:
         """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens; None where it cannot be had.
 
@@ -73,14 +64,9 @@ class LanguageModel(ABC):
         """
         if isinstance(answers, str) or not answers or not all(isinstance(answer, str) and answer for answer in answers):
             raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
-        _check(prompts, talks=bool(prompts) and not isinstance(prompts[0], str))
+        _check(prompts)
         rows = _kept(lambda keep: self._score(prompts, answers, keep, {} if parts is None else parts), on_answer)
         return np.array(rows).reshape(len(prompts), len(answers)) if len(rows) == len(prompts) else None
-
-    def _answers(self, asked, max_new_tokens, stop, on_answer) -> list[str]:
-        limit, _ = _validate.count("max_new_tokens", max_new_tokens), cut("", stop)
-        cutting = lambda keep: self._answer(asked, limit, stop, lambda n, words: keep(n, _ended(words, stop)))
-        return _kept(cutting, on_answer)
 
     @abstractmethod
     def _answer(self, asked: list, limit: int, stop: Sequence[str], keep: Keep) -> None:
@@ -91,21 +77,15 @@ class LanguageModel(ABC):
         """Row by row the answers' log-probabilities; nothing where they cannot be had."""
 
 
-def cut(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the stop strings, none of which may be empty."""
+def cut(words: str, stop: Sequence[str]) -> Answer:
+    """The words before the first of the stop strings, none of which may be empty."""
     if isinstance(stop, str) or not all(isinstance(end, str) and end for end in stop):
         raise ValueError(f"stop must be a sequence of non-empty texts, got {stop!r}")
-    return text[: min((found for end in stop if (found := text.find(end)) >= 0), default=len(text))]
-
-
-def _ended(words: str, stop: Sequence[str]) -> Answer:
-    kept = cut(words, stop)
+    kept = words[: min((found for end in stop if (found := words.find(end)) >= 0), default=len(words))]
     return Answer(kept, "stop" if len(kept) < len(words) else getattr(words, "finish", None))
 
 
-def answer_tokens(
-    encode: Callable[[list[str]], list[list[int]]], prompt: str, answers: Sequence[str]
-) -> tuple[list[int], list[list[int]]]:
+def answer_tokens(encode: Encode, prompt: str, answers: Sequence[str]) -> tuple[list[int], list[list[int]]]:
     """The tokens of a prompt, and for each answer those that follow them in prompt and answer together.
 
     An answer that changes the tokens of the prompt is refused: the model would not write it this way.
@@ -137,20 +117,21 @@ def _kept(work: Callable[[Keep], None], on_answer: Keep | None) -> list:
     return [results[n] for n in sorted(results)]
 
 
-def _check(asked: Sequence[Any], talks: bool) -> None:
-    """Refuse what is neither texts nor, where these are asked for, conversations that end with the user."""
+def _check(asked: Sequence[Any]) -> None:
+    """Refuse what is neither texts nor, where the first is none, conversations that end with the user."""
     if isinstance(asked, str):
         raise ValueError(f"prompts must be a list of texts, got one text, {asked!r:.80}")
-    name = "conversations" if talks else "prompts"
+    kind, name = (list, "conversations") if asked and isinstance(asked[0], list) else (str, "prompts")
     for n, each in enumerate(asked):
-        if not each or not isinstance(each, list if talks else str):
-            kind = "list of at least one message" if talks else "text of at least one character"
-            raise ValueError(f"{name}[{n}] must be a {kind}, got {each!r:.80}")
-        messages: Sequence[Any] = each if talks else ()
-        for m, message in enumerate(messages):
-            fits = isinstance(message, dict) and set(message) == {"role", "content"}
-            if not fits or message["role"] not in _ROLES or not isinstance(message["content"], str):
-                form = "{'role': 'system' | 'user' | 'assistant', 'content': text}"
-                raise ValueError(f"{name}[{n}][{m}] must be {form}, got {message!r:.200}")
-        if talks and (role := messages[-1]["role"]) != "user":
-            raise ValueError(f"{name}[{n}] must end with a message of the user, got one of the {role}")
+        if not each or not isinstance(each, kind):
+            what = "text of at least one character" if kind is str else "list of at least one message"
+            raise ValueError(f"{name}[{n}] must be a {what}, got {each!r:.80}")
+        for m, message in enumerate(each if kind is list else ()):
+            match message:
+                case {"role": "system" | "user" | "assistant" as role, "content": str()} if len(message) == 2:
+                    last = role
+                case _:
+                    form = "{'role': 'system' | 'user' | 'assistant', 'content': text}"
+                    raise ValueError(f"{name}[{n}][{m}] must be {form}, got {message!r:.200}")
+        if kind is list and last != "user":
+            raise ValueError(f"{name}[{n}] must end with a message of the user, got one of the {last}")

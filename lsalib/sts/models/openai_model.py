@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from lsalib import _validate
+from lsalib.sts import files
 from lsalib.sts.models import _text as text
 
 _OPENAI = "https://api.openai.com/v1"
@@ -55,25 +56,21 @@ class OpenAIModel(text.LanguageModel):
         timeout: float = 120.0,
         max_retries: int = 2,
     ):
-        try:
+        with files.needed("servers are asked by openai"):
             import openai
-        except ImportError as error:
-            raise ImportError(f"servers are asked by openai ({error}): pip install 'lsalib[sts]'") from None
         self._openai, self._model = openai, model
-        self._concurrency = _validate.count("concurrency", concurrency)
+        self._most, self._at_once = _validate.count("concurrency", concurrency), 1
         self._timeout = _validate.number("timeout", timeout, above=0.0)
-        retries = _validate.number("max_retries", max_retries, minimum=0.0)
         address = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         self._server = _public(address)
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or ""
         if not self._key and address == _OPENAI:
             hint = "set OPENAI_API_KEY, or base_url for a server of your own"
             raise ValueError(f"api_key must be given for OpenAI itself, got none; {hint}")
-        options = {"max_retries": int(retries), "timeout": self._timeout}
-        self._client = openai.OpenAI(base_url=address, api_key=self._key or "none", **options)
+        key, retries = self._key or "none", int(_validate.number("max_retries", max_retries, minimum=0.0))
+        self._client = openai.OpenAI(base_url=address, api_key=key, timeout=self._timeout, max_retries=retries)
         self._failures = (openai.OpenAIError, json.JSONDecodeError, _Malformed)
         self._echoes: bool | None = None
-        self._most, self._at_once = self._concurrency, 1
         self.name = f"openai:{model}"
         self.version = {"openai": openai.__version__, "server": self._server, "model": model}
 
@@ -83,10 +80,9 @@ class OpenAIModel(text.LanguageModel):
         def ask(prompt: str | text.Conversation) -> text.Answer:
             if isinstance(prompt, str):
                 choice = self._choice(self._client.completions, prompt=prompt, max_tokens=limit, **stops)
-            else:
-                choice = self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit)
-            words = choice.text if isinstance(prompt, str) else choice.message.content
-            return text.Answer(words or "", choice.finish_reason)
+                return text.Answer(choice.text or "", choice.finish_reason)
+            choice = self._choice(self._client.chat.completions, messages=prompt, max_tokens=limit, **stops)
+            return text.Answer(choice.message.content or "", choice.finish_reason)
 
         self._ask(ask, dict(enumerate(asked)), keep)
 
@@ -108,8 +104,21 @@ class OpenAIModel(text.LanguageModel):
         return choices[0]
 
     def _echo(self, prompt: str, answer: str) -> float:
-        request = {"prompt": prompt + answer, "max_tokens": 1, "echo": True, "logprobs": 1}
-        return _echoed_logprob(prompt, answer, self._choice(self._client.completions, **request))
+        """The answer's log-probability, from a completion that echoes prompt and answer.
+
+        An answer is refused if no token begins where it begins, or none ends where it ends.
+        """
+        whole = prompt + answer
+        choice = self._choice(self._client.completions, prompt=whole, max_tokens=1, echo=True, logprobs=1)
+        told = choice.logprobs
+        if not (choice.text or "").startswith(whole) or not told or not told.tokens or not told.token_logprobs:
+            raise _Malformed("a prompt without its log-probabilities, though they came before")
+        begins = np.cumsum([0] + [len(token) for token in told.tokens])
+        edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(whole))]
+        if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
+            got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            raise ValueError(f"answers must begin and end where a token does, {got}")
+        return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
 
     def _can_echo(self, prompt: str, answer: str) -> bool:
         """Whether it can is asked once."""
@@ -118,7 +127,7 @@ class OpenAIModel(text.LanguageModel):
                 self._echo(prompt, answer)
                 self._echoes = self._means_its_echo(prompt)
             except self._failures as error:
-                if getattr(error, "status_code", None) not in _UNSUPPORTED and not isinstance(error, _Unechoed):
+                if getattr(error, "status_code", None) not in _UNSUPPORTED and not isinstance(error, _Malformed):
                     raise self._explained(error) from None
                 self._echoes = False
         return self._echoes
@@ -140,43 +149,32 @@ class OpenAIModel(text.LanguageModel):
     def _ask(self, ask: Callable, items: Mapping, keep: Callable) -> None:
         """All items, several at once; answers are handed on as they come, and whatever fails, those under way count."""
         waiting = deque(items)
-        running: dict[Future, tuple[int, float, int, int]] = {}
-        with ThreadPoolExecutor(self._concurrency) as pool:
-
-            def take(future: Future, again: bool) -> None:
-                n, begun, crowd, most = running.pop(future)
-                try:
-                    keep(n, future.result())
-                except self._openai.APITimeoutError:
-                    if not again or crowd == 1:
-                        raise
-                    if most == self._most:
-                        self._most = self._at_once = max(1, self._at_once // 2)
-                    waiting.append(n)
-                else:
-                    self._pace(time.monotonic() - begun)
-
+        running: dict[Future, tuple[int, float, int]] = {}
+        with ThreadPoolExecutor(self._most) as pool:
             try:
                 while waiting or running:
                     while waiting and len(running) < self._at_once:
                         n = waiting.popleft()
-                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._at_once, self._most
+                        running[pool.submit(ask, items[n])] = n, time.monotonic(), self._at_once
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        take(future, again=True)
+                        n, begun, crowd = running.pop(future)
+                        if crowd > 1 and isinstance(future.exception(), self._openai.APITimeoutError):
+                            self._most = self._at_once = max(1, min(self._at_once, crowd // 2))
+                            waiting.append(n)
+                        else:
+                            keep(n, future.result())
+                            spent = (time.monotonic() - begun) / self._timeout
+                            if spent > 1 / 2:
+                                self._at_once = max(1, self._at_once // 2)
+                            elif spent < 1 / 4:
+                                self._at_once = min(self._most, self._at_once + 1)
             except BaseException as error:
                 for future in wait(running).done:
                     if future.exception() is None:
-                        take(future, again=False)
+                        keep(running[future][0], future.result())
                 if isinstance(error, self._failures):
                     raise self._explained(error) from None
                 raise
-
-    def _pace(self, seconds: float) -> None:
-        """How many requests there may be at once after one that took so long."""
-        if seconds > self._timeout / 2:
-            self._at_once = max(1, self._at_once // 2)
-        elif seconds < self._timeout / 4:
-            self._at_once = min(self._most, self._at_once + 1)
 
     def _explained(self, error: BaseException) -> Exception:
         """The same failure in words that say what to change, and without the key."""
@@ -197,22 +195,6 @@ class OpenAIModel(text.LanguageModel):
         return OSError(f"{place} sent what is no answer ({hidden(error)}); look at its log")
 
 
-def _echoed_logprob(prompt: str, answer: str, choice) -> float:
-    """The answer's log-probability from a choice of the server, a completion that echoes prompt and answer.
-
-    An answer is refused if no token begins where it begins, or none ends where it ends.
-    """
-    told = choice.logprobs
-    if not (choice.text or "").startswith(prompt + answer) or not told or not told.tokens or not told.token_logprobs:
-        raise _Unechoed("a prompt without its log-probabilities, though they came before")
-    begins = np.cumsum([0] + [len(token) for token in told.tokens])
-    edges = [np.flatnonzero(begins == length) for length in (len(prompt), len(prompt + answer))]
-    if not all(len(edge) for edge in edges) or "".join(told.tokens[edges[0][0] : edges[1][0]]) != answer:
-        got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
-        raise ValueError(f"answers must begin and end where a token does, {got}")
-    return float(sum(told.token_logprobs[edges[0][0] : edges[1][0]]))
-
-
 def _public(address: str) -> str:
     """A server's address without a user's name, password or query, so that it can be stored."""
     try:
@@ -226,8 +208,4 @@ def _public(address: str) -> str:
 
 
 class _Malformed(Exception):
-    """A response with the status of success that is none."""
-
-
-class _Unechoed(_Malformed):
-    """One that does not repeat the prompt, or says nothing of its probability."""
+    """A response with the status of success that does not hold what was asked for."""

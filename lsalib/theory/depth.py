@@ -1,0 +1,102 @@
+"""Layers one after the other that rewrite the labels of all tokens: what a wrong guess costs them.
+
+A layer changes labels alone, and no two labels are multiplied: every token's new label is an affine function of the old
+ones, ``y + <S, M> y + (M'(S) + N s).x`` with ``s`` the average of ``y x`` and any M, N and linear map M'. In a single
+layer of noise-free labels nothing is lost by that.
+"""
+
+import math
+
+import numpy as np
+
+from lsalib import _validate
+from lsalib._arrays import scalar
+from lsalib.tasks import GaussianTask
+from lsalib.theory._numbers import Number, isotropic, numbers, precise, rank
+
+__all__ = ["depth_price", "depth_risk"]
+
+
+@precise
+def depth_price(task: GaussianTask, layers: int) -> Number:
+    r"""What layers that write labels pay at least for each unit of a guess's mean squared error.
+
+    .. math:: \binom{L + Ck/2}{L}^{-1} = \prod_{j=1}^{L} \frac{j}{j + Ck/2}
+
+    `k` is the rank of `\Lambda`. One layer and two pay exactly this, and so does any number of them for one
+    feature; more layers pay it in the limit of large errors.
+
+    Args:
+        task: the task distribution, free of label noise.
+        layers: `L`.
+
+    Returns:
+        The least mean square of what a polynomial of degree `L` in the features' average squared length, zero
+        where that is zero, is short of the constant 1.
+
+    Raises:
+        ValueError: if the task has label noise, or ``layers`` is below 1.
+
+    Example:
+        >>> task = GaussianTask([2.0] * 10, context_size=10)
+        >>> [round(40 * depth_price(task, layers), 4) for layers in (1, 2, 3)]
+        [0.7843, 0.0302, 0.0017]
+
+    Source: new here; ``depth-gap`` in the ledger.
+    """
+    layers = _validate.count("layers", layers)
+    if task.noisy:
+        raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
+    xp, _, L, *_ = numbers(task)
+    order = task.context_size * rank(xp, L) / 2
+    return scalar(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
+
+
+@precise
+def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
+    r"""The least risk of one or two layers that write labels, or of any number for one feature.
+
+    .. math:: R_L + \frac{\lVert w_\star - g \rVert^2}{\binom{L + Cd/2}{L}}, \quad
+       R_1 = \frac{d (d+1)}{C+d+1}, \quad
+       R_2 = d\, \frac{(d^2+3d+4)\, C + (d-1)(d+1)(d+4)}{(C+d+1) (C^2 + (d+3)\, C + (d-1)(d+4))}
+
+    for identity covariances; for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The answer is the query's last label,
+    which begins with the guess.
+
+    Args:
+        task: the task distribution, free of label noise, its covariances multiples of the identity. Where JAX traces
+            them, their values cannot be looked at, and it is the caller who sees to that.
+        layers: `L`: 1, 2, or any number if d is 1.
+        guess: `g`, the weights of the initial guess, (d,); None means zero.
+
+    Returns:
+        The risk.
+
+    Raises:
+        ValueError: if the task has label noise or a covariance that is no multiple of the identity, if ``layers``
+            has no closed form, or ``guess`` does not have shape (d,).
+
+    Example:
+        >>> task = GaussianTask([2.0] * 10, context_size=10)
+        >>> [round(depth_risk(task, layers), 4) for layers in (1, 2)]
+        [6.0224, 3.6765]
+        >>> round(depth_risk(task, 2, guess=task.prior_mean), 4)
+        3.6463
+
+    Source: new here; ``depth-gap`` in the ledger.
+    """
+    price, d, C = depth_price(task, layers), task.dim, task.context_size
+    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
+        raise ValueError("task must have covariances that are multiples of the identity")
+    if layers > 2 and d > 1:
+        raise ValueError(f"layers must be 1 or 2 for more than one feature, got {layers}")
+    guess = np.zeros(d) if guess is None else _validate.vector("guess", guess, d)
+    if d == 1:
+        least = price
+    elif layers == 1:
+        least = (d + 1) / (C + d + 1)
+    else:
+        above = (d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)
+        least = above / ((C + d + 1) * (C**2 + (d + 3) * C + (d - 1) * (d + 4)))
+    xp, w, L, P, _, guess, price, least = numbers(task, guess, price, least)
+    return scalar(xp, xp.trace(L @ P) * least + (w - guess) @ L @ (w - guess) * price)

@@ -69,9 +69,9 @@ def copy(tmp_path_factory):
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_what_caught_a_defect_catches_it_again(name, copy):
-    by = FOUND[name].now
+    by, file = FOUND[name].now, LISTED[name].file
     assert copy.caught([LISTED[name]], [by]) == {name: by}
-    assert copy.ask([by]) is None, "the file is as it was"
+    assert (copy.folder / file).read_bytes() == (ROOT / file).read_bytes(), "the file is as it was"
 
 
 def test_what_fails_without_a_defect_catches_none(copy):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lsalib.book import claims, notebook
-from lsalib.book.records import METADATA, Record, margin_text, rows
+from lsalib.book.records import METADATA, Record, margin_text, rows, seeds_text
 
 
 @pytest.fixture
@@ -24,6 +24,9 @@ def shown(monkeypatch):
         (1.0, 1.3, {"atol": 0.2}, False),
         (100.0, 101.0, {"rtol": 0.02}, True),
         (100.0, 103.0, {"rtol": 0.02}, False),
+        # Two per cent of what is expected, not of what is measured.
+        (100.0, 102.03, {"rtol": 0.02}, True),
+        (102.03, 100.0, {"rtol": 0.02}, False),
         (-100.0, -101.0, {"rtol": 0.02}, True),
         ([1.0, 2.0], [1.0, 2.0], {"atol": 1e-9}, True),
         ([1.0, 1.05], 1.0, {"atol": 0.1}, True),
@@ -145,6 +148,18 @@ def test_a_table_is_shown_in_both_forms(monkeypatch):
     assert "<caption>Risks.</caption>" in page and "<td>a &lt; b</td><td class=number>3</td>" in page
     with pytest.raises(ValueError, match=r"rows\[1\] must have 2 entries, one for each column, got 1"):
         notebook.table(["a", "b"], [[1, 2], [3]])
+
+
+def test_a_column_of_numbers_has_nothing_else(monkeypatch):
+    """Where one entry is a text, none is set as a number."""
+    bundles = []
+    monkeypatch.setattr(notebook, "show", bundles.append)
+    notebook.table(["risk", "heads"], [[1.5, 1], ["none", 2]])
+    assert "<td>1.5</td><td class=number>1</td>" in bundles[0]["text/html"]
+
+
+def test_two_seeds_are_named_and_more_are_a_range():
+    assert [seeds_text(range(n)) for n in (1, 2, 3)] == ["0", "0, 1", "0–2"]
 
 
 def test_glue_formats_and_names(monkeypatch):

@@ -85,8 +85,9 @@ def test_a_layer_of_a_run_has_its_own_heads():
     np.testing.assert_array_equal(b, run.arrays["b"][3, 2, 3:7])
     np.testing.assert_array_equal(A, run.arrays["A"][3, 2, 3:7])
     assert np.abs(A - stored.circuits(run, seed=2, layer=3, snapshot=3)[1][:4]).min() > 0
-    with pytest.raises(ValueError, match="layer must be from 0 to 3, got 4"):
-        stored.circuits(run, seed=0, layer=4)
+    for layer in (4, -1):
+        with pytest.raises(ValueError, match=f"layer must be from 0 to 3, got {layer}"):
+            stored.circuits(run, seed=0, layer=layer)
 
 
 def test_a_mean_over_batches_is_judged_by_its_own_error():

@@ -2,9 +2,12 @@
 
 import csv
 import json
+import math
 
 import jsonschema
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
 from tiny_book import HEADER, ROOT, make, replace
 
 from lsalib.book.records import METADATA
@@ -142,6 +145,21 @@ def test_the_roads_are_a_table_of_those_that_rest_on_the_same():
     assert page.count("<tr>") == 3 and page.count("✓") == 3
     assert "<td><strong>2</strong>: a, b</td>" in page
     assert '<th scope="col">others&#x27; numbers</th>' in page
+
+
+def test_the_worst_margin_is_the_one_nearest_to_the_other_verdict():
+    """A tenth of the tolerance off, as many as it allows beside it, and none at all."""
+    assert ledger.worst_margin([CONTROL, CHECK]) == ledger.worst_margin([CHECK, CONTROL]) == pytest.approx(10)
+    assert ledger.worst_margin([CONTROL]) > 100 and ledger.worst_margin([]) == math.inf
+
+
+def test_a_page_takes_its_words_and_formulas_to_read():
+    """400 words at 200 a minute, ten formulas at six seconds each; what is folded takes none."""
+    page = new_document("page")
+    page += [nodes.paragraph(text="word " * 400), *(nodes.math_block(text="x") for _ in range(10))]
+    assert sphinx_claims.minutes(page) == 3
+    page += nodes.container("", nodes.paragraph(text="word " * 400), classes=["dropdown"])
+    assert sphinx_claims.minutes(page) == 3
 
 
 def test_a_certified_claim_says_so_beside_its_verdict(monkeypatch):

@@ -115,3 +115,17 @@ def test_the_page_is_the_last_chapter():
     assert toc.rindex(".ipynb") < toc.index("book/claims.md")
     with pytest.raises(SystemExit, match=r"expected a line «- file: book/….ipynb»"):
         new_page.contents("format: jb-book\n", "first_light")
+
+
+@pytest.mark.parametrize(
+    "known", ["book/fresh.md", "book/fresh.ipynb", "_toc.yml", "book/programs.toml", "book/claims.toml"]
+)
+def test_each_place_that_knows_a_name_is_seen(known, tmp_path):
+    (tmp_path / "book").mkdir()
+    for name, text in {"_toc.yml": "", "book/programs.toml": "", "book/claims.toml": ""}.items():
+        (tmp_path / name).write_text(text)
+    assert new_page.taken(tmp_path, "fresh") == []
+    claim = new_page.CLAIM.format(slug="fresh", name="fresh")
+    texts = {"_toc.yml": "- file: book/fresh", "book/programs.toml": "fresh = 1", "book/claims.toml": claim}
+    (tmp_path / known).write_text(texts.get(known, ""))
+    assert new_page.taken(tmp_path, "fresh") == [known]

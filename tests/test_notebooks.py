@@ -93,6 +93,7 @@ PAGE_DEFECTS = {
     "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, cell tiny-000: no cell glues «cube»"),
     "literal": ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
     "a silenced value": ("2 + 2", "2 + 2;", "book/tiny.md, cell tiny-003: ends in «;»"),
+    "a fold without a title": (":tags: [sum]", ":tags: [hide-input]", "folded without a first line «# @title …»"),
     "no header": ("format_name: myst", "format_name: none", "cells without the jupytext header"),
 }
 

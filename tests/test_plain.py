@@ -49,6 +49,10 @@ def test_each_form_has_a_plain_one(source, shown):
     assert plain.plain(source, BOOK) == expected
 
 
+def test_two_authors_are_both_named():
+    assert plain.plain("By {cite:t}`reimers2019`.", BOOK) == "By Reimers and Gurevych (2019)."
+
+
 @pytest.mark.parametrize("page", pages.code_pages(ROOT), ids=lambda page: page.stem)
 def test_a_notebook_holds_nothing_that_only_the_book_can_show(page):
     texts = [cell.source for cell in nbformat.read(page.ipynb, 4).cells if cell.cell_type == "markdown"]

@@ -1,5 +1,6 @@
 """The README: its code runs, its figure is the book's, its paths exist."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -48,6 +49,16 @@ def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
         (tmp_path / "book/intro.ipynb").write_text(written)
     with pytest.raises(SystemExit, match=f"book/intro.ipynb.* {message}.*; run: make notebook NAME=intro"):
         headline.headline(tmp_path)
+
+
+def test_the_first_figure_is_shown(tmp_path):
+    shown = [
+        {"output_type": "display_data", "metadata": {}, "data": {"image/svg+xml": name}} for name in ("one", "two")
+    ]
+    cell = {"cell_type": "code", "id": "a", "execution_count": 1, "metadata": {}, "source": "", "outputs": shown}
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/intro.ipynb").write_text(json.dumps(json.loads(EMPTY) | {"cells": [cell]}))
+    assert headline.headline(tmp_path) == "one"
 
 
 def test_paths_and_commands_exist():

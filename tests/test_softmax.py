@@ -183,6 +183,25 @@ def test_init_has_its_bounds():
         assert 0.95 * bound < largest <= bound
 
 
+def test_init_draws_each_matrix_on_its_own_and_in_the_type_asked_for(x64):
+    params = attention.init_softmax(jax.random.key(0), 14, 9, dtype=jnp.float32)
+    assert {leaf.dtype.name for leaf in params} == {"float32"}
+    square = np.stack([np.ravel(W) for W in params[:3]])
+    # 2025 entries each: correlations have a standard error of 1/45.
+    assert np.abs(np.corrcoef(square) - np.eye(3)).max() < 5 / 45
+
+
+def test_the_approximate_risk_is_in_units_of_labels_squared():
+    """Labels and their noise twice as large: four times the risk. Half of that is seen."""
+    twice = replace(TASK, prior_cov=4 * TASK.prior_cov, noise_std=2 * TASK.noise_std)
+    for given in ([[0.3]], [[0.3, -0.1], [1.0, 2.0]]):
+        np.testing.assert_allclose(
+            theory.softmax_risk(twice, *given), 4 * theory.softmax_risk(TASK, *given), rtol=1e-12
+        )
+    louder = replace(TASK, noise_std=2 * TASK.noise_std)
+    assert theory.softmax_risk(louder, [0.3]) > 1.01 * theory.softmax_risk(TASK, [0.3])
+
+
 def one_head(outputs=1):
     """A layer for two features."""
     D = 2 + outputs

@@ -130,6 +130,12 @@ def test_contexts_are_uniform_and_never_hold_the_query():
     assert np.abs(places - 20).max() < 6 * 20**0.5
 
 
+def test_another_pair_with_one_of_the_query_s_sentences_may_be_an_example():
+    pairs, query = data.Pairs(list("aab"), list("xyx"), np.arange(3.0)), data.Pairs(["a"], ["x"], np.zeros(1))
+    (item,) = items(Experiment("fake", "none", runs=1, context_size=2), Sources(pairs, query))
+    assert sorted(item.context_index) == [1, 2]
+
+
 asked = lambda condition="guess", *args, **fields: Experiment("a", condition, *args, **fields)
 drawn = lambda sources=SOURCES, **fields: items(replace(ASKED, **fields), sources)
 own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)

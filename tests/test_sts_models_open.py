@@ -61,6 +61,15 @@ def test_a_cut_answer_holds_no_stop_string(answer, stop):
     assert kept == answer or any(answer[len(kept) :].startswith(end) for end in stop)
 
 
+def test_the_first_stop_string_ends_an_answer():
+    assert [text.cut("3.5\n4|5", stop) for stop in (("|", "\n"), ("\n", "|"), ("|",), ("x",))] == [
+        "3.5",
+        "3.5",
+        "3.5\n4",
+        "3.5\n4|5",
+    ]
+
+
 def test_what_arrives_is_handed_on_and_comes_back_in_order():
     arrived = []
     note = lambda *each: arrived.append(each)

@@ -2,6 +2,9 @@
 
 import io
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from lsalib import _progress
+from lsalib import _files, _progress
 from lsalib.tasks import GaussianTask
 from lsalib.training import Fit, Run, checkpoint, fit, loop, sweep, sweeps
 from lsalib.training.objectives import unpack
@@ -183,6 +186,38 @@ def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
     np.testing.assert_array_equal(store.load()["x"], [0, 1, 2])
 
 
+def test_an_array_is_kept_as_it_reads(tmp_path):
+    """However it lies in memory; the format by itself would keep the memory."""
+    from safetensors.numpy import load, save
+
+    array, store = np.arange(6.0).reshape(2, 3), checkpoint.Checkpoint(tmp_path / "a", "me")
+    for x in (array, array.T, array[:, ::2], array[::-1]):
+        store.save({"x": x})
+        np.testing.assert_array_equal(store.load()["x"], x)
+    assert (load(save({"x": array.T}))["x"] != array.T).any(), "the control: once this fails, the copy can go"
+
+
+def test_two_threads_that_write_one_file_do_not_mix(tmp_path, monkeypatch):
+    """Each is held until the other has written, too: a part that they shared would be gone for the second."""
+    both = threading.Barrier(2, timeout=60)
+    monkeypatch.setattr(_files.os, "fsync", lambda descriptor: both.wait())
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda content: _files.write(tmp_path / "a", content), (b"one", b"two")))
+    assert (tmp_path / "a").read_bytes() in (b"one", b"two")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_context_of_p_tokens_is_trained_on_as_it_is():
+    """Compressed, the last number of its diagonal would have one degree of freedom: none that the sampler draws."""
+    task = GaussianTask([2.0, -1.0], context_size=2)
+    asked, not_asked = (fit(jax.random.key(0), task, 1, steps=3, batch_size=8, compress=c) for c in (True, False))
+    np.testing.assert_array_equal(asked.risk, not_asked.risk)
+    # The control: a longer context is compressed, and draws other numbers.
+    longer = GaussianTask([2.0, -1.0], context_size=3)
+    asked, not_asked = (fit(jax.random.key(0), longer, 1, steps=3, batch_size=8, compress=c) for c in (True, False))
+    assert np.abs(np.asarray(asked.risk) - not_asked.risk).max() > 1e-3
+
+
 def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
@@ -191,11 +226,21 @@ def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
     assert isinstance(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)[0], Fit)
 
 
-def test_progress_is_shown_on_a_terminal_only(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_steps_of_an_earlier_sitting_say_nothing_about_the_pace(monkeypatch):
+    """Of a hundred steps 90 were there before, 5 took 5 s: 5 are left, and 5 s."""
+    seconds, stream = iter([0.0, 5.0]), Terminal()
+    monkeypatch.setattr(_progress, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(_progress.sys, "stderr", stream)
+    _progress.Progress(100, done=90).add(5)
+    assert "95/100 steps, 5 s, 5 s left" in stream.getvalue()
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     shown, silent = Terminal(), io.StringIO()
     for stream in (shown, silent):
         monkeypatch.setattr(_progress.sys, "stderr", stream)

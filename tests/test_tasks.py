@@ -122,11 +122,17 @@ class Flat(Signs):
         return super().sample(key, n)._replace(target=jnp.ones((n, 1)))
 
 
+class Wide(Signs):
+    def sample(self, key, n):
+        return super().sample(key, n)._replace(x_q=jnp.ones((n, 4)))
+
+
 measure = lambda task: metrics.sampled_risk(KEY, task, one_step, batches=1, batch_size=4)
 test_a_task_that_lacks_something_is_refused = refusals(
     (lambda: measure(object()), "task must have dim and sample"),
     (lambda: measure({"dim": 3}), "task must have dim and sample"),
     (lambda: measure(Short()), r"the X of the task's sample must have shape \(4, C, 4\), got shape \(4, 6, 3\)"),
+    (lambda: measure(Wide()), r"the x_q of the task's sample must have shape \(4, 3\), got shape \(4, 4\)"),
     (lambda: measure(Flat()), r"the target of the task's sample must have shape \(4,\), got shape \(4, 1\)"),
 )
 

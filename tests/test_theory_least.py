@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from theory_reference import descend, make_task
 
+from lsalib.attention import effective, from_effective
 from lsalib.tasks import GaussianTask
+from lsalib.theory import least as searching
 from lsalib.theory import least_risk, optimal_risk, population_risk
-from lsalib.theory.least import _search
+from lsalib.theory.least import _search, _starts
 
 PLAIN, GENERAL, NOISY = (GaussianTask([1.0, 2.0, -1.0], 5), make_task(2, 3, 4), make_task(3, 3, 3, noise_std=1.1))
 SCALED = GaussianTask([1.0, 2.0, -1.0], 5, 2 * np.eye(3), 0.3 * np.eye(3), noise_std=0.7)
@@ -71,7 +73,36 @@ def test_the_search_agrees_with_descent_over_all_weights(heads, x64):
 def test_an_unfinished_search_says_so():
     short = least_risk(SMALL, 1, GUESS[:2], BIAS, starts=1, steps=1)
     assert short.gradient > 1e-2 and not short.exact
+    risk = lambda pair: population_risk(from_effective(*pair), SMALL, GUESS[:2], BIAS)
+    slopes = jax.grad(risk)(effective(jax.tree.map(np.float32, short.params)))
+    norm = np.sqrt(sum(np.vdot(slope, slope) for slope in map(np.asarray, slopes)))
+    np.testing.assert_allclose(short.gradient, norm, rtol=1e-3)
     assert short.risk > least_risk(SMALL, 1, GUESS[:2], BIAS, starts=16, steps=150).risk + 1e-4
+
+
+def test_searches_that_differ_by_rounding_agree(monkeypatch):
+    found = searching._lowest
+
+    def ends(*args):
+        *layer, values = found(*args)
+        return *layer, np.asarray(values).min() + np.array([0.0, 1e-12, -1e-12, 1e-3])
+
+    monkeypatch.setattr(searching, "_lowest", ends)
+    least = least_risk(SMALL, 1, GUESS[:2], BIAS, starts=4, steps=20)
+    assert least.reason == "the lowest of 4 searches, 3 of which agree to nine digits"
+
+
+def test_another_seed_has_other_starts():
+    first, again, other = (_starts(3, 2, 6, seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).min() > 0
+
+
+def test_a_search_that_ends_a_little_above_the_bound_is_not_called_exact(x64):
+    """With little label noise d heads nearly do what takes d + 1."""
+    quiet = replace(SMALL, noise_std=0.1)
+    least, bound = least_risk(quiet, 2, GUESS[:2], BIAS, starts=16, steps=150), optimal_risk(quiet, GUESS[:2], BIAS)
+    assert not least.exact and bound * (1 + 1e-8) < least.risk < bound * (1 + 1e-3)
 
 
 def test_weights_are_known_in_double_precision_whatever_the_setting():

@@ -254,5 +254,12 @@ def test_label_noise_only_narrows_the_gap(make, shift, bias):
     assert gap <= law + 1e-9 if task.noise_std else abs(gap - law) < 1e-9
 
 
+def test_a_guess_that_is_nearly_right_is_corrected():
+    """One head is enough for the right guess alone; what is off by a millionth of a percent gets all of them."""
+    task = TASKS["isotropic"]
+    assert len(optimal_weights(task, task.prior_mean).W_K) == 1
+    assert len(optimal_weights(task, task.prior_mean * (1 + 1e-8)).W_K) == task.dim
+
+
 def test_weights_take_the_default_type():
     assert optimal_weights(TASKS["general, noisy"]).W_Q.dtype == jnp.float32

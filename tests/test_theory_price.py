@@ -200,6 +200,45 @@ def test_the_rank_under_transforms(x64):
     assert abs(optimal_risk(full, guess, bias, noise_cumulant=-1.0) / value - 1) > 1e-2
 
 
+@pytest.mark.parametrize("unit", [1e-10, 1e10])
+def test_the_rank_is_the_same_in_any_unit(unit):
+    task, *_ = case(3, 5, 2, 1)
+    scaled = GaussianTask(task.prior_mean, 5, unit**2 * task.feature_cov, task.prior_cov / unit**2, task.noise_std)
+    plain, other = constant_regression(task), constant_regression(scaled)
+    np.testing.assert_allclose([other.error, other.residual], [plain.error, plain.residual], rtol=1e-9)
+    np.testing.assert_allclose(unit**2 * other.features, plain.features, rtol=1e-6, atol=1e-6)
+    full = GaussianTask(task.prior_mean, 5, task.feature_cov + np.eye(3), task.prior_cov, task.noise_std)
+    assert abs(constant_regression(full).error / plain.error - 1) > 1e-2
+
+
+def test_what_the_rank_does_not_count_is_not_inverted():
+    """An eigenvalue of rounding's size, in twenty dimensions; a larger one is counted, and inverted."""
+    task = lambda least: GaussianTask(np.ones(20), 5, np.diag([1.0] * 19 + [least]))
+    left_out, counted = (constant_regression(task(least)) for least in (3e-15, 1e-12))
+    np.testing.assert_allclose([left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9)
+    assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
+
+
+def test_the_preconditioner_is_that_of_the_formula():
+    """Where features are singular it is not symmetric: it leads out of their space, and reads nothing outside."""
+    task, *_ = case(3, 5, 2, 3)
+    L, P = task.feature_cov, task.prior_cov
+    inner = 6 / 5 * L @ P @ L + (np.trace(L @ P) + task.noise_std**2) / 5 * L
+    N = optimal_preconditioner(task)
+    np.testing.assert_allclose(N, P @ L @ np.linalg.pinv(inner, rcond=1e-12, hermitian=True), rtol=1e-9, atol=1e-12)
+    assert np.abs(N - N.T).max() > 1e-2
+
+
+def test_a_cumulant_may_be_off_by_rounding():
+    """That of random signs is the least there is, and three more digits than a float has are no reason to refuse it."""
+    task = GaussianTask([1.0], 6, noise_std=0.7)
+    least = -2 * 0.7**4
+    at, near = (constant_regression(task, noise_cumulant=least * factor).error for factor in (1, 1 + 1e-12))
+    np.testing.assert_allclose(near, at, rtol=1e-9)
+    with pytest.raises(ValueError, match="noise_cumulant must be at least"):
+        constant_regression(task, noise_cumulant=least * (1 + 1e-6))
+
+
 def test_singular_tasks_are_drawn(x64):
     task, *_ = case(3, 5, 2, 1)
     X, _, x_q, _, w = map(np.asarray, sample(jax.random.key(0), task, 20_000))

@@ -10,7 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from theory_reference import TASKS, batch_of, dense_risk, largest_z, lsa_errors, make_guess, make_params, z_bound
+from theory_reference import (
+    TASKS,
+    batch_of,
+    dense_risk,
+    largest_z,
+    lsa_errors,
+    make_guess,
+    make_params,
+    make_task,
+    z_bound,
+)
 
 from lsalib.attention import LSAParams, gd_weights, lift, linear_transformer_block
 from lsalib.theory import gd_risk, ltb_risk, population_risk
@@ -127,6 +137,39 @@ def test_linear_transformer_block(name, x64):
         through = LSAParams(params.W_K, jnp.asarray(W_Q), jnp.asarray(W_P), params.W_V)
         np.testing.assert_allclose(exact, dense_risk(lift(through), task, v[:-1]), rtol=1e-12)
     assert max(wrong) > BOUND
+
+
+def test_heads_of_zeros_change_nothing_but_the_road(x64):
+    """Two heads on seven features go pair by pair, with ten more the lift is built; two heads exchange their values."""
+    task = make_task(8, 7, 5, noise_std=0.6)
+    few, guess = make_params(0, 7, 2), make_guess(task)
+    many = jax.tree.map(lambda W: jnp.asarray(np.pad(np.asarray(W), ((0, 10), (0, 0), (0, 0)))), few)
+    risk = population_risk(few, task, guess, BIAS)
+    np.testing.assert_allclose(risk, population_risk(many, task, guess, BIAS), rtol=1e-12)
+    swapped = few._replace(W_V=jnp.asarray(np.asarray(few.W_V)[::-1]))
+    assert abs(float(population_risk(swapped, task, guess, BIAS)) / float(risk) - 1) > 1e-2
+
+
+def dots(jaxpr):
+    """The precision of each product of a program, those of inner programs included."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield str(equation.params["precision"])
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda part: hasattr(part, "jaxpr")):
+            if hasattr(part, "jaxpr"):
+                yield from dots(part.jaxpr)
+
+
+def test_products_are_asked_for_in_full_precision():
+    """A GPU shortens the factors of what is not; a CPU shows no difference."""
+    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
+    of = lambda f, *args: set(dots(jax.make_jaxpr(f)(*args).jaxpr))
+    (full,) = of(lambda task: gd_risk(task), task)
+    assert "HIGHEST" in full
+    assert of(lambda params: population_risk(params, task), params) == {full}
+    assert of(lambda params: ltb_risk(params, jnp.eye(4), jnp.eye(4), task), params) == {full}
+    # The control: outside of the exact results it is what JAX takes by itself.
+    assert full not in of(lambda x: x @ x, jnp.eye(3))
 
 
 def test_block_without_mlp_is_lsa(x64):

@@ -1,12 +1,14 @@
 """The trainer: any loss and optimiser against a plain loop; seeds, snapshots, trainings stopped and extended."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from lsalib.training import checkpoint, train
+from lsalib.training import Run, checkpoint, fit, loop, train
 
 CENTRE = np.float32([1.0, -2.0])
 START = np.zeros(2, np.float32)
@@ -109,3 +111,32 @@ def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(tmp_path, monkey
     for key, start, change in others:
         with pytest.raises(ValueError, match="checkpoint must belong to this training"):
             train(bowl, start, jax.random.key(key), steps=50, **stored | change)
+
+
+def test_a_snapshot_is_taken_where_a_checkpoint_ends(tmp_path):
+    """Asked for only when the training is extended: the weights of that step are the stored ones."""
+    stored = {"optimizer": ADAM, "checkpoint": tmp_path / "a"}
+    first = train(bowl, START, jax.random.key(0), steps=5, **stored)
+    longer = train(bowl, START, jax.random.key(0), steps=9, snapshots=[5, 9], **stored)
+    np.testing.assert_array_equal(longer.snapshots, np.stack([first.params, longer.params]))
+
+
+def test_what_is_stored_is_whole(tmp_path, monkeypatch):
+    """Between two stored states the program returns to the host now and then, without the weights."""
+    save, stored = checkpoint.Checkpoint.save, []
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", lambda self, arrays: stored.append(arrays) or save(self, arrays))
+    steps = loop.PIECE + 6
+    train(
+        bowl, START, jax.random.key(0), steps=steps, optimizer=ADAM, checkpoint=tmp_path / "a", checkpoint_every=steps
+    )
+    assert [int(arrays["0 steps"]) for arrays in stored] == [steps]
+
+
+def test_a_run_has_the_paper_s_values_by_default():
+    """Appendix C.1, Table 1; ``fit`` and ``Run`` say the same."""
+    of_fit, of_run = (inspect.signature(f).parameters for f in (fit, Run))
+    paper = {"steps": 5000, "batch_size": 2048, "learning_rate": 5e-4}
+    assert {name: of_fit[name].default for name in paper} == paper
+    shared = of_fit.keys() & of_run.keys() - {"task", "heads"}
+    assert {"learning_rate", "init_scale", "bias", "train_guess", "guess"} == shared
+    assert [name for name in shared if of_fit[name].default != of_run[name].default] == []

@@ -39,6 +39,7 @@ test_bad_input_is_refused = refusals(
     (lambda: covariance([[1.0, 2.0], [2.0, 1.0]]), "feature_cov must be positive semidefinite .* -1 to 3"),
     (lambda: covariance(np.zeros((2, 2)), "prior_cov"), "prior_cov must be positive semidefinite and not zero"),
     (lambda: covariance([[1.0, 0.5], [0.0, 1.0]], "prior_cov"), "prior_cov must be symmetric"),
+    (lambda: covariance([[1.0, 0.5], [0.501, 1.0]], "prior_cov"), "prior_cov must be symmetric"),
     (lambda: tasks.GaussianTask([1.0], 3, prior_cov=[[np.nan]]), "prior_cov must be finite"),
     (lambda: tasks.GaussianTask([1.0], 3, noise_std=-1.0), "noise_std must be a finite number of at least 0"),
     *(
@@ -116,6 +117,10 @@ test_bad_input_is_refused = refusals(
     (lambda: theory.few_heads_weights(TASK, 0), "heads must be a whole number of at least 1"),
     (lambda: theory.few_heads_weights(TASK, 1, [1.0]), r"guess must have shape \(2,\)"),
     (lambda: theory.few_heads_weights(SKEW, 1), "covariances that are multiples of the identity"),
+    (
+        lambda: theory.few_heads_weights(covariance(np.diag([1.0, 1 + 1e-7])), 1),
+        "covariances that are multiples of the identity",
+    ),
     *(
         (lambda name=name: training.minimize(jnp.sum, X_Q, **{name: 0}), f"{name} must be a whole number of at least 1")
         for name in ("steps", "memory", "patience")
@@ -162,6 +167,7 @@ test_bad_input_is_refused = refusals(
     (lambda: sweep(run), r"runs must be a sequence of at least one Run, got Run\("),
     (lambda: sweep(seeds=0), "seeds must be a whole number of at least 1, got 0"),
     (lambda: sweep(seeds=[1, 1]), r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]"),
+    (lambda: sweep(seeds=[0, -1]), r"seeds must be a count or different whole numbers of at least 0, got \[0, -1\]"),
     (lambda: sweep(seeds=[1.5]), r"seeds must be a count or different whole numbers.*got \[1.5\]"),
     (lambda: sweep(seeds=[]), "seeds must be a count or different whole numbers"),
     (lambda: sweep(objective=None), "objective must be one of"),
@@ -184,6 +190,18 @@ test_bad_input_is_refused = refusals(
 def test_good_input_passes_the_same_checks(unchecked):
     tasks.GaussianTask([1.0, 2.0], 3, feature_cov=[[2.0, 1.0], [1.0, 2.0]], noise_std=0.5)
     assert attention.lsa(PARAMS, attention.embed(X, Y, X_Q, 0.0)).shape == ()
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_what_rounding_does_to_a_singular_covariance_is_let_pass_in_any_unit(unit):
+    """And what no rounding does is refused in any unit."""
+    rows = np.random.default_rng(0).normal(size=(20, 4, 1))
+    covs = [unit * row @ row.T for row in rows]
+    assert min(np.linalg.eigvalsh(cov)[0] for cov in covs) < 0, "the control: some are not semidefinite to the last bit"
+    for cov in covs:
+        tasks.GaussianTask(np.ones(4), 3, cov)
+        with pytest.raises(ValueError, match="feature_cov must be positive semidefinite"):
+            tasks.GaussianTask(np.ones(4), 3, cov - 1e-6 * np.trace(cov) * np.eye(4))
 
 
 def test_what_was_checked_cannot_change_afterwards():

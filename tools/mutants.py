@@ -1,0 +1,217 @@
+"""Plant the defects of tests/mutants.toml, one at a time, and see what catches each: python -m tools.mutants [NAME…]
+
+Each is planted in a copy of the checkout. The tests beside its file run first, then those of its part of the package;
+what none of them catches is asked of the part's pages. What fails with a defect must pass without. What caught a defect
+is kept in tests/mutants.json: at first, and now.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST, KEPT = "tests/mutants.toml", "tests/mutants.json"
+FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+LIMIT = 900  # seconds: a defect may make a program wait for ever
+NO_REPORT = "no report"  # of a run that does not end, or ends without saying what failed
+
+
+class Mutant(NamedTuple):
+    """A line of the package, changed; ``aimed`` at a suspected gap; ``equivalent`` says why no test can tell it."""
+
+    name: str
+    file: str
+    kind: str
+    old: str
+    new: str
+    aimed: bool = False
+    equivalent: str = ""
+
+    @property
+    def print(self) -> str:
+        """By which a result knows its defect."""
+        return hashlib.sha256("\0".join((self.file, self.old, self.new)).encode()).hexdigest()[:12]
+
+
+class Result(NamedTuple):
+    """The test or page that caught a defect, when it was new and now; None where nothing did."""
+
+    print: str
+    first: str | None
+    now: str | None
+
+
+def mutants(root: Path = ROOT) -> dict[str, Mutant]:
+    listed = tomllib.loads((root / LIST).read_text(encoding="utf-8"))["mutant"]
+    return {name: Mutant(name, **entry) for name, entry in listed.items()}
+
+
+def results(root: Path = ROOT) -> dict[str, Result]:
+    path = root / KEPT
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {name: Result(**entry) for name, entry in kept.items()}
+
+
+def keep(root: Path, found: dict[str, Result]) -> None:
+    """Write all results, in the order of the list."""
+    lines = (f" {json.dumps(name)}: {json.dumps(found[name]._asdict())}" for name in mutants(root) if name in found)
+    part = root / f"{KEPT}.part"
+    part.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    os.replace(part, root / KEPT)
+
+
+def planted(text: str, mutant: Mutant) -> str:
+    """The file's text with the defect in it."""
+    if text.count(mutant.old) != 1 or mutant.old == mutant.new:
+        raise SystemExit(
+            f"{mutant.name}: {mutant.file} holds {text.count(mutant.old)} times, expected once: {mutant.old}"
+        )
+    return text.replace(mutant.old, mutant.new)
+
+
+def asked_of(root: Path, mutant: Mutant, table: str) -> list[str]:
+    """What the list asks of this file: of the beginnings of its path the longest counts."""
+    listed = tomllib.loads((root / LIST).read_text(encoding="utf-8"))[table]
+    return listed[max((start for start in listed if mutant.file.startswith(start)), key=len)]
+
+
+class Copy:
+    """A copy of the checkout in which defects are planted, and what is known to pass in it without any."""
+
+    def __init__(self, root: Path, folder: Path):
+        self.folder, self.clean, self.clock = folder, set(), 0
+        for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0")[:-1]:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(root / name, folder / name)
+
+    def ask(self, asked: Sequence[str]) -> str | None:
+        """What of these tests, or this page, fails first; None where all passes."""
+        page = asked[0].removeprefix("page ") if asked[0].startswith("page ") else ""
+        pytest = ["pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist", *asked]
+        command = [sys.executable, "-m", *(["tools.notebooks", page] if page else pytest)]
+        env = os.environ | {"PYTHONPATH": str(self.folder)}
+        try:
+            done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return NO_REPORT
+        if done.returncode == 0:
+            return None
+        # A test's own output may hold such lines, too.
+        failed = FAILED.search(done.stdout.rpartition("short test summary")[2])
+        return failed[1] if failed else asked[0] if page else NO_REPORT
+
+    def passes(self, asked: Sequence[str]) -> None:
+        """The negative control: what caught a defect passes without one."""
+        if set(asked) - self.clean and (by := self.ask(asked)):
+            raise SystemExit(f"Fails without any defect, too: {by}")
+        self.clean |= set(asked)
+
+    def write(self, path: Path, text: str) -> None:
+        """Change a file. Python knows its bytecode by the second of the change: here each has another one."""
+        path.write_text(text, encoding="utf-8")
+        self.clock += 1
+        os.utime(path, (self.clock, self.clock))
+
+    @contextmanager
+    def with_defects(self, planned: Sequence[Mutant]) -> Iterator[None]:
+        before = {path: path.read_text(encoding="utf-8") for path in {self.folder / mutant.file for mutant in planned}}
+        try:
+            for mutant in planned:
+                path = self.folder / mutant.file
+                self.write(path, planted(path.read_text(encoding="utf-8"), mutant))
+            yield
+        finally:
+            for path, text in before.items():
+                self.write(path, text)
+
+    def caught(self, planned: Sequence[Mutant], asked: Sequence[str]) -> dict[str, str]:
+        """By name, what of these fails with a defect and passes without; all at once as long as nothing fails."""
+        if not planned or not asked:
+            return {}
+        with self.with_defects(planned):
+            by = self.ask(asked)
+        if by is None:
+            return {}
+        if len(planned) == 1:
+            self.passes(asked if by == NO_REPORT else [by])
+            return {planned[0].name: by}
+        half = len(planned) // 2
+        return self.caught(planned[:half], asked) | self.caught(planned[half:], asked)
+
+
+@contextmanager
+def copied(root: Path) -> Iterator[Copy]:
+    with TemporaryDirectory() as folder:
+        yield Copy(root, Path(folder))
+
+
+def by_test(by: str | None) -> bool:
+    return bool(by) and not by.startswith("page ")
+
+
+def open_ones(listed: dict[str, Mutant], found: dict[str, Result]) -> list[str]:
+    """The defects without a result, and those that nothing catches and nobody has explained."""
+    known = {
+        name: result.now for name, result in found.items() if name in listed and result.print == listed[name].print
+    }
+    done = lambda mutant: mutant.equivalent or by_test(known.get(mutant.name))
+    return [mutant.name for mutant in listed.values() if mutant.name not in known or not done(mutant)]
+
+
+def plant(root: Path, names: Sequence[str]) -> None:
+    """For the tests beside a file, then for others, and for pages; what may pass is planted together, while it does."""
+    listed, found = mutants(root), results(root)
+    left = [listed[name] for name in names or open_ones(listed, found)]
+
+    def note(caught: dict[str, str | None]) -> None:
+        for name, by in caught.items():
+            known = found.get(name)
+            first = known.first if known and known.print == listed[name].print else by
+            found[name] = Result(listed[name].print, first, by)
+            print(f"{name}: {by or 'SURVIVES'}", flush=True)
+        keep(root, found)
+        left[:] = [mutant for mutant in left if mutant.name not in caught]
+
+    with copied(root) as copy:
+        for mutant in [mutant for mutant in left if not mutant.aimed]:
+            note(copy.caught([mutant], asked_of(root, mutant, "near")))
+        for table in ("near", "part"):
+            for asked in {tuple(asked_of(root, mutant, table)): 0 for mutant in left}:
+                note(copy.caught([mutant for mutant in left if tuple(asked_of(root, mutant, table)) == asked], asked))
+        for stem in {stem: 0 for mutant in left for stem in asked_of(root, mutant, "pages")}:
+            note(copy.caught([m for m in left if stem in asked_of(root, m, "pages")], [f"page {stem}"]))
+    note({mutant.name: None for mutant in left})
+
+
+def repeat(root: Path, names: Sequence[str]) -> list[str]:
+    """Those of the caught defects that what caught them does not catch again."""
+    listed, found = mutants(root), results(root)
+    again = [(listed[name], found[name].now) for name in names or listed if found[name].now]
+    with copied(root) as copy:
+        return [mutant.name for mutant, by in again if not copy.caught([mutant], [by])]
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.partition(":")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="these; else those without a result, or not caught")
+    parser.add_argument("--repeat", action="store_true", help="only what caught a defect must catch it again")
+    args = parser.parse_args(argv)
+    if not args.repeat:
+        plant(ROOT, args.names)
+    elif missed := repeat(ROOT, args.names):
+        raise SystemExit(f"No longer caught: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -76,7 +76,7 @@ def first_runs(asked: design.Experiment) -> dict[str, int]:
     basic = asked.condition in ("none", "guess", "shuffled")
     if asked.style == "completion":
         return dict.fromkeys(results.READOUTS, 100 if basic else 8)
-    return {"expected": 8} | ({"written": 8} if basic else {})
+    return {"expected": 16 if basic and asked.guess_model != "concat" else 8} | ({"written": 8} if basic else {})
 
 
 def answers() -> dict[str, dict]:

@@ -28,8 +28,10 @@ def isotropic(prior_mean, scale_x=1.0, scale_w=1.0):
 
 # Three tasks each: a general one, one whose covariances are equal to the identity, and one more.
 ANY = [make_task(0, 3, 4, 0.6), isotropic([1.0, 2.0, -1.0]), make_task(1, 3, 4, 1.2)]
-WITHOUT_NOISE = [GaussianTask(task.prior_mean, 4, task.feature_cov, task.prior_cov) for task in ANY]
 ISOTROPIC = [isotropic([1.0, 2.0, -1.0], 2.0, 0.3), isotropic([0.4, 0.0, 1.0]), isotropic([2.0, 2.0, 2.0], 0.5)]
+WITHOUT_NOISE, QUIET = (
+    [GaussianTask(task.prior_mean, 4, task.feature_cov, task.prior_cov) for task in noisy] for noisy in (ANY, ISOTROPIC)
+)
 CENTRED = [isotropic(np.zeros(3), 1.0, scale) for scale in (0.3, 1.0, 2.0)]
 
 
@@ -38,9 +40,9 @@ def free(prior_mean, feature_cov, prior_cov, *noise_std):
     return prior_mean, feature_cov + feature_cov.T, prior_cov + prior_cov.T, *noise_std
 
 
-def multiples(prior_mean, feature_cov, prior_cov, noise_std):
+def multiples(prior_mean, feature_cov, prior_cov, *noise_std):
     """One that leaves them multiples of the identity."""
-    return prior_mean, feature_cov[0, 0] * IDENTITY, prior_cov[0, 0] * IDENTITY, noise_std
+    return prior_mean, feature_cov[0, 0] * IDENTITY, prior_cov[0, 0] * IDENTITY, *noise_std
 
 
 def centred(prior_mean, feature_cov, prior_cov, noise_std):
@@ -74,6 +76,8 @@ CASES = {
     "constant_regression": Case(with_cumulant(theory.constant_regression), (CUMULANT,)),
     "debiased_risk": Case(theory.debiased_risk, (0.4,)),
     "debiased_step": Case(theory.debiased_step),
+    "depth_price": Case(lambda task: theory.depth_price(task, 3), tasks=WITHOUT_NOISE),
+    "depth_risk": Case(lambda task, guess: theory.depth_risk(task, 2, guess), (GUESS,), QUIET, multiples),
     "few_heads_weights": Case(few_heads, (GUESS, BIAS), ISOTROPIC, multiples, True),
     "gd_risk": Case(theory.gd_risk, (0.4,)),
     "gram_moments": Case(theory.gram_moments),
@@ -111,7 +115,7 @@ CASES = {
 # What does not move a function: 0 is the prior mean, 1 and 2 are the covariances, 3 is the noise; then comes ``more``.
 FLAT = {name: [0] for name in ("constant_regression", "debiased_risk", "debiased_step", "gd_risk", "yq_risk")}
 FLAT |= {name: [0] for name in ("optimal_preconditioner", "optimal_step", "standard_risk")}
-FLAT |= {"bayes_risk": [0, 1, 2], "optimal_weights": [4, 5], "standard_form": [2, 3]}
+FLAT |= {"bayes_risk": [0, 1, 2], "depth_price": [0, 1, 2], "optimal_weights": [4, 5], "standard_form": [2, 3]}
 FLAT |= {"softmax_output": [0, 1], "softmax_risk": [0, 1]}
 
 

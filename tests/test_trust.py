@@ -1,4 +1,4 @@
-"""The pages under other seeds: what fails is kept with its numbers, and what is stored is what comes out again."""
+"""What the page on trust shows, pages under other seeds and planted defects: stored is what comes out again."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from tiny_book import HEADER, ROOT
 
 from lsalib.book.seeds import STRIDE
-from tools import claims, shifts
+from tools import claims, defects, shifts
 from tools.pages import Page
 
 STORED = json.loads((ROOT / shifts.SHIFTS).read_text(encoding="utf-8"))["pages"]
@@ -145,3 +145,9 @@ def test_the_page_s_own_seeds_are_the_notebook_s():
                 assert check["margins"][0] == pytest.approx(margin[name], rel=0.3), name
                 sampled += 1
     assert sampled > 50
+
+
+def test_the_page_shows_the_planted_defects_as_they_are_kept():
+    stored = (ROOT / defects.STORE).read_text(encoding="utf-8")
+    assert stored == defects.text(ROOT)
+    assert {"file", "kind", "old", "new", "aimed", "equivalent", "first", "now"} <= json.loads(stored)[0].keys()

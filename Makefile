@@ -24,7 +24,7 @@ URL =
 # The tests in three parts: each needs more than the one before, the library, the pages, a browser.
 BOOK_TESTS := $(wildcard tests/test_book*.py)
 PAGE_TESTS := $(wildcard $(patsubst %,tests/test_%.py,address check colab commands ledger meter mutants new_page notebooks \
-  packaging parts plain programs readme sts_page workflows))
+  packaging parts plain programs readme sts_page trust workflows))
 LIBRARY_TESTS := lsalib $(filter-out $(BOOK_TESTS) $(PAGE_TESTS),$(wildcard tests/test_*.py))
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
 

@@ -81,7 +81,7 @@ def alike(flat, R, length_of_u, sign, *, depth: int):
     return jnp.concatenate([R @ (sign * q_eps - one).ravel(), length_of_u * (R @ q_u.ravel())])
 
 
-def run(settings=SETTINGS, depths=DEPTHS, sizes=ERRORS, count=STARTS) -> dict[str, np.ndarray]:
+def run(settings=SETTINGS, depths=DEPTHS, sizes=ERRORS, signs=depth.SIGNS, count=STARTS) -> dict[str, np.ndarray]:
     """Where the searches end: by setting, depth, error, sign and start; with the moments."""
     scale = np.resize(SCALES, (count, 1))
     with jax.enable_x64(True):
@@ -90,9 +90,9 @@ def run(settings=SETTINGS, depths=DEPTHS, sizes=ERRORS, count=STARTS) -> dict[st
             for setting in settings
             for n in depths
             for size in sizes
-            for sign in depth.SIGNS
+            for sign in signs
         ]
-    shape = len(settings), len(depths), len(sizes), len(depth.SIGNS), count
+    shape = len(settings), len(depths), len(sizes), len(signs), count
     return {"risk": np.reshape(risks, shape), "traces": np.array([traces(*setting, 6) for setting in settings])}
 
 
@@ -110,7 +110,8 @@ EXPERIMENTS = {
     "depth_alike": Experiment(
         "layers after one another that treat all directions alike, at the paper's scale",
         run,
-        partial(run, SETTINGS[:1], DEPTHS[:2]),
+        # Where all searches end at one place; elsewhere the last digit of a library decides which minimum one finds.
+        partial(run, SETTINGS[:1], DEPTHS[:2], signs=depth.SIGNS[:1]),
         ABOUT,
         partial(versions, "jax", "numpy", "scipy"),
         rtol=1e-6,

@@ -14,7 +14,8 @@ from lsalib.book.records import METADATA
 from tools import claims, ledger, notebooks, sphinx_claims, sphinx_ledger
 from tools.claims import Claim, Record, problems
 
-CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", "The risk stops falling at $d + 1$ heads.", "sharpened")
+SAID = "The risk stops falling at $d + 1$ heads."
+CLAIM = Claim("thm1-saturation", "P Thm 1", "heads", SAID, "sharpened", ("closed form", "samples"))
 LABEL, SEEN = (
     "risk at d heads",
     {
@@ -36,6 +37,7 @@ place = "P Thm 1"
 page = "tiny"
 statement = "Two and two make four."
 status = "reproduced"
+roads = ["closed form"]
 
 [[claim]]
 id = "big-claim"
@@ -94,6 +96,55 @@ def test_a_row_says_everything():
     assert 'href="heads.html#claim-thm1-saturation-2"' in text and 'href="heads.html"' in text
     # The check's margin, .001 over .0001, is nearer to the other verdict than the control's.
     assert "<td>10 ×</td>" in text
+
+
+def test_a_row_says_what_stands_behind_the_claim():
+    assert '<span class="ledger-place">by closed form, samples</span>' in sphinx_ledger.opening(CLAIM, [CHECK])
+    assert 'ledger-place">by' not in sphinx_ledger.opening(CLAIM._replace(roads=()), [CHECK])
+
+
+@pytest.fixture
+def shifted(tmp_path):
+    """A book whose tests derive one claim, and whose shifts moved a check of another."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/certified.toml").write_text('[test_x]\nderived = "All."\n')
+    (tmp_path / claims.SHIFTS).parent.mkdir(parents=True)
+    checks = [{"id": "thm1-saturation", "drawn": drawn} for drawn in (False, True)] + [
+        {"id": "derived", "drawn": False}
+    ]
+    (tmp_path / claims.SHIFTS).write_text(json.dumps({"pages": {"heads": {"checks": checks}}}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({}, None),
+        ({"roads": ["closed form"]}, "thm1-saturation: the road «samples» is missing"),
+        ({"roads": ["samples", "certificate"]}, "thm1-saturation: the road «certificate» is not there"),
+        ({"id": "derived", "roads": ["closed form", "certificate"]}, None),
+        ({"id": "derived", "roads": ["closed form"]}, "derived: the road «certificate» is missing"),
+        ({"id": "derived", "roads": ["samples", "certificate"]}, "derived: the road «samples» is not there"),
+        # Of a page whose seeds were not shifted nobody knows.
+        ({"page": "llm", "roads": ["samples"]}, None),
+        ({"page": "llm", "roads": ["stored runs"]}, None),
+        ({"roads": []}, "thm1-saturation: roads none; expected some of these, in this order: closed form,"),
+        ({"status": "not run here yet", "roads": []}, None),
+        ({"roads": ["samples", "closed form"]}, "thm1-saturation: roads samples, closed form; expected some of these"),
+        ({"roads": ["samples", "hearsay"]}, "thm1-saturation: roads samples, hearsay; expected some of these"),
+    ],
+)
+def test_roads_are_what_the_tests_derive_and_the_shifts_found(shifted, change, problem):
+    found = claims.road_problems(shifted, [CLAIM._replace(**change)])
+    assert found == [] if problem is None else found[0].startswith(problem)
+
+
+def test_the_roads_are_a_table_of_those_that_rest_on_the_same():
+    rows = [(("closed form", "samples"), ["a", "b"]), (("certificate",), ["c"])]
+    page = sphinx_ledger.roads_html(rows)
+    assert page.count("<tr>") == 3 and page.count("✓") == 3
+    assert "<td><strong>2</strong>: a, b</td>" in page
+    assert '<th scope="col">others&#x27; numbers</th>' in page
 
 
 def test_the_worst_margin_is_the_one_nearest_to_the_other_verdict():
@@ -157,7 +208,9 @@ def test_a_problem_fails(root):
     with pytest.raises(SystemExit, match="tiny-claim, check «the sum» in tiny: no such claim"):
         claims.main(["--root", str(root)])
     listed.write_text(LEDGER.replace("status", "verdict", 1))
-    with pytest.raises(SystemExit, match="tiny-claim: expected the keys id, place, page, statement, status, got"):
+    with pytest.raises(
+        SystemExit, match="tiny-claim: expected the keys id, place, page, statement, status, roads, got"
+    ):
         claims.main(["--root", str(root)])
     listed.write_text(LEDGER)
     claims.main(["--root", str(root)])

@@ -1,6 +1,7 @@
 """The claims of book/claims.toml against what the notebooks checked: python -m tools.claims"""
 
 import argparse
+import json
 import re
 import tomllib
 from collections import Counter, namedtuple
@@ -13,6 +14,10 @@ from tools import pages
 
 NOT_RUN = "not run here yet"
 STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", "measured here", NOT_RUN)
+# What can stand behind a claim, in the order in which it is named.
+ROADS = ("closed form", "dense algebra", "samples", "stored runs", "certificate", "others' numbers")
+# Of every check, whether it changed with the seeds; written by tools/shifts.py.
+SHIFTS = Path("lsalib/data/trust/shifts.json")
 
 
 class Claim(NamedTuple):
@@ -23,6 +28,7 @@ class Claim(NamedTuple):
     page: str
     statement: str
     status: str
+    roads: tuple[str, ...] = ()
 
 
 # One check or control, as a notebook's output carries it, and the page it stands on.
@@ -41,15 +47,16 @@ def ledger(root: Path) -> dict:
 def read_claims(root: Path) -> list[Claim]:
     entries = ledger(root).get("claim", [])
     for entry in entries:
-        if set(entry) != set(Claim._fields):
+        if set(entry) | set(Claim._field_defaults) != set(Claim._fields):
             name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
             raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
-    return [Claim(**entry) for entry in entries]
+    return [Claim(**entry | {"roads": tuple(entry.get("roads", ()))}) for entry in entries]
 
 
 def read_certificates(root: Path) -> dict[str, tuple[str, str]]:
     """By claim, what a test derives for symbolic d and C, and the test's file."""
-    listed = tomllib.loads((root / "tests/certified.toml").read_text(encoding="utf-8"))
+    path = root / "tests/certified.toml"
+    listed = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return {name: (what, f"tests/{file}.py") for file, found in listed.items() for name, what in found.items()}
 
 
@@ -87,6 +94,34 @@ def problems(claims: list[Claim], records: list[Record]) -> list[str]:
     return found
 
 
+def road_problems(root: Path, claims: list[Claim]) -> list[str]:
+    """Where what is said to stand behind a claim is not what the tests derive, or what the shifts of seeds found."""
+    certified, drawn = read_certificates(root), read_drawn(root)
+    found = []
+    for claim in claims:
+        asked = claim.status != NOT_RUN
+        if list(claim.roads) != [road for road in ROADS if road in claim.roads] or (asked and not claim.roads):
+            listed = ", ".join(claim.roads) or "none"
+            found.append(f"{claim.id}: roads {listed}; expected some of these, in this order: {', '.join(ROADS)}")
+        sampled = drawn.get(claim.page, {}).get(claim.id)
+        for road, known in (("certificate", claim.id in certified), ("samples", sampled)):
+            if asked and known is not None and known != (road in claim.roads):
+                found.append(f"{claim.id}: the road «{road}» is {'missing' if known else 'not there'}")
+    return found
+
+
+def read_drawn(root: Path) -> dict[str, dict[str, bool]]:
+    """By page and claim, whether a check of it changed with the seeds; nothing for a page that was not shifted."""
+    path = root / SHIFTS
+    shifted = json.loads(path.read_text(encoding="utf-8"))["pages"] if path.is_file() else {}
+    return {
+        stem: {
+            name: any(check["drawn"] for check in checks if check["id"] == name) for name in {c["id"] for c in checks}
+        }
+        for stem, checks in ((stem, page["checks"]) for stem, page in shifted.items())
+    }
+
+
 def title(root: Path, stem: str) -> str:
     """The page's first heading; while it is not written, what the ledger calls it."""
     md = root / "book" / f"{stem}.md"
@@ -99,7 +134,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     root = parser.parse_args(argv).root.resolve()
     claims, records = read_claims(root), read_records(root)
-    if found := problems(claims, records):
+    if found := problems(claims, records) + road_problems(root, claims):
         raise SystemExit("\n".join(found))
     print(
         f"{len(claims)} claims: {tally(list(map(check_of, records)))}"

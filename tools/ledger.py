@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tools import pages
-from tools.claims import STATUSES, Claim, Record, check_of, read_claims, read_records
+from tools.claims import ROADS, STATUSES, Claim, Record, check_of, read_claims, read_records
 
 KINDS = ("check", "control")
 COLUMNS = ("claim", "place", "page", "status", "kind", "label", "measured", "relation", "expected", "tolerance")
@@ -77,7 +77,9 @@ def schema() -> dict:
         **{"expected": number, "tolerance": number, "margin": optional, "entries": {"type": "integer", "minimum": 1}},
         **{"seeds": {"type": "array", "items": {"type": "integer"}}, "anchor": text},
     }
+    roads = {"type": "array", "items": {"enum": list(ROADS)}}
     claim = dict.fromkeys(Claim._fields, text) | {"status": {"enum": list(STATUSES)}, "worst_margin": optional}
+    claim |= {"roads": roads}
     claim["checks"] = {"type": "array", "items": whole(check)}
     book = {"commit": text, "runs": {"type": "object"}, "claims": {"type": "array", "items": whole(claim)}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The claims of the book"} | whole(book)

@@ -20,6 +20,7 @@ place = "new"
 page = "{name}"
 statement = "With the best step size, one gradient step from the prior mean has the risk d(d+1)/(C+d+1)."
 status = "reproduced"
+roads = ["closed form"]
 """
 
 # The last page that is a notebook. The suffix says that the notebook is shown, with its outputs.

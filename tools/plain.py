@@ -24,7 +24,7 @@ ROLE = re.compile(r"\{(?P<name>[a-z:]+)\}`(?P<text>[^`]+)`")
 EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE)
 PAGE_LINK = re.compile(r"(\]\((?!\w+:)[\w/-]+)\.md(#[\w-]*)?\)")
 # What only the built book can show.
-LEFT_OUT = ("include", "bibliography", "explorer")
+LEFT_OUT = ("include", "bibliography", "explorer", "roads")
 
 
 class Book(NamedTuple):

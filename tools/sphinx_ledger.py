@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from lsalib.book.records import margin_text, rows, tally
 from tools import install_cell, ledger
 from tools.address import BRANCH, GITHUB
-from tools.claims import Claim, Record, check_of, read_certificates, read_claims, read_records, title
+from tools.claims import ROADS, Claim, Record, check_of, read_certificates, read_claims, read_records, title
 from tools.numbering import chapters
 from tools.pages import ROOT, Page
 from tools.sphinx_claims import CERTIFIED, badge, linked_badge
@@ -51,8 +51,13 @@ def opening(claim: Claim, records: list[Record]) -> str:
     attributes = " ".join(f'data-{name}="{escape(str(value))}"' for name, value in data.items())
     return (
         f'<tbody id="{claim.id}" {attributes}><tr><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
-        f'<span class="ledger-place">{escape(claim.place)}</span></th><td>'
+        f'<span class="ledger-place">{escape(claim.place)}</span>{behind(claim)}</th><td>'
     )
+
+
+def behind(claim: Claim) -> str:
+    """What the claim rests on, in words."""
+    return f'<span class="ledger-place">by {escape(", ".join(claim.roads))}</span>' if claim.roads else ""
 
 
 def certificate(claim: Claim) -> str:
@@ -126,6 +131,28 @@ class Verdicts(Directive):
         return [*parts, raw("</tbody></table>")]
 
 
+class Roads(Directive):
+    """What stands behind the claims: a row for those that rest on the same, those with most of it first."""
+
+    def run(self) -> list[nodes.Node]:
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for claim in read_claims(ROOT):
+            groups.setdefault(claim.roads, []).append(f'<a href="claims.html#{claim.id}">{claim.id}</a>')
+        rows = sorted(groups.items(), key=lambda row: (-len(row[0]), -len(row[1])))
+        return [raw(roads_html([(roads, names) for roads, names in rows if roads]))]
+
+
+def roads_html(rows: list[tuple[tuple[str, ...], list[str]]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("claims", *ROADS))
+    body = ""
+    for roads, names in rows:
+        marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in ROADS)
+        body += f"<tr><td><strong>{len(names)}</strong>: {', '.join(names)}</td>{marks}</tr>"
+    return (
+        f'<div class="results"><table class="roads"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
 def write_files(app: Sphinx, error: Exception | None) -> None:
     folder = Path(app.outdir) / "book"
     if error is None and (folder / "claims.html").is_file():
@@ -135,5 +162,6 @@ def write_files(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("ledger", Ledger)
     app.add_directive("verdicts", Verdicts)
+    app.add_directive("roads", Roads)
     app.connect("build-finished", write_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

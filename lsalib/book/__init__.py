@@ -6,5 +6,8 @@ One line has it all: ``from lsalib.book import check, control, figures, glue, st
 
 from lsalib.book.claims import ClaimError, Record, check, control
 from lsalib.book.notebook import glue, table
+from lsalib.book.seeds import from_environment
 
-__all__ = ["ClaimError", "Record", "check", "control", "figures", "glue", "sampling", "stored", "table"]
+__all__ = ["ClaimError", "Record", "check", "control", "figures", "glue", "sampling", "seeds", "stored", "table"]
+
+from_environment()

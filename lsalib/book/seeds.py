@@ -1,0 +1,96 @@
+"""Other draws for a page that stays as it is: one number moves every seed that it, or the library, names.
+
+Set ``LSALIB_SEED_SHIFT`` to a whole number before ``lsalib.book`` is imported, and all that a page draws is drawn anew,
+while all that it computes stays. A claim that holds for the seeds on the page only would show it.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+
+import jax
+import numpy as np
+
+__all__ = ["MOST", "STRIDE", "VARIABLE", "from_environment", "shifted"]
+
+VARIABLE = "LSALIB_SEED_SHIFT"
+# So far apart are the seeds of two shifts: no page counts its own so far.
+STRIDE = 1_000_003
+# Seeds stay below 2³¹, whatever the integers.
+MOST = 1000
+
+
+def from_environment() -> int:
+    """Move all seeds of this process as ``LSALIB_SEED_SHIFT`` says; importing ``lsalib.book`` does so.
+
+    Returns:
+        The shift; 0, which changes nothing, where the variable is empty or not there.
+
+    Raises:
+        ValueError: if the variable is no whole number from 0 to 1000.
+
+    Example:
+        >>> from_environment()
+        0
+    """
+    said = os.environ.get(VARIABLE) or "0"
+    shift = _checked(VARIABLE, int(said) if said.isascii() and said.isdigit() else said)
+    if shift:
+        _install(shift)
+    return shift
+
+
+@contextmanager
+def shifted(shift: int) -> Iterator[None]:
+    """Move all seeds while the context lasts: ``seed`` is what ``seed`` + 1000003 ``shift`` would be without it.
+
+    Args:
+        shift: a whole number from 0, which changes nothing, to 1000.
+
+    Raises:
+        ValueError: if it is no such number.
+
+    Example:
+        >>> with shifted(2):
+        ...     moved = np.random.default_rng(7).normal()
+        >>> bool(moved == np.random.default_rng(7 + 2 * STRIDE).normal())
+        True
+    """
+    _checked("shift", shift)
+    before = jax.random.key, jax.random.PRNGKey, np.random.default_rng
+    _install(shift)
+    try:
+        yield
+    finally:
+        jax.random.key, jax.random.PRNGKey, np.random.default_rng = before
+
+
+def _checked(name: str, shift) -> int:
+    if isinstance(shift, bool) or not isinstance(shift, int) or not 0 <= shift <= MOST:
+        raise ValueError(f"{name} must be a whole number from 0 to {MOST}, got {shift!r}")
+    return shift
+
+
+def _install(shift: int) -> None:
+    """A key that is derived from another moves with it."""
+    move = shift * STRIDE
+    jax.random.key, jax.random.PRNGKey = (_moved(make, move) for make in (jax.random.key, jax.random.PRNGKey))
+    np.random.default_rng = _moved(np.random.default_rng, move)
+
+
+def _moved(make, move: int):
+    @wraps(make)
+    def other(seed=None, *args, **kwargs):
+        return make(_seed(seed, move), *args, **kwargs)
+
+    return other
+
+
+def _seed(seed, move: int):
+    """A seed, or each in a list; what is none, as a generator, stays."""
+    if isinstance(seed, (list, tuple)):
+        return [_seed(each, move) for each in seed]
+    if isinstance(seed, (int, np.integer)):
+        return int(seed) + move
+    return seed + move if hasattr(seed, "dtype") else seed

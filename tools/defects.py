@@ -1,0 +1,34 @@
+"""What became of the planted defects, for the page that shows it: python -m tools.defects
+
+Reads tests/mutants.toml, the list, and tests/mutants.json, what caught each, and writes both together into the package,
+where a hosted notebook finds them, too.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+STORE = Path("lsalib/data/trust/defects.json")
+
+
+def together(root: Path) -> list[dict]:
+    """One entry a defect: where and what it is, and what caught it, when it was new and now."""
+    listed = tomllib.loads((root / "tests/mutants.toml").read_text(encoding="utf-8"))["mutant"]
+    caught = json.loads((root / "tests/mutants.json").read_text(encoding="utf-8"))
+    blank = {"aimed": False, "equivalent": ""}
+    return [
+        {"name": name} | blank | entry | {when: caught[name][when] for when in ("first", "now")}
+        for name, entry in listed.items()
+        if name in caught
+    ]
+
+
+def text(root: Path) -> str:
+    """A line for each defect, so that a change can be read."""
+    lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in together(root))
+    return f"[\n{lines}\n]\n"
+
+
+if __name__ == "__main__":
+    (ROOT / STORE).write_text(text(ROOT), encoding="utf-8")

@@ -95,11 +95,7 @@ def _ask_all(experiment: Experiment, model, asked: list, store: _store.Store, si
     for begin in range(0, len(waiting), size):
         for name in names:
             if some := [n for n in waiting[begin : begin + size] if n in left[name]]:
-                keep = _Keep(store, progress, some)
-                _ask(name, experiment, model, [asked[n] for n in some], keep)
-                if keep.left:
-                    got = len(some) - len(keep.left)
-                    raise ValueError(f"model {model.name} must give {len(some)} answers, one a prompt, got {got}")
+                _ask(name, experiment, model, [asked[n] for n in some], _Keep(store, progress, some))
 
 
 class _Keep(dict):
@@ -136,10 +132,14 @@ def _ask(name: str, experiment: Experiment, model, batch: list, keep: _Keep) -> 
     """The written answers, or the answers' log-probabilities; a completion goes on after «Score:» with a space."""
     stop, space = ((), "") if experiment.style == "chat" else (("\n",), " ")
     if name == "answer":
-        model.complete(batch, max_new_tokens=experiment.max_new_tokens, stop=stop, on_answer=keep.answer)
-    elif model.score_logprobs(batch, [space + a for a in ANSWERS], on_answer=keep.logprobs, parts=keep) is None:
-        for place in range(len(batch)):
-            keep.logprobs(place, None)
+        answers = model.complete(batch, max_new_tokens=experiment.max_new_tokens, stop=stop, on_answer=keep.answer)
+    else:
+        answers = model.score_logprobs(batch, [space + a for a in ANSWERS], on_answer=keep.logprobs, parts=keep)
+        answers = [None] * len(batch) if answers is None else answers
+    if len(answers) != (n := len(batch)):
+        raise ValueError(f"model {model.name} must give {n} answers, one a prompt, got {len(answers)}")
+    for place, answer in enumerate(answers):  # of a model that gives them all at once
+        getattr(keep, name)(place, answer)
 
 
 def _warn_of_empty(records: list[dict]) -> None:

@@ -148,9 +148,8 @@ def roads_html(rows: list[tuple[tuple[str, ...], list[str]]]) -> str:
     for roads, names in rows:
         marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in ROADS)
         body += f"<tr><td><strong>{len(names)}</strong>: {', '.join(names)}</td>{marks}</tr>"
-    return (
-        f'<div class="results"><table class="roads"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    table = f'<table class="roads"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="results claims-table">{table}</div>'
 
 
 def write_files(app: Sphinx, error: Exception | None) -> None:

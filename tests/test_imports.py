@@ -70,3 +70,15 @@ from lsalib.book import figures
 assert "matplotlib" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_lsalib_needs_no_package_for_language_models():
+    """Nor do the modules for them need those before they are used."""
+    python = lambda code: subprocess.check_output([sys.executable, "-c", code], cwd=LIBRARY.parent, text=True)
+    names = "tokenizers", "safetensors", "gguf", "openai", "platformdirs", "pooch", "transformers", "torch"
+    loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"
+    assert python(f"import sys, lsalib; print({loaded})") == "[]\n"
+    modules = [str(path.relative_to(LIBRARY.parent).with_suffix("")) for path in (LIBRARY / "sts").rglob("*[a-z].py")]
+    blocked = f"import sys, scipy.stats; sys.modules.update(dict.fromkeys({names}))\n"
+    python(blocked + "\n".join(f"import {name.replace('/', '.')}" for name in modules))
+    assert len(modules) >= 15

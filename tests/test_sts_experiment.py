@@ -82,7 +82,7 @@ def test_an_interrupted_run_goes_on_and_asks_nothing_twice(asked, k, tmp_path, t
 WAITING = """
 import itertools, sys, time
 sys.path.insert(0, "tests")
-from sts_support import Fake, last_guess, made_up
+from sts_support import ROOT, Fake, last_guess, made_up
 from lsalib.sts.experiment import Experiment, run
 asked = itertools.count(1)
 def slow(prompt):
@@ -292,13 +292,18 @@ def test_a_model_that_does_not_keep_to_its_protocol_is_named(model, size, messag
         ask(ASKED, model, tmp_path, batch_size=size)
 
 
-def test_importing_lsalib_needs_nothing_of_this():
-    """Nor do the modules for language models need their packages before they are used."""
-    python = lambda code: subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
-    names = "tokenizers", "safetensors", "gguf", "openai", "platformdirs", "pooch", "transformers", "torch"
-    loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"
-    assert python(f"import sys, lsalib; print({loaded})") == "[]\n"
-    modules = [str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "lsalib/sts").rglob("*[a-z].py")]
-    blocked = f"import sys, scipy.stats; sys.modules.update(dict.fromkeys({names}))\n"
-    python(blocked + "\n".join(f"import {name.replace('/', '.')}" for name in modules))
-    assert len(modules) >= 15
+class Silent(Fake):
+    """Gives all answers at once, and never calls back."""
+
+    def complete(self, prompts, **options):
+        return super().complete(prompts, **options | {"on_answer": None})
+
+    def score_logprobs(self, prompts, answers, **options):
+        return super().score_logprobs(prompts, answers, on_answer=lambda place, row: None)
+
+
+@STYLES
+def test_a_model_may_give_its_answers_all_at_once(asked, tmp_path):
+    given = last_guess, lambda prompt: np.linspace(-2, 0, 51)
+    one_by_one, at_once = (ask(asked, kind(*given), tmp_path / kind.__name__) for kind in (Fake, Silent))
+    assert at_once["records"] == one_by_one["records"] and len(at_once["records"][0]["logprobs"]) == 51

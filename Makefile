@@ -45,9 +45,9 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
 INSTALL_newest = $(PIP) --upgrade -e '.[book,checkpoint,sts,test]'
-# What is named in pyproject.toml as old as it may be, and for the library alone: nobody builds the book with that.
+# What is named in pyproject.toml as old as it may be.
 INSTALL_lowest = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct \
-  -e '.[checkpoint,sts,test]'
+  -e '.[book,checkpoint,sts,test]'
 $(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest or lowest, got $(PACKAGES)))
 
 data: setup  ## get the sentence pairs of the language-model page, once

@@ -65,7 +65,7 @@ def add(path: Path, packages: str, part: str, passed: int, skipped: int, version
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description="Note what passed with what.")
-    parser.add_argument("part", help="what ran: library, notebooks, book")
+    parser.add_argument("part", help="what ran: library, notebooks, book, pages")
     parser.add_argument("--packages", choices=SETS.values(), help="which set (default: as this environment is called)")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)

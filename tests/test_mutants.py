@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tools import mutants
+from tools import mutants, reach
 from tools.mutants import ROOT, Copy, Mutant, Result
 
 LISTED, FOUND = mutants.mutants(), mutants.results()
 # Quick ones, of the library and of the tools.
 AGAIN = ("check-that-never-raises", "control-counts-as-a-check")
+# A page that takes a second, and what it caught.
+PAGE = ("depth", "…")
 
 
 @pytest.mark.parametrize("mutant", LISTED.values(), ids=LISTED)
@@ -27,8 +29,10 @@ def defects(listed: dict[str, Mutant], found: dict[str, Result]) -> list[str]:
         result = found.get(name)
         if result is None or result.print != mutant.print:
             wrong.append(f"{name}: planted never, or otherwise")
-        elif bool(mutants.by_test(result.now)) == bool(mutant.equivalent):
+        elif bool(result.now) == bool(mutant.equivalent):
             wrong.append(f"{name}: {'caught, and yet equivalent' if mutant.equivalent else 'not caught by a test'}")
+        elif result.executed is None or (result.page and not result.executed):
+            wrong.append(f"{name}: pages not asked, or caught where it is not executed")
     return wrong
 
 
@@ -39,8 +43,9 @@ def test_every_defect_is_caught_or_explained():
     assert defects({}, {name: result}) == [f"{name}: not in the list"]
     for broken in ({}, {name: result._replace(print="another")}):
         assert defects({name: mutant}, broken) == [f"{name}: planted never, or otherwise"]
-    for by in (None, "page heads"):
-        assert defects({name: mutant}, {name: result._replace(now=by)}) == [f"{name}: not caught by a test"]
+    assert defects({name: mutant}, {name: result._replace(now=None)}) == [f"{name}: not caught by a test"]
+    for asked in ({"executed": None}, {"executed": 0, "page": "heads"}):
+        assert defects({name: mutant}, {name: result._replace(**asked)})[0].startswith(f"{name}: pages not asked")
     explained = {name: mutant._replace(equivalent="because")}
     assert defects(explained, {name: result}) == [f"{name}: caught, and yet equivalent"]
 
@@ -54,9 +59,8 @@ def is_there(by: str) -> bool:
 
 
 def test_what_caught_them_is_there():
-    assert [
-        by for _, _, by in FOUND.values() if mutants.by_test(by) and by != mutants.NO_REPORT and not is_there(by)
-    ] == []
+    by_tests = {result.now for result in FOUND.values()} - {None, mutants.NO_REPORT}
+    assert by_tests and not [by for by in by_tests if not is_there(by)]
     assert not is_there("tests/test_mutants.py::" + "test_of_old[1]") and is_there(
         "tests/test_mutants.py::test_what_caught_them_is_there"
     )
@@ -72,6 +76,35 @@ def test_what_caught_a_defect_catches_it_again(name, copy):
     by, file = FOUND[name].now, LISTED[name].file
     assert copy.caught([LISTED[name]], [by]) == {name: by}
     assert (copy.folder / file).read_bytes() == (ROOT / file).read_bytes(), "the file is as it was"
+
+
+def test_a_page_catches_a_defect_again(copy, tmp_path):
+    """In a function that it executes; one in a function that it does not call passes."""
+    stem, name = PAGE
+    assert FOUND[name].page == stem
+    assert copy.ask([f"page {stem} {tmp_path / 'functions'}"]) is None
+    called = (tmp_path / "functions").read_text().splitlines()
+    is_called = lambda mutant: "{}\t{}".format(*mutants.place(ROOT, mutant)) in called
+    others = [mutant for mutant in LISTED.values() if mutant.file.startswith("lsalib/sts") and not is_called(mutant)]
+    assert is_called(LISTED[name]) and others
+    assert copy.caught([LISTED[name]], [f"page {stem}"]) == {name: f"page {stem}"}
+    assert copy.caught(others, [f"page {stem}"]) == {}
+
+
+def test_the_innermost_function_around_a_line():
+    source = """\
+import a
+def f(x=1):
+    g = lambda y: (
+        y +
+        x)
+    return g(2)
+class C:
+    size = 3
+    def method(self):
+        return 4
+"""
+    assert [reach.around(source, line) for line in range(1, 11)] == [1, 2, 3, 3, 3, 2, 1, 1, 9, 9]
 
 
 def test_what_fails_without_a_defect_catches_none(copy):

@@ -13,12 +13,12 @@ STORE = Path("lsalib/data/trust/defects.json")
 
 
 def together(root: Path) -> list[dict]:
-    """One entry a defect: where and what it is, and what caught it, when it was new and now."""
+    """One entry a defect: where and what it is, what caught it, when it was new and now, and what pages said of it."""
     listed = tomllib.loads((root / "tests/mutants.toml").read_text(encoding="utf-8"))["mutant"]
     caught = json.loads((root / "tests/mutants.json").read_text(encoding="utf-8"))
     blank = {"aimed": False, "equivalent": ""}
     return [
-        {"name": name} | blank | entry | {when: caught[name][when] for when in ("first", "now")}
+        {"name": name} | blank | entry | {of: caught[name][of] for of in ("first", "now", "executed", "page")}
         for name, entry in listed.items()
         if name in caught
     ]

@@ -1,8 +1,8 @@
 """Plant the defects of tests/mutants.toml, one at a time, and see what catches each: python -m tools.mutants [NAME…]
 
-Each is planted in a copy of the checkout. The tests beside its file run first, then those of its part of the package;
-what none of them catches is asked of the part's pages. What fails with a defect must pass without. What caught a defect
-is kept in tests/mutants.json: at first, and now.
+Each is planted in a copy of the checkout. The tests beside its file run first, then those of its part of the package.
+With --pages it is the pages that execute its function which are asked, up to the first that fails. What fails with a
+defect must pass without. What caught a defect is kept in tests/mutants.json: at first, now, and which page.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from tools import pages, programs
+from tools.reach import around
+
 ROOT = Path(__file__).resolve().parent.parent
 LIST, KEPT = "tests/mutants.toml", "tests/mutants.json"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
-LIMIT = 900  # seconds: a defect may make a program wait for ever
+LIMIT, PAGE_LIMIT = 900, 300  # seconds: a defect may make a program wait for ever
 NO_REPORT = "no report"  # of a run that does not end, or ends without saying what failed
 
 
@@ -45,11 +49,14 @@ class Mutant(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The test or page that caught a defect, when it was new and now; None where nothing did."""
+    """The test that caught a defect, when it was new and now, None where nothing did; how many pages execute its
+    function, None where they were not asked, and which of them caught it."""
 
     print: str
     first: str | None
     now: str | None
+    executed: int | None = None
+    page: str | None = None
 
 
 def mutants(root: Path = ROOT) -> dict[str, Mutant]:
@@ -91,18 +98,19 @@ class Copy:
 
     def __init__(self, root: Path, folder: Path):
         self.folder, self.clean, self.clock = folder, set(), 0
+        self.env = os.environ | {"PYTHONPATH": str(folder)}
         for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0")[:-1]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
 
     def ask(self, asked: Sequence[str]) -> str | None:
         """What of these tests, or this page, fails first; None where all passes."""
-        page = asked[0].removeprefix("page ") if asked[0].startswith("page ") else ""
+        page = asked[0].startswith("page ")
         pytest = ["pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", "-p", "no:xdist", *asked]
-        command = [sys.executable, "-m", *(["tools.notebooks", page] if page else pytest)]
-        env = os.environ | {"PYTHONPATH": str(self.folder)}
+        command = [sys.executable, "-m", *(["tools.reach", *asked[0].split()[1:]] if page else pytest)]
+        limit = PAGE_LIMIT if page else LIMIT
         try:
-            done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=LIMIT)
+            done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             return NO_REPORT
         if done.returncode == 0:
@@ -156,29 +164,25 @@ def copied(root: Path) -> Iterator[Copy]:
         yield Copy(root, Path(folder))
 
 
-def by_test(by: str | None) -> bool:
-    return bool(by) and not by.startswith("page ")
-
-
 def open_ones(listed: dict[str, Mutant], found: dict[str, Result]) -> list[str]:
     """The defects without a result, and those that nothing catches and nobody has explained."""
     known = {
         name: result.now for name, result in found.items() if name in listed and result.print == listed[name].print
     }
-    done = lambda mutant: mutant.equivalent or by_test(known.get(mutant.name))
+    done = lambda mutant: mutant.equivalent or known.get(mutant.name)
     return [mutant.name for mutant in listed.values() if mutant.name not in known or not done(mutant)]
 
 
 def plant(root: Path, names: Sequence[str]) -> None:
-    """For the tests beside a file, then for others, and for pages; what may pass is planted together, while it does."""
+    """For the tests beside a file, then for others; what may pass is planted together, as long as it does."""
     listed, found = mutants(root), results(root)
     left = [listed[name] for name in names or open_ones(listed, found)]
 
     def note(caught: dict[str, str | None]) -> None:
         for name, by in caught.items():
             known = found.get(name)
-            first = known.first if known and known.print == listed[name].print else by
-            found[name] = Result(listed[name].print, first, by)
+            same = known and known.print == listed[name].print
+            found[name] = known._replace(now=by) if known and same else Result(listed[name].print, by, by)
             print(f"{name}: {by or 'SURVIVES'}", flush=True)
         keep(root, found)
         left[:] = [mutant for mutant in left if mutant.name not in caught]
@@ -189,9 +193,52 @@ def plant(root: Path, names: Sequence[str]) -> None:
         for table in ("near", "part"):
             for asked in {tuple(asked_of(root, mutant, table)): 0 for mutant in left}:
                 note(copy.caught([mutant for mutant in left if tuple(asked_of(root, mutant, table)) == asked], asked))
-        for stem in {stem: 0 for mutant in left for stem in asked_of(root, mutant, "pages")}:
-            note(copy.caught([m for m in left if stem in asked_of(root, m, "pages")], [f"page {stem}"]))
     note({mutant.name: None for mutant in left})
+
+
+def place(root: Path, mutant: Mutant) -> tuple[str, int]:
+    """The file, and the line where the function begins in which the defect is planted."""
+    text = (root / mutant.file).read_text(encoding="utf-8")
+    return mutant.file, around(text, text[: text.index(mutant.old)].count("\n") + 1)
+
+
+def executing(copy: Copy, todo: Sequence[Mutant]) -> dict[str, list[str]]:
+    """For each page, in the order of their times, the defects whose functions it executes: with none it passes."""
+    found, seconds = {}, {}
+    places = {mutant.name: place(copy.folder, mutant) for mutant in todo}
+    for stem in (page.stem for page in pages.code_pages(copy.folder)):
+        start, listing = time.perf_counter(), copy.folder / f"{stem}.txt"
+        if copy.ask([f"page {stem} {listing}"]):
+            raise SystemExit(f"Fails without any defect, too: page {stem}")
+        copy.clean.add(f"page {stem}")
+        seconds[stem] = time.perf_counter() - start
+        called = {(file, int(line)) for file, line in map(str.split, listing.read_text("utf-8").splitlines())}
+        files = {(file, 1) for file, _ in called}
+        found[stem] = [name for name, at in places.items() if at in called | files]
+        print(f"{stem}: {seconds[stem]:.0f} s, {len(found[stem])}", flush=True)
+    return {stem: found[stem] for stem in sorted(found, key=seconds.__getitem__)}
+
+
+def ask_pages(root: Path, names: Sequence[str]) -> None:
+    """Plant each for the first page that executes its function alone, and what that lets pass together for others."""
+    listed, found = mutants(root), results(root)
+    todo = [listed[name] for name in names or found if names or found[name].executed is None]
+    with copied(root) as copy, programs.borrowed() as kept:
+        copy.env |= programs.environment(kept)
+        by_page = executing(copy, todo)
+        for mutant in todo:
+            on = sum(mutant.name in there for there in by_page.values())
+            found[mutant.name] = found[mutant.name]._replace(executed=on, page=None)
+        passed: set[str] = set()
+        for stem, there in by_page.items():
+            left = [listed[name] for name in there if found[name].page is None]
+            alone, together = ([m for m in left if (m.name in passed) is known] for known in (False, True))
+            for planned in [*([mutant] for mutant in alone), together]:
+                for name in copy.caught(planned, [f"page {stem}"]):
+                    found[name] = found[name]._replace(page=stem)
+                    print(f"{name}: {stem}", flush=True)
+            passed |= set(there)
+            keep(root, found)
 
 
 def repeat(root: Path, names: Sequence[str]) -> list[str]:
@@ -205,9 +252,12 @@ def repeat(root: Path, names: Sequence[str]) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.partition(":")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="these; else those without a result, or not caught")
+    parser.add_argument("--pages", action="store_true", help="these, or those for which they were not, asked of pages")
     parser.add_argument("--repeat", action="store_true", help="only what caught a defect must catch it again")
     args = parser.parse_args(argv)
-    if not args.repeat:
+    if args.pages:
+        ask_pages(ROOT, args.names)
+    elif not args.repeat:
         plant(ROOT, args.names)
     elif missed := repeat(ROOT, args.names):
         raise SystemExit(f"No longer caught: {', '.join(missed)}")

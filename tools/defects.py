@@ -18,7 +18,7 @@ def together(root: Path) -> list[dict]:
     caught = json.loads((root / "tests/mutants.json").read_text(encoding="utf-8"))
     blank = {"aimed": False, "equivalent": ""}
     return [
-        {"name": name} | blank | entry | {of: caught[name][of] for of in ("first", "now", "executed", "page")}
+        {"name": name} | blank | entry | {of: caught[name][of] for of in ("first", "now", "asked", "page")}
         for name, entry in listed.items()
         if name in caught
     ]

@@ -49,13 +49,13 @@ class Mutant(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The test that caught a defect, when it was new and now, None where nothing did; how many pages execute its
-    function, None where they were not asked, and which of them caught it."""
+    """The test that caught a defect, when it was new and now, None where nothing did; which pages were asked, of those
+    that execute its function, None where none has been tried, and which of them caught it."""
 
     print: str
     first: str | None
     now: str | None
-    executed: int | None = None
+    asked: tuple[str, ...] | None = None
     page: str | None = None
 
 
@@ -222,22 +222,21 @@ def executing(copy: Copy, todo: Sequence[Mutant]) -> dict[str, list[str]]:
 def ask_pages(root: Path, names: Sequence[str]) -> None:
     """Plant each for the first page that executes its function alone, and what that lets pass together for others."""
     listed, found = mutants(root), results(root)
-    todo = [listed[name] for name in names or found if names or found[name].executed is None]
+    todo = [listed[name] for name in names or found if names or found[name].page is None]
     with copied(root) as copy, programs.borrowed() as kept:
         copy.env |= programs.environment(kept)
         by_page = executing(copy, todo)
         for mutant in todo:
-            on = sum(mutant.name in there for there in by_page.values())
-            found[mutant.name] = found[mutant.name]._replace(executed=on, page=None)
-        passed: set[str] = set()
+            before = () if names else tuple(found[mutant.name].asked or ())
+            found[mutant.name] = found[mutant.name]._replace(asked=before, page=None)
         for stem, there in by_page.items():
-            left = [listed[name] for name in there if found[name].page is None]
-            alone, together = ([m for m in left if (m.name in passed) is known] for known in (False, True))
+            left = [name for name in there if found[name].page is None and stem not in found[name].asked]
+            alone, together = ([listed[n] for n in left if bool(found[n].asked) is known] for known in (False, True))
             for planned in [*([mutant] for mutant in alone), together]:
                 for name in copy.caught(planned, [f"page {stem}"]):
                     found[name] = found[name]._replace(page=stem)
                     print(f"{name}: {stem}", flush=True)
-            passed |= set(there)
+            found |= {name: found[name]._replace(asked=(*found[name].asked, stem)) for name in left}
             keep(root, found)
 
 

@@ -233,7 +233,9 @@ def ask_pages(root: Path, names: Sequence[str]) -> None:
             left = [name for name in there if found[name].page is None and stem not in found[name].asked]
             alone, together = ([listed[n] for n in left if bool(found[n].asked) is known] for known in (False, True))
             for planned in [*([mutant] for mutant in alone), together]:
-                for name in copy.caught(planned, [f"page {stem}"]):
+                # A page that only takes too long has said nothing.
+                caught = copy.caught(planned, [f"page {stem}"]).items()
+                for name in (name for name, by in caught if by != NO_REPORT):
                     found[name] = found[name]._replace(page=stem)
                     print(f"{name}: {stem}", flush=True)
             found |= {name: found[name]._replace(asked=(*found[name].asked, stem)) for name in left}

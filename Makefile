@@ -1,6 +1,7 @@
 # Everything runs in .venv, which the first command makes and the later ones find ready.
 PYTHON ?= python3
-# Which packages: locked, those of requirements.txt; newest or lowest, what pyproject.toml allows, in a .venv of its own.
+# Which packages: locked, those of requirements.txt; newest, lowest or lowest-book, what pyproject.toml allows, in a
+# .venv of its own.
 PACKAGES ?= locked
 VENV := .venv$(if $(filter-out locked,$(PACKAGES)),-$(PACKAGES))
 PY := $(VENV)/bin/python
@@ -45,10 +46,11 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
 INSTALL_newest = $(PIP) --upgrade -e '.[book,checkpoint,sts,test]'
-# What is named in pyproject.toml as old as it may be, and for the library alone: the pages need a newer NumPy.
-INSTALL_lowest = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct \
-  -e '.[checkpoint,sts,test]'
-$(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest or lowest, got $(PACKAGES)))
+# What is named in pyproject.toml as old as it may be: for the library alone, and with the pages, which need a newer NumPy.
+LOWEST = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct -e
+INSTALL_lowest = $(LOWEST) '.[checkpoint,sts,test]'
+INSTALL_lowest-book = $(LOWEST) '.[book,checkpoint,sts,test]'
+$(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest, lowest or lowest-book, got $(PACKAGES)))
 
 data: setup  ## get the sentence pairs of the language-model page, once
 	@$(PY) -m lsalib.sts data
@@ -128,4 +130,4 @@ lock:  ## make requirements.txt from pyproject.toml again
 	@rm -rf .venv-lock
 
 clean:  ## remove what the commands made
-	rm -rf .venv .venv-newest .venv-lowest .venv-lock _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-newest .venv-lowest .venv-lowest-book .venv-lock _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

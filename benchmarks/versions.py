@@ -20,7 +20,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 STORE = Path("lsalib/data/trust/versions.json")
-SETS = {".venv": "locked", ".venv-lowest": "lowest", ".venv-newest": "newest"}
+SETS = {
+    ".venv": "locked",
+    ".venv-lowest": "lowest",
+    ".venv-lowest-book": "lowest-book",
+    ".venv-newest": "newest",
+}
 # The last line of pytest, with «=» around it or, in quiet runs, without.
 SUMMARY = re.compile(r"^(?:=+ )?(?=\d+ (?:passed|failed|error))(.*) in [\d.]+s", re.MULTILINE)
 

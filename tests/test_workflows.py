@@ -107,11 +107,18 @@ def test_the_library_is_tested_on_every_python_and_with_the_lowest_and_newest_pa
     assert job["env"] == {"PACKAGES": "${{ matrix.packages }}"}
 
 
-def test_every_week_the_newest_packages_are_tested():
+def test_every_week_the_book_is_tested_with_the_oldest_and_the_newest_packages():
     triggers = TEST[True]  # what YAML makes of the word «on»
     assert re.fullmatch(r"\d+ \d+ \* \* \d", triggers["schedule"][0]["cron"])
-    newest = "${{ github.event_name == 'schedule' && 'newest' || 'locked' }}"
-    assert [TEST["jobs"][job]["env"]["PACKAGES"] for job in ("notebooks", "book")] == [newest] * 2
+    weekly = """${{ fromJSON(github.event_name == 'schedule' && '["newest", "lowest-book"]' || '["locked"]') }}"""
+    for job in (TEST["jobs"]["notebooks"], TEST["jobs"]["book"]):
+        assert job["strategy"]["matrix"] == {"packages": weekly}
+        assert job["env"] == {"PACKAGES": "${{ matrix.packages }}"}
+
+
+def test_of_several_books_only_the_usual_one_is_handed_on():
+    steps = [step for step in TEST["jobs"]["book"]["steps"] if "upload-pages-artifact" in step.get("uses", "")]
+    assert [step["if"] for step in steps] == ["matrix.packages == 'locked'"]
 
 
 @pytest.mark.parametrize("job", ["library", "notebooks"])

@@ -1,5 +1,7 @@
 """What programs cost, counted; and the budget that a page must keep."""
 
+from importlib import metadata
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +83,16 @@ def test_a_page_over_its_budget_is_named(root, measured, capfd):
     (root / "book/programs.toml").write_text(f"tiny = {measured.programs}\n")
     notebooks.main(["--validate", "tiny", f"--root={root}"])
     assert f"tiny: {measured.programs} programs of {measured.programs}" in capfd.readouterr().out
+
+
+def test_the_budget_holds_for_the_jax_of_the_lock(root):
+    """Another one cuts a computation into other programs."""
+    (root / "book/programs.toml").write_text("tiny = 1\n")
+    page = pages.Page(root, "tiny")
+    for named, binds in (("", True), (f"jax=={metadata.version('jax')}\n", True), ("jax==0.0\njaxlib==0.0\n", False)):
+        (root / "requirements.txt").write_text(f"# pinned\n{named}")
+        assert (budget.binding(page), len(budget.defects(page, 2)), budget.defects(page, 1)) == (binds, binds, [])
+    assert budget.meant_for(pages.ROOT)
 
 
 def test_every_page_has_a_budget():

@@ -171,8 +171,8 @@ def reproduce(page: Page) -> None:
     with programs.borrowed() as kept, meter.watched() as (env, records):
         same = reproduces(page, env | programs.environment(kept))
         compiled = sum(cell["programs"] + cell["cached"] for cell in meter.read(records))
-    limit = budget.allowed(page)
-    print(f"{page.stem}: {compiled} programs of {limit}", flush=True)
+    other = "" if budget.binding(page) else f", which holds for jax {budget.meant_for(page.root)} only"
+    print(f"{page.stem}: {compiled} programs of {budget.allowed(page)}{other}", flush=True)
     over = budget.defects(page, compiled)
     if over or not same:
         raise SystemExit("\n".join(over) or 1)

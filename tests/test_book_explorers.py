@@ -176,7 +176,7 @@ def test_a_wrong_formula_is_seen(browser, address, name):
 
 def test_the_keyboard_moves_a_slider_and_the_text_follows(page):
     box(page, "answer").evaluate(SET, {"d": 10})
-    answer, slider = box(page, "answer"), box(page, "answer").get_by_label("features d")
+    answer, slider = box(page, "answer"), box(page, "answer").get_by_label("features d", exact=True)
     text = answer.locator("[aria-live=polite]")
     before, value = text.inner_text(), int(slider.input_value())
     slider.focus()
@@ -188,7 +188,7 @@ def test_the_keyboard_moves_a_slider_and_the_text_follows(page):
 
 
 def test_a_slider_over_a_list_says_its_value(page):
-    slider = box(page, "patterns").get_by_label("training step")
+    slider = box(page, "patterns").get_by_label("training step", exact=True)
     slider.focus()
     page.keyboard.press("End")
     assert slider.get_attribute("aria-valuetext") == "100,000"

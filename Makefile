@@ -130,4 +130,4 @@ lock:  ## make requirements.txt from pyproject.toml again
 	@rm -rf .venv-lock
 
 clean:  ## remove what the commands made
-	rm -rf .venv .venv-newest .venv-lowest .venv-lowest-book .venv-lock _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -1,8 +1,10 @@
 """Plant the defects of tests/mutants.toml, one at a time, and see what catches each: python -m tools.mutants [NAME…]
 
 Each is planted in a copy of the checkout. The tests beside its file run first, then those of its part of the package.
-With --pages it is the pages that execute its function which are asked, up to the first that fails. What fails with a
-defect must pass without. What caught a defect is kept in tests/mutants.json: at first, now, and which page.
+With --pages, the pages that execute its function run instead, up to the first that fails. What fails with a defect must
+pass without it. tests/mutants.json keeps what caught each defect: at first, now, and which page.
+
+An entry is out of date when its file has changed since and no longer holds its line. It is reported and left out.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,19 +80,38 @@ def keep(root: Path, found: dict[str, Result]) -> None:
     os.replace(part, root / KEPT)
 
 
-def planted(text: str, mutant: Mutant) -> str:
-    """The file's text with the defect in it."""
-    if text.count(mutant.old) != 1 or mutant.old == mutant.new:
-        raise SystemExit(
-            f"{mutant.name}: {mutant.file} holds {text.count(mutant.old)} times, expected once: {mutant.old}"
-        )
-    return text.replace(mutant.old, mutant.new)
+def fits(root: Path, mutant: Mutant) -> bool:
+    """Whether the file still holds the line, once."""
+    path = root / mutant.file
+    return path.is_file() and path.read_text(encoding="utf-8").count(mutant.old) == 1
+
+
+def fitting(root: Path, chosen: Iterable[Mutant]) -> list[Mutant]:
+    """Those that can be planted; the others are reported."""
+    found = []
+    for mutant in chosen:
+        if fits(root, mutant):
+            found.append(mutant)
+        else:
+            print(f"{mutant.name}: out of date, {mutant.file} does not hold this line once: {mutant.old}", flush=True)
+    return found
+
+
+def is_there(root: Path, test: str) -> bool:
+    """Whether the file is there, and the test or doctest in it."""
+    file, _, name = test.partition("::")
+    if not name:
+        return (root / file).exists()
+    name = re.split(r"[\[.]", name)[0] if file.startswith("tests/") else name.rpartition(".")[2]
+    text = (root / file).read_text(encoding="utf-8") if (root / file).is_file() else ""
+    return bool(re.search(rf"\b{re.escape(name)}\b", text))
 
 
 def asked_of(root: Path, mutant: Mutant, table: str) -> list[str]:
-    """What the list asks of this file: of the beginnings of its path the longest counts."""
+    """The tests that the list names for this file, under the longest matching path, as far as they still exist."""
     listed = tomllib.loads((root / LIST).read_text(encoding="utf-8"))[table]
-    return listed[max((start for start in listed if mutant.file.startswith(start)), key=len)]
+    asked = listed[max((start for start in listed if mutant.file.startswith(start)), key=len)]
+    return [test for test in asked if is_there(root, test)]
 
 
 class Copy:
@@ -99,7 +120,8 @@ class Copy:
     def __init__(self, root: Path, folder: Path):
         self.folder, self.clean, self.clock = folder, set(), 0
         self.env = os.environ | {"PYTHONPATH": str(folder)}
-        for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0")[:-1]:
+        listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0")[:-1]
+        for name in filter(lambda name: (root / name).is_file(), listed):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(root / name, folder / name)
 
@@ -137,7 +159,7 @@ class Copy:
         try:
             for mutant in planned:
                 path = self.folder / mutant.file
-                self.write(path, planted(path.read_text(encoding="utf-8"), mutant))
+                self.write(path, path.read_text(encoding="utf-8").replace(mutant.old, mutant.new))
             yield
         finally:
             for path, text in before.items():
@@ -176,7 +198,7 @@ def open_ones(listed: dict[str, Mutant], found: dict[str, Result]) -> list[str]:
 def plant(root: Path, names: Sequence[str]) -> None:
     """For the tests beside a file, then for others; what may pass is planted together, as long as it does."""
     listed, found = mutants(root), results(root)
-    left = [listed[name] for name in names or open_ones(listed, found)]
+    left = fitting(root, (listed[name] for name in names or open_ones(listed, found)))
 
     def note(caught: dict[str, str | None]) -> None:
         for name, by in caught.items():
@@ -222,7 +244,8 @@ def executing(copy: Copy, todo: Sequence[Mutant]) -> dict[str, list[str]]:
 def ask_pages(root: Path, names: Sequence[str]) -> None:
     """Plant each for the first page that executes its function alone, and what that lets pass together for others."""
     listed, found = mutants(root), results(root)
-    todo = [listed[name] for name in names or found if names or found[name].page is None]
+    left_over = (name for name in listed if name in found and found[name].page is None)
+    todo = fitting(root, (listed[name] for name in names or left_over))
     with copied(root) as copy, programs.borrowed() as kept:
         copy.env |= programs.environment(kept)
         by_page = executing(copy, todo)
@@ -243,11 +266,12 @@ def ask_pages(root: Path, names: Sequence[str]) -> None:
 
 
 def repeat(root: Path, names: Sequence[str]) -> list[str]:
-    """Those of the caught defects that what caught them does not catch again."""
+    """The caught defects that are not caught again by the same test, or whose test is gone."""
     listed, found = mutants(root), results(root)
-    again = [(listed[name], found[name].now) for name in names or listed if found[name].now]
+    again = fitting(root, (listed[name] for name in names or listed if name in found and found[name].now))
+    by = lambda mutant: [test for test in [found[mutant.name].now] if is_there(root, test)]
     with copied(root) as copy:
-        return [mutant.name for mutant, by in again if not copy.caught([mutant], [by])]
+        return [mutant.name for mutant in again if not copy.caught([mutant], by(mutant))]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -256,6 +280,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--pages", action="store_true", help="these, or those for which they were not, asked of pages")
     parser.add_argument("--repeat", action="store_true", help="only what caught a defect must catch it again")
     args = parser.parse_args(argv)
+    for name in results(ROOT).keys() - mutants(ROOT).keys():
+        print(f"{name}: has a result, but is no longer in the list")
     if args.pages:
         ask_pages(ROOT, args.names)
     elif not args.repeat:

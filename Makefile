@@ -129,5 +129,6 @@ lock:  ## make requirements.txt from pyproject.toml again
 	  --quiet --output-file requirements.txt
 	@rm -rf .venv-lock
 
-clean:  ## remove what the commands made
+clean:  ## remove what the commands made, except study-runs
 	rm -rf .venv .venv-* _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	@[ ! -d study-runs ] || echo "study-runs stays: it holds hours of runs. Delete it yourself if you do not need them."

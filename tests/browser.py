@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 GIVEN = os.environ.get("BOOK_HTML")
 # What the build makes itself.
 GENERATED = ("book/_static/answer.svg",)
-NOT_COPIED = shutil.ignore_patterns(".git", ".venv*", "_build", "build", "*.egg-info", "__pycache__", ".*_cache")
+NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv*", "_build", "study-runs", "build", "*.egg-info", "__pycache__", ".*_cache"
+)
 
 
 class Silent(SimpleHTTPRequestHandler):

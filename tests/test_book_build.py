@@ -1,5 +1,8 @@
 """The build: strict about warnings and pages, and with no button that leads nowhere."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 from sphinx.config import Config
 from tiny_book import HEADER
@@ -7,6 +10,7 @@ from tiny_book import HEADER
 from tests import book_checks as checks
 from tests.browser import build, chromium, copy_project, run_build
 from tools import address, notebooks, pages, sphinx_book
+from tools import build as tools_build
 from tools.build import missing_pages
 
 ADDRESS = "https://github.com/OWNER/REPOSITORY"
@@ -81,6 +85,17 @@ def test_every_warning_is_seen_and_fails_the_build(project, tmp_path):
     assert done.returncode != 0
     assert [name for name in PLANTED.values() if not any(name in line for line in warnings)] == []
     assert [line for line in warnings if "planted.md" not in line] == [], "without the planted page it is a sound book"
+
+
+def test_a_build_removes_only_what_a_build_made(tmp_path, monkeypatch):
+    for name in ("html/old.html", ".doctrees/old", "shifts/hours.json"):
+        (tmp_path / "_build" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "_build" / name).touch()
+    nothing = SimpleNamespace(build=SimpleNamespace(main=lambda *args, **options: None))
+    monkeypatch.setitem(sys.modules, "jupyter_book.cli.main", nothing)
+    tools_build.render(tmp_path)
+    assert [path.name for path in (tmp_path / "_build").iterdir()] == ["shifts"]
+    assert (tmp_path / "_build/shifts/hours.json").is_file()
 
 
 def test_a_missing_page_is_named(tmp_path):

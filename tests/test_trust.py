@@ -96,6 +96,30 @@ def test_what_was_executed_is_not_executed_again(page, monkeypatch):
     page.md.write_text(HEADER + PAGE)
 
 
+def test_collecting_replaces_what_was_executed_and_keeps_the_rest(page, capsys):
+    """As in a fresh clone, where the runs of one page lie and the rows of all are stored."""
+    root = page.root
+    kept = {"shifts": 20, "code": "c", "stopped": {}, "checks": [{"label": "a"}, {"label": "b"}]}
+    (root / shifts.SHIFTS).parent.mkdir(parents=True)
+    about = {"date": "2020-01-01", "versions": {"jax": "0"}}
+
+    def collected(stored: dict) -> dict:
+        (root / shifts.SHIFTS).write_text(json.dumps({"about": about, "pages": stored}))
+        shifts.main(["--collect", f"--root={root}", "--shifts=2"])
+        return shifts.stored(root)
+
+    of_another_code = {"shifts": 20, "code": "old", "stopped": {}, "checks": []}
+    found = collected({"other": kept, "tiny": of_another_code})
+    assert found["other"] == about | kept and found["tiny"]["shifts"] == 2
+    assert found["tiny"]["checks"] == json.loads(json.dumps(shifts.read(page, [0, 1, 2])["checks"]))
+    assert found["tiny"]["date"] > about["date"]
+    # Two runs of the code of which twenty are stored.
+    same = of_another_code | {"code": shifts.digest(page)}
+    assert collected({"tiny": same})["tiny"] == about | same
+    said = capsys.readouterr().out
+    assert "tiny: kept as stored, 20 shifts" in said and "other: stored, but no page any more" in said
+
+
 def test_another_check_under_other_seeds_is_seen():
     record = {"id": "a", "kind": "check", "label": "x", "relation": "=", "entries": 1, "passed": True, "margin": 2.0}
     record |= {"measured": 1.0, "expected": 1.0, "tolerance": 0.1}

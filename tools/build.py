@@ -15,6 +15,8 @@ from tools import claims, headline
 
 ROOT = Path(__file__).resolve().parent.parent
 STRICT = ["-W", "-n", "--keep-going", "-q"]
+# What a build leaves in _build. Nothing else there is removed.
+MADE = ("html", ".doctrees", "jupyter_execute", ".jupyter_cache")
 
 
 def toc_pages(root: Path = ROOT) -> list[str]:
@@ -32,7 +34,8 @@ def render(out: Path) -> None:
     # Imported here: its own import warns of click 9, and who only asks for the pages need not hear that.
     from jupyter_book.cli.main import build as jupyter_book_build
 
-    shutil.rmtree(out / "_build", ignore_errors=True)
+    for name in MADE:
+        shutil.rmtree(out / "_build" / name, ignore_errors=True)
     try:
         with redirect_stdout(StringIO()):
             jupyter_book_build.main([str(ROOT), "--path-output", str(out), *STRICT], standalone_mode=False)

@@ -1,7 +1,8 @@
 """The pages under other seeds: which checks rest on draws, and how often they hold.
 
 python -m tools.shifts [--shifts 20] [STEM…] executes the pages' cells once for every shift of all their seeds, without
-Jupyter, and stores what came of every check. What was executed before is kept in _build/shifts, and goes on from there.
+Jupyter, and stores what came of every check. Each run is kept in study-runs/shifts and is not repeated. A page without
+runs there keeps what is stored of it.
 """
 
 import argparse
@@ -31,7 +32,8 @@ from tools.pages import Page
 
 # The models' answers are on record, and this page reads what is stored here.
 LEFT_OUT = ("llm", "llm_inside", "trust")
-WORK = Path("_build/shifts")
+# Hours of work: outside of what a build or `make clean` removes.
+WORK = Path("study-runs/shifts")
 VERSIONS = ("jax", "jaxlib", "numpy", "optax")
 # What a check compares.
 NUMBERS = ("measured", "expected", "tolerance")
@@ -183,17 +185,38 @@ def rounded(margin: float) -> float | None:
 
 
 def store(root: Path, todo: list[Page], shifts: Sequence[int]) -> None:
-    """What has been executed, with a line for each check, so that a change can be read."""
-    about: dict[str, object] = {"command": "python -m tools.shifts", "stride": STRIDE, "date": f"{date.today()}"}
-    about["versions"] = {name: metadata.version(name) for name in VERSIONS}
-    blocks = []
+    """Merge what has been executed into what is stored, with a line for each check, so that a change can be read."""
+    found = stored(root)
+    made = {"date": f"{date.today()}", "versions": {name: metadata.version(name) for name in VERSIONS}}
     for page in todo:
-        if len(done := [shift for shift, path in places(page, shifts).items() if path.is_file()]) > 1:
-            found = {"shifts": len(done) - 1} | read(page, done)
-            lines = ",\n".join(json.dumps(check, ensure_ascii=False) for check in found.pop("checks"))
-            blocks.append(f'"{page.stem}": {json.dumps(found, ensure_ascii=False)[:-1]}, "checks": [\n{lines}\n]}}')
-    text = f'{{"about": {json.dumps(about)},\n"pages": {{\n{",".join(blocks)}\n}}}}\n'
-    _files.write(root / SHIFTS, text.encode())
+        done = [shift for shift, path in places(page, shifts).items() if path.is_file()]
+        new = {"shifts": len(done) - 1, **made, **read(page, done)} if len(done) > 1 else {}
+        old = found.get(page.stem, {})
+        # Fewer runs of the same code say less than those that are stored.
+        if new and (new["code"] != old.get("code") or new["shifts"] >= old["shifts"]):
+            found[page.stem] = new
+        elif old:
+            print(f"{page.stem}: kept as stored, {old['shifts']} shifts")
+    for stem in found.keys() - {page.stem for page in pages.code_pages(root)}:
+        print(f"{stem}: stored, but no page any more; delete its block from {SHIFTS} yourself")
+    blocks = []
+    for stem, kept in sorted(found.items()):
+        lines = ",\n".join(json.dumps(check, ensure_ascii=False) for check in kept["checks"])
+        head = json.dumps({part: kept[part] for part in kept if part != "checks"}, ensure_ascii=False)
+        blocks.append(f'"{stem}": {head[:-1]}, "checks": [\n{lines}\n]}}')
+    about = json.dumps({"command": "python -m tools.shifts", "stride": STRIDE})
+    _files.write(root / SHIFTS, f'{{"about": {about},\n"pages": {{\n{",".join(blocks)}\n}}}}\n'.encode())
+
+
+def stored(root: Path) -> dict[str, dict]:
+    """What is stored of each page, with the date and the versions of its runs."""
+    path = root / SHIFTS
+    if not path.is_file():
+        return {}
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    # Earlier files have one date for all pages.
+    made = {part: kept["about"][part] for part in ("date", "versions") if part in kept["about"]}
+    return {stem: made | page for stem, page in kept["pages"].items()}
 
 
 def main(argv: list[str] | None = None) -> None:

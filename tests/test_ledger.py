@@ -11,7 +11,7 @@ from docutils.utils import new_document
 from tiny_book import HEADER, ROOT, make, replace
 
 from lsalib.book.records import METADATA
-from tools import claims, ledger, notebooks, sphinx_claims, sphinx_ledger
+from tools import claims, ledger, notebooks, pages, sphinx_claims, sphinx_ledger
 from tools.claims import Claim, Record, problems
 
 SAID = "The risk stops falling at $d + 1$ heads."
@@ -106,13 +106,15 @@ def test_a_row_says_what_stands_behind_the_claim():
 @pytest.fixture
 def shifted(tmp_path):
     """A book whose tests derive one claim, and whose shifts moved a check of another."""
+    make(tmp_path).rename(tmp_path / "book/heads.md")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/certified.toml").write_text('[test_x]\nderived = "All."\n')
     (tmp_path / claims.SHIFTS).parent.mkdir(parents=True)
     checks = [{"id": "thm1-saturation", "drawn": drawn} for drawn in (False, True)] + [
         {"id": "derived", "drawn": False}
     ]
-    (tmp_path / claims.SHIFTS).write_text(json.dumps({"pages": {"heads": {"checks": checks}}}))
+    stored = {"heads": {"code": pages.digest(pages.Page(tmp_path, "heads")), "checks": checks}}
+    (tmp_path / claims.SHIFTS).write_text(json.dumps({"pages": stored}))
     return tmp_path
 
 
@@ -137,6 +139,13 @@ def shifted(tmp_path):
 def test_roads_are_what_the_tests_derive_and_the_shifts_found(shifted, change, problem):
     found = claims.road_problems(shifted, [CLAIM._replace(**change)])
     assert found == [] if problem is None else found[0].startswith(problem)
+
+
+def test_shifts_of_another_code_say_nothing_about_the_roads(shifted):
+    claim = CLAIM._replace(roads=("closed form",))
+    assert claims.road_problems(shifted, [claim]) != []
+    replace(shifted / "book/heads.md", "2 + 2", "2 + 3")
+    assert claims.road_problems(shifted, [claim]) == []
 
 
 def test_the_roads_are_a_table_of_those_that_rest_on_the_same():
@@ -228,9 +237,15 @@ def test_what_can_be_downloaded_is_whole_and_unrounded(tmp_path):
     records = claims.read_records(ROOT)
     assert sum(len(claim["checks"]) for claim in data["claims"]) == len(records)
     lines = list(csv.DictReader((tmp_path / "claims.csv").read_text().splitlines()))
-    assert [(line["claim"], float(line["measured"])) for line in lines] == [
-        (claim["id"], check["measured"]) for claim in data["claims"] for check in claim["checks"]
-    ]
+    by_claim = [r for claim in claims.read_claims(ROOT) for r in records if r.id == claim.id]
+    told = [(claim["id"], check) for claim in data["claims"] for check in claim["checks"]]
+    for record, line, (name, check) in zip(by_claim, lines, told, strict=True):
+        assert line["claim"] == name == record.id
+        assert check["anchor"] == line["anchor"] == f"{record.page}.html#{record.anchor}"
+        for part in ("kind", "label", "relation", "measured", "expected", "tolerance", "entries"):
+            told_value = getattr(record, part)
+            assert check[part] == told_value and type(told_value)(line[part]) == told_value, part
+        assert check["seeds"] == list(map(int, line["seeds"].split())) == record.seeds
     # The control: a claim without its verdict is no such file.
     del data["claims"][0]["status"]
     with pytest.raises(jsonschema.ValidationError, match="'status' is a required property"):

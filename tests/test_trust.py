@@ -6,7 +6,7 @@ import pytest
 from tiny_book import HEADER, ROOT
 
 from lsalib.book.seeds import STRIDE
-from tools import claims, shifts
+from tools import claims, pages, shifts
 from tools.pages import Page
 
 STORED = json.loads((ROOT / shifts.SHIFTS).read_text(encoding="utf-8"))["pages"]
@@ -114,7 +114,7 @@ def test_collecting_replaces_what_was_executed_and_keeps_the_rest(page, capsys):
     assert found["tiny"]["checks"] == json.loads(json.dumps(shifts.read(page, [0, 1, 2])["checks"]))
     assert found["tiny"]["date"] > about["date"]
     # Two runs of the code of which twenty are stored.
-    same = of_another_code | {"code": shifts.digest(page)}
+    same = of_another_code | {"code": pages.digest(page)}
     assert collected({"tiny": same})["tiny"] == about | same
     said = capsys.readouterr().out
     assert "tiny: kept as stored, 20 shifts" in said and "other: stored, but no page any more" in said

@@ -111,15 +111,20 @@ def road_problems(root: Path, claims: list[Claim]) -> list[str]:
 
 
 def read_drawn(root: Path) -> dict[str, dict[str, bool]]:
-    """By page and claim, whether a check of it changed with the seeds; nothing for a page that was not shifted."""
+    """By page and claim, whether a check of it changed with the seeds.
+
+    Nothing for a page whose seeds were not shifted, or whose code has changed since.
+    """
     path = root / SHIFTS
     shifted = json.loads(path.read_text(encoding="utf-8"))["pages"] if path.is_file() else {}
-    return {
-        stem: {
-            name: any(check["drawn"] for check in checks if check["id"] == name) for name in {c["id"] for c in checks}
-        }
-        for stem, checks in ((stem, page["checks"]) for stem, page in shifted.items())
-    }
+    present = {page.stem: page for page in pages.code_pages(root)}
+    found: dict[str, dict[str, bool]] = {}
+    for stem, kept in shifted.items():
+        if stem in present and kept["code"] == pages.digest(present[stem]):
+            drawn = found.setdefault(stem, {})
+            for check in kept["checks"]:
+                drawn[check["id"]] = drawn.get(check["id"], False) or check["drawn"]
+    return found
 
 
 def title(root: Path, stem: str) -> str:

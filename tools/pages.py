@@ -1,5 +1,6 @@
 """A page and its pair: book/STEM.md is what people edit, book/STEM.ipynb is it with its outputs."""
 
+import hashlib
 import re
 import tomllib
 from collections import Counter
@@ -77,6 +78,17 @@ def build(page: Page) -> NotebookNode:
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def own_code(page: Page) -> list[tuple[str, str]]:
+    """The page's own code cells by their names, without the one that installs."""
+    own = (cell for cell in code_cells(build(page)) if cell.id != install_cell.cell_id(page.stem))
+    return [(cell.id, cell.source) for cell in own]
+
+
+def digest(page: Page) -> str:
+    """A short name of the page's own code."""
+    return hashlib.sha256("\0".join(source for _, source in own_code(page)).encode()).hexdigest()[:16]
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 
-from tools import pages, programs, shifts
+from tools import pages, programs
 from tools.pages import Page
 
 
@@ -28,7 +28,7 @@ def execute(page: Page) -> None:
 
     plt.show = lambda *args, **kwargs: None
     space = {"__name__": "__main__"}
-    for name, source in shifts.code(page):
+    for name, source in pages.own_code(page):
         exec(compile(source, name, "exec", dont_inherit=True), space)
         plt.close("all")
 

@@ -8,7 +8,6 @@ runs there keeps what is stored of it.
 import argparse
 import ast
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -44,16 +43,6 @@ def drawing(root: Path) -> list[Page]:
     return [page for page in pages.code_pages(root) if page.stem not in LEFT_OUT]
 
 
-def code(page: Page) -> list[tuple[str, str]]:
-    """The page's own cells, by their names; not the one that installs."""
-    return [(cell.id, cell.source) for cell in pages.code_cells(pages.build(page)) if not cell.id.endswith("-install")]
-
-
-def digest(page: Page) -> str:
-    """What the page's code is known by."""
-    return hashlib.sha256("\0".join(source for _, source in code(page)).encode()).hexdigest()[:16]
-
-
 def run(page: Page, shift: int) -> dict:
     """Execute the page's cells in this process: every check with its outcome, and the cells that stopped."""
     import jax
@@ -70,7 +59,7 @@ def run(page: Page, shift: int) -> dict:
     start, space = time.perf_counter(), {"__name__": "__main__"}
     try:
         with seeds.shifted(shift), warnings.catch_warnings(), contextlib.redirect_stdout(None):
-            for name, source in code(page):
+            for name, source in pages.own_code(page):
                 try:
                     exec(compile(source, name, "exec", dont_inherit=True), space)
                 except Exception as error:
@@ -112,7 +101,7 @@ def _forget() -> None:
 
 def places(page: Page, shifts: Iterable[int]) -> dict[int, Path]:
     """Where each run of this code is kept."""
-    name = f"{page.stem}-{digest(page)}"
+    name = f"{page.stem}-{pages.digest(page)}"
     return {shift: page.root / WORK / f"{name}-{shift}.json" for shift in shifts}
 
 
@@ -146,7 +135,7 @@ def read(page: Page, shifts: Sequence[int]) -> dict:
     by_name = {shift: named(found["checks"]) for shift, found in runs.items()}
     checks = [summary({shift: found.get(name) for shift, found in by_name.items()}) for name in by_name[min(shifts)]]
     stopped = {shift: found["stopped"] for shift, found in runs.items() if found["stopped"]}
-    return {"code": digest(page), "stopped": stopped, "checks": checks}
+    return {"code": pages.digest(page), "stopped": stopped, "checks": checks}
 
 
 def named(records: list[dict]) -> dict[tuple, dict]:

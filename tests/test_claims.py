@@ -1,9 +1,15 @@
 """A claim that does not hold stops the page; a control that holds stops it too."""
 
+from fractions import Fraction
+from functools import partial
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from refusals import refusals
 
-from lsalib.book import claims, notebook
+from lsalib.book import claims, figures, notebook, sampling
 from lsalib.book.records import METADATA, Record, margin_text, rows, seeds_text
 
 
@@ -169,3 +175,91 @@ def test_glue_formats_and_names(monkeypatch):
     ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "text"),
+    [
+        (-1e-4, ".2f", "0.00"),
+        (-0.0, "g", "0"),
+        (-0.004, "+.1%", "−0.4%"),
+        (-0.0004, "+.1%", "+0.0%"),
+        (np.float32(-0.5), ".1f", "−0.5"),
+        (np.int64(12345), "d", "12345"),
+        (-7, "d", "−7"),
+        (1e-9, ".0e", "1e−09"),
+        (-np.inf, ".2f", "−inf"),
+        (Fraction(1, 3), ".4f", "0.3333"),
+        (np.array(2.5), ".2f", "2.50"),
+        (jnp.float32(2.5), ".2f", "2.50"),
+    ],
+)
+def test_there_is_one_way_to_write_a_number(monkeypatch, value, spec, text):
+    bundles = []
+    monkeypatch.setattr(notebook, "show", lambda bundle, *_: bundles.append(bundle))
+    notebook.glue("x", value, spec)
+    assert bundles[0].popitem()[1] == text
+    notebook.table(["x"], [[value]], spec=spec)
+    assert bundles[1]["text/plain"] == f"x\n{text}"
+
+
+def test_integers_of_any_type_are_written_in_full(monkeypatch):
+    bundles = []
+    monkeypatch.setattr(notebook, "show", bundles.append)
+    kinds = (12345, np.int64(12345), np.uint16(12345), np.array(12345), jnp.array(12345), np.array([12345])[0])
+    notebook.table(["n"] * len(kinds), [kinds])
+    assert bundles[0]["text/plain"].splitlines()[1].split() == ["12345"] * len(kinds)
+    notebook.table(["a", "b"], np.array([[-1.5, 2.0]]), spec=[".1f", ".3f"])
+    assert bundles[1]["text/plain"].splitlines()[1].split() == ["−1.5", "2.000"], "each column has its own format"
+
+
+def test_a_record_has_the_same_minus_sign(shown):
+    record = claims.check("some-claim", -5.25, -5.0, atol=0.5)
+    row, ledger = rows([record]), rows([record], link=lambda record: "page.html")
+    assert ">−5.25<" in row and ">−5.25<" in ledger and ">−5.0<" in ledger and ">-5" not in row + ledger
+    noise = claims.check("some-claim", -1e-16, 0.0, atol=1e-9)
+    assert ">−1e−16<" in rows([noise]) and ">1e−09<" in rows([noise])
+    with pytest.raises(claims.ClaimError, match=r"−1 = −2 \(tolerance 0\.1\) fails"):
+        claims.check("some-claim", -1, -2, atol=0.1)
+
+
+A_CHECK = partial(claims.check, "some-claim")
+test_what_is_no_number_is_refused = refusals(
+    (lambda: A_CHECK(1.0, 1e9, atol=np.inf), "atol must be finite and not empty, got inf"),
+    (lambda: A_CHECK(1.0, 1e9, rtol=np.inf), "rtol must be finite"),
+    (lambda: A_CHECK(1.0, 1.0, atol=np.nan), "atol must be finite"),
+    (lambda: A_CHECK([1.0, 2.0], 1.0, atol=[1.0, np.inf]), "atol must be finite"),
+    (lambda: A_CHECK([1.0, 2.0], [1.0, 2.0], atol=[0.1, 0]), "a positive tolerance for each entry"),
+    (lambda: A_CHECK([1.0, 0.0], [1.0, 0.0], rtol=0.1), "a positive tolerance for each entry"),
+    (lambda: A_CHECK([1.0, 2.0], 1.0, rtol=[0.1, 0.1]), r"rtol must be one number, got shape \(2,\)"),
+    (lambda: A_CHECK(1.0, 1.0, rtol=-0.1), "rtol must not be negative"),
+    (lambda: A_CHECK([1.0, 2.0], [1.0, 2.0], atol=[0.1, -0.1]), "atol must not be negative"),
+    (lambda: A_CHECK("1.0", 1.0, atol=0.1), "measured must be a real number or an array of real numbers, got '1.0'"),
+    (lambda: A_CHECK(1.0, ["1.0"], atol=0.1), "expected must be a real number"),
+    (lambda: A_CHECK(1.0, 1.0, atol="0.1"), "atol must be a real number"),
+    (lambda: A_CHECK(1 + 0j, 1.0, atol=0.1), "measured must be a real number"),
+    (lambda: A_CHECK(1.0, np.array([1j]), atol=0.1), "expected must be a real number"),
+    (lambda: A_CHECK(True, 1.0, atol=0.1), "measured must be a real number"),
+    (lambda: A_CHECK(1.0, 1.0, atol=True), "atol must be a real number"),
+    (lambda: A_CHECK(None, 1.0, atol=0.1), "measured must be a real number"),
+    (lambda: A_CHECK([[1.0], [1.0, 2.0]], 1.0, atol=0.1), "measured must be a real number"),
+    (lambda: A_CHECK([], 1.0, atol=0.1), "measured must be finite and not empty"),
+    (lambda: A_CHECK(np.nan, 1.0, atol=0.1), "measured must be finite"),
+    (lambda: A_CHECK([1.0, 2.0], [1.0], atol=0.1), r"expected must be one number or have the shape of measured"),
+    (lambda: A_CHECK(1.0, 1.0, atol=0.1, label=3), "label must be a text, got 3"),
+    (lambda: claims.check(7, 1.0, 1.0, atol=0.1), "claim_id must be a text, got 7"),
+    (lambda: A_CHECK(1.0, 1.0, atol=0.1, seeds=3), "seeds must be a sequence of whole numbers, got 3"),
+    (lambda: A_CHECK(1.0, 1.0, atol=0.1, seeds=[0.5]), "seeds must be a sequence of whole numbers"),
+    (lambda: claims.control("some-claim", 5.0, 1.0, atol=np.nan), "atol must be finite"),
+    (lambda: notebook.glue("x", [1.0]), r"the value of 'x' must be a single number or a text, got \[1.0\]"),
+    (lambda: notebook.glue("x", np.ones(2)), "the value of 'x' must be a single number"),
+    (lambda: notebook.glue("x", None), "the value of 'x' must be a single number"),
+    (lambda: notebook.table(["a", "b"], [[1, 2], [3, np.ones(1)]]), r"rows\[1\]\[1\] must be a single number"),
+    (lambda: sampling.z_score([1.0], 1.0), "values must have at least two rows"),
+    (lambda: sampling.z_score(np.ones((3, 2)), np.ones((3,))), r"expected must be one number or have shape \(2,\)"),
+    (lambda: sampling.by_batch(jax.random.uniform, [0.5], batches=2), "seeds must be a sequence of whole numbers"),
+    (lambda: figures.windows(np.ones((4, 2)), 2), r"values must be a vector, got shape \(4, 2\)"),
+    (lambda: figures.windows(np.ones(4), 0), "window must be a whole number"),
+    (lambda: figures.tint(np.ones(4)), "values must be a matrix"),
+    (lambda: figures.loss_curve(None, np.ones(60), colour="red"), "colour must be one of lsa"),
+)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lsalib.book._numbers import real, whole, written
 from lsalib.book.notebook import after_cell, show
 from lsalib.book.records import METADATA, Record, rows, tally
 
@@ -31,7 +32,7 @@ def check(
     expected,
     *,
     atol=0.0,
-    rtol: float = 0.0,
+    rtol=0.0,
     relation: str = "=",
     label: str = "",
     seeds: Sequence[int] = (),
@@ -44,10 +45,10 @@ def check(
 
     Args:
         claim_id: the claim's id in the ledger.
-        measured: a number or an array.
+        measured: a real number or an array, of any type; it is compared in float64.
         expected: a number, or an array of the same shape.
-        atol, rtol: tolerances, from sampling error or float precision; "=" needs one of them.
-            ``atol`` may be an array, one tolerance an entry.
+        atol: the absolute tolerance, from sampling error or float precision: a number, or one for each entry.
+        rtol: the relative tolerance, a number. For "=" both together must leave each entry a positive tolerance.
         relation: "=", "<" or ">".
         label: what is measured, in a few words.
         seeds: the seeds behind the measurement, if it is a sample.
@@ -57,8 +58,8 @@ def check(
 
     Raises:
         ClaimError: if the claim does not hold, with the worst entry.
-        ValueError: if the shapes differ, the relation is unknown, a tolerance is negative or
-            missing, or a value is not finite.
+        ValueError: if the shapes differ, the relation is unknown, a number or a tolerance is not real and finite,
+            a tolerance is negative or missing, the label is no text, or the seeds are not whole numbers.
 
     Example:
         >>> check("exact-gd-risk", 5.2381, 110 / 21, atol=1e-4, label="one-step GD").measured
@@ -76,7 +77,7 @@ def control(
     expected,
     *,
     atol=0.0,
-    rtol: float = 0.0,
+    rtol=0.0,
     relation: str = "=",
     label: str = "",
     seeds: Sequence[int] = (),
@@ -105,17 +106,22 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
     """The record, judged on the unrounded numbers; the entry closest to the other verdict speaks for the array."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
-    if not (np.min(atol) >= 0 and rtol >= 0):
-        raise ValueError(f"atol and rtol must not be negative, got {atol!r} and {rtol!r}")
-    if relation == "=" and not (np.min(atol) or rtol):
-        raise ValueError("atol or rtol must be given: floats are equal only up to something")
-    got, want = np.asarray(measured, np.float64), np.asarray(expected, np.float64)
-    for name, shape in {"expected": want.shape, "atol": np.shape(atol)}.items():
+    for name, text in {"claim_id": claim_id, "label": label}.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{name} must be a text, got {text!r}")
+    got, want = real("measured", measured), real("expected", expected)
+    tolerances = {"atol": real("atol", atol), "rtol": real("rtol", rtol)}
+    for name, array in tolerances.items():
+        if array.min() < 0:
+            raise ValueError(f"{name} must not be negative, got {array}")
+    if tolerances["rtol"].shape:
+        raise ValueError(f"rtol must be one number, got shape {tolerances['rtol'].shape}")
+    for name, shape in {"expected": want.shape, "atol": tolerances["atol"].shape}.items():
         if shape not in ((), got.shape):
             raise ValueError(f"{name} must be one number or have the shape of measured, {got.shape}, got {shape}")
-    if not (got.size and np.isfinite(got).all() and np.isfinite(want).all()):
-        raise ValueError(f"measured and expected must be finite and not empty, got {measured!r} and {expected!r}")
-    allowed = np.broadcast_to(np.asarray(atol + rtol * np.abs(want)), got.shape)
+    allowed = np.broadcast_to(tolerances["atol"] + tolerances["rtol"] * np.abs(want), got.shape)
+    if relation == "=" and not allowed.all():
+        raise ValueError("atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding")
     # How far each entry is on the right side of its bound, in tolerances where there is one.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
     holds = slack >= 0 if relation == "=" else slack > 0
@@ -134,14 +140,15 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
         tolerance=float(allowed[closest]),
         entries=got.size,
         kind=kind,
-        seeds=list(map(int, seeds)),
+        seeds=whole("seeds", seeds),
         passed=passed,
         anchor=f"claim-{claim_id}" + (f"-{_seen[claim_id]}" if _seen[claim_id] > 1 else ""),
     )
 
 
 def _comparison(record: Record) -> str:
-    return f"{record.measured:.6g} {record.relation} {record.expected:.6g} (tolerance {record.tolerance:.2g})"
+    measured, expected = (written(value, ".6g") for value in (record.measured, record.expected))
+    return f"{measured} {record.relation} {expected} (tolerance {written(record.tolerance, '.2g')})"
 
 
 def _publish(record: Record) -> Record:

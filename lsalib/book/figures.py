@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from lsalib import _validate
+from lsalib.book._numbers import real, scalar, written
 
 __all__ = [
     "COLOURS",
@@ -63,15 +64,17 @@ def strokes(count: int, colour: str) -> list[dict]:
     """
     if _validate.count("count", count) > 5:
         raise ValueError(f"count must be at most 5, lines that can be told apart, got {count}")
-    if colour not in COLOURS:
-        raise ValueError(f"colour must be one of {', '.join(COLOURS)}, got {colour!r}")
+    drawn = _colour(colour)
     dashes: list[Any] = [":", "-.", "--", (0, (6, 1)), "-"]
     kinds = [dashes[k] for k in np.linspace(0, 4, count).round().astype(int)]
     widths = np.linspace(1.3, 2.1, count).round(2).tolist()
-    return [
-        {"color": COLOURS[colour], "linestyle": kind, "linewidth": width}
-        for kind, width in zip(kinds, widths, strict=True)
-    ]
+    return [{"color": drawn, "linestyle": kind, "linewidth": width} for kind, width in zip(kinds, widths, strict=True)]
+
+
+def _colour(quantity: str) -> str:
+    if quantity not in COLOURS:
+        raise ValueError(f"colour must be one of {', '.join(COLOURS)}, got {quantity!r}")
+    return COLOURS[quantity]
 
 
 def tint(values, limit: float = 1.0) -> np.ndarray:
@@ -85,13 +88,15 @@ def tint(values, limit: float = 1.0) -> np.ndarray:
         Red, green, blue and opacity, (rows, columns, 4); blue is positive, orange negative.
 
     Raises:
-        ValueError: if ``limit`` is not positive.
+        ValueError: if ``values`` is no matrix of finite numbers, or ``limit`` is not positive.
 
     Example:
         >>> tint([[0.5, -3.0]], limit=2.0)[..., 3].tolist()
         [[0.25, 1.0]]
     """
-    values, limit = np.asarray(values, np.float64), _validate.number("limit", limit, above=0.0)
+    values, limit = real("values", values), _validate.number("limit", limit, above=0.0)
+    if values.ndim != 2:
+        raise ValueError(f"values must be a matrix, got shape {values.shape}")
     ends = np.array([mpl.colors.to_rgb(COLOURS[name]) for name in ("lsa", "yq")])
     return np.dstack([ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)])
 
@@ -147,11 +152,23 @@ def _show_svg() -> None:
 def windows(values, window: int) -> np.ndarray:
     """Consecutive windows as rows; a last window that is not full is left out.
 
+    Args:
+        values: the numbers, (n,).
+        window: how many make a row.
+
+    Returns:
+        The rows, (n // window, window), in float64.
+
+    Raises:
+        ValueError: if ``values`` is no vector, or ``window`` is not a positive whole number.
+
     Example:
         >>> windows([1.0, 3.0, 5.0, 7.0, 100.0], window=2).mean(1).tolist()
         [2.0, 6.0]
     """
-    values = np.asarray(values, np.float64)
+    values, window = np.asarray(values, np.float64), _validate.count("window", window)
+    if values.ndim != 1:
+        raise ValueError(f"values must be a vector, got shape {values.shape}")
     full = len(values) // window * window
     return values[:full].reshape(-1, window)
 
@@ -166,6 +183,9 @@ def loss_curve(ax: Axes, risk, *, colour: str, label: str | None = None, window:
         label: for the legend; None leaves the curve out of it.
         window: how many steps a point of the line averages.
 
+    Raises:
+        ValueError: if ``risk`` is no vector, ``window`` is not a positive whole number, or no quantity has this name.
+
     Example:
         >>> figure, ax = plt.subplots()
         >>> loss_curve(ax, np.ones(100), colour="lsa", label="LSA")
@@ -173,13 +193,13 @@ def loss_curve(ax: Axes, risk, *, colour: str, label: str | None = None, window:
         [1.0, 1.0]
         >>> plt.close(figure)
     """
-    rows = windows(risk, window)
+    rows, drawn = windows(risk, window), _colour(colour)
     middle = (np.arange(len(rows)) + 0.5) * window
-    ax.fill_between(middle, rows.min(1), rows.max(1), color=COLOURS[colour], alpha=0.12, linewidth=0)
-    ax.plot(middle, rows.mean(1), color=COLOURS[colour], label=label)
+    ax.fill_between(middle, rows.min(1), rows.max(1), color=drawn, alpha=0.12, linewidth=0)
+    ax.plot(middle, rows.mean(1), color=drawn, label=label)
 
 
-def exact_line(ax: Axes, value: float, *, colour: str, label: str, style: str = "--") -> None:
+def exact_line(ax: Axes, value, *, colour: str, label: str, style: str = "--") -> None:
     """A horizontal line at an exact risk, with its value in the legend.
 
     Example:
@@ -189,7 +209,9 @@ def exact_line(ax: Axes, value: float, *, colour: str, label: str, style: str = 
         'one-step GD, 5.238'
         >>> plt.close(figure)
     """
-    ax.axhline(value, color=COLOURS[colour], linestyle=style, linewidth=1.6, zorder=3, label=f"{label}, {value:.3f}")
+    value = scalar("value", value)
+    text = f"{label}, {written(value, '.3f')}"
+    ax.axhline(value, color=_colour(colour), linestyle=style, linewidth=1.6, zorder=3, label=text)
 
 
 def plain_log_ticks(ax: Axes, ticks) -> None:
@@ -203,5 +225,5 @@ def plain_log_ticks(ax: Axes, ticks) -> None:
         >>> plt.close(figure)
     """
     ax.set_yscale("log")
-    ax.set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    ax.set_yticks(ticks, labels=[written(float(tick), "g") for tick in ticks])
     ax.yaxis.set_minor_locator(NullLocator())

@@ -1,7 +1,9 @@
 """What a page needs of its notebook; outside a notebook nothing is shown."""
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from lsalib.book._numbers import scalar, written
 
 __all__ = ["glue", "table"]
 
@@ -42,28 +44,30 @@ _hooks: dict[Callable[[], None], Callable[[object], None]] = {}
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "", spec: str | Sequence[str] = ".4g"
+    head: Sequence[str], rows: Iterable[Iterable[object]], *, caption: str = "", spec: str | Sequence[str] = ".4g"
 ) -> None:
     """Show results as a table with a head and a caption.
 
     Args:
         head: a name for each column.
-        rows: for each row as many entries, numbers or texts.
+        rows: for each row as many entries, each a text or a single number; integers are written in full.
         caption: what the table shows.
-        spec: a format specification for the numbers, or one for each column.
+        spec: a format specification for the other numbers, or one for each column.
 
     Raises:
-        ValueError: if a row, or ``spec``, has another length than the head.
+        ValueError: if a row, or ``spec``, has another length than the head, or an entry is neither number nor text.
 
     Example:
         >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # a notebook shows it
     """
+    cells = [list(row) for row in rows]
     specs = [spec] * len(head) if isinstance(spec, str) else list(spec)
-    for name, found in {"spec": specs, **{f"rows[{n}]": row for n, row in enumerate(rows)}}.items():
-        if len(found) != len(head):
-            raise ValueError(f"{name} must have {len(head)} entries, one for each column, got {len(found)}")
-    texts = [[_entry(*pair) for pair in zip(row, specs, strict=True)] for row in rows]
-    numeric = [all(not isinstance(row[n], str) for row in rows) for n in range(len(head))]
+    lengths = {"spec": len(specs), **{f"rows[{n}]": len(row) for n, row in enumerate(cells)}}
+    for name, length in lengths.items():
+        if length != len(head):
+            raise ValueError(f"{name} must have {len(head)} entries, one for each column, got {length}")
+    texts = [[_entry(f"rows[{n}][{k}]", value, specs[k]) for k, value in enumerate(row)] for n, row in enumerate(cells)]
+    numeric = [all(not isinstance(row[n], str) for row in cells) for n in range(len(head))]
     tag = lambda kind, text, n: f"<{kind}{' class=number' * numeric[n]}>{html.escape(text)}</{kind.split()[0]}>"
     top = "".join(tag('th scope="col"' if name else "td", name, n) for n, name in enumerate(head))
     body = "".join(f"<tr>{''.join(tag('td', text, n) for n, text in enumerate(row))}</tr>" for row in texts)
@@ -74,10 +78,11 @@ def table(
     show({"text/html": page, "text/plain": "\n".join(line.rstrip() for line in [*lines, *[caption] * bool(caption)])})
 
 
-def _entry(value: object, spec: str) -> str:
-    if isinstance(value, (str, int)):
-        return str(value)
-    return format(float(value), spec).replace("-", "−")  # type: ignore[arg-type]
+def _entry(name: str, value: object, spec: str) -> str:
+    if isinstance(value, str):
+        return value
+    number = scalar(name, value)
+    return written(number, "" if isinstance(number, int) else spec)
 
 
 def glue(name: str, value: object, spec: str = ".4f") -> None:
@@ -85,12 +90,15 @@ def glue(name: str, value: object, spec: str = ".4f") -> None:
 
     Args:
         name: how the prose calls it.
-        value: a number, formatted by ``spec`` and with a minus sign for a hyphen, or a text.
+        value: a text, or a single number, which is formatted by ``spec``.
         spec: a format specification.
+
+    Raises:
+        ValueError: if the value is neither.
 
     Example:
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
     """
-    text = value if isinstance(value, str) else format(value, spec).replace("-", "−")
+    text = value if isinstance(value, str) else written(scalar(f"the value of {name!r}", value), spec)
     mime = "application/papermill.record/text/plain"
     show({mime: text}, {"scrapbook": {"name": name, "mime_prefix": "application/papermill.record/"}})

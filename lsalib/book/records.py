@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from lsalib.book._numbers import written
+
 __all__ = ["HEAD", "METADATA", "Record", "cells", "margin_text", "number", "rows", "seeds_text", "tally"]
 
 # Where in an output's metadata its records are.
@@ -68,26 +70,26 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def number(value: float, tolerance: float) -> str:
-    """As many digits as tell two numbers apart that the tolerance does, and two more; of rounding noise three.
+    """A number with as many digits as the tolerance tells apart and two more; rounding noise with three.
 
     Example:
         >>> number(110 / 21, 1e-6), number(-3.14159e-16, 1e-12), number(8.0, 0.5), number(0.0, 0.0)
-        ('5.23809524', '-3.14e-16', '8', '0')
+        ('5.23809524', '−3.14e−16', '8', '0')
     """
     if abs(value) <= tolerance or not (value and tolerance):
-        return f"{value:.3g}" if tolerance else f"{value:.8g}"
+        return written(value, ".3g" if tolerance else ".8g")
     digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(tolerance)) + 3
-    return f"{value:.{min(max(digits, 3), 16)}g}"
+    return written(value, f".{min(max(digits, 3), 16)}g")
 
 
 def unrounded(value: float, _tolerance: float) -> str:
-    """As many digits as it takes to read the very same float again.
+    """A number with as many digits as it takes to read the same float again.
 
     Example:
         >>> unrounded(110 / 21, 1e-6)
         '5.238095238095238'
     """
-    return repr(value)
+    return written(value, "")
 
 
 def margin_text(record: Record) -> str:
@@ -100,7 +102,7 @@ def margin_text(record: Record) -> str:
         '5e+06 ×'
     """
     if math.isfinite(margin := record.margin):
-        return f"{margin:,.0f} ×" if 10 <= margin < 1e6 else f"{margin:.2g} ×"
+        return f"{written(margin, ',.0f' if 10 <= margin < 1e6 else '.2g')} ×"
     return "equal" if record.relation == "=" else "no tolerance"
 
 
@@ -126,7 +128,7 @@ def cells(record: Record, digits: Callable[[float, float], str] = number) -> tup
     numbers = (
         digits(record.measured, record.tolerance),
         expected if record.relation == "=" else f"{html.escape(record.relation)} {expected}",
-        f"{record.tolerance:.2g}",
+        written(record.tolerance, ".2g"),
         margin_text(record),
     )
     mark = {"check": "✓", "control": "✗"}[record.kind]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import _validate
+from lsalib.book._numbers import real, whole
 
 __all__ = ["by_batch", "z_score"]
 
@@ -23,13 +24,13 @@ def by_batch(f: Callable[[jax.Array], jax.Array], seeds: Sequence[int], batches:
         The values, (seeds times batches, ...), in float64.
 
     Raises:
-        ValueError: if ``batches`` is not a positive whole number.
+        ValueError: if ``batches`` is not a positive whole number, or the seeds are not whole numbers.
 
     Example:
         >>> by_batch(lambda key: jax.random.normal(key, (3,)), [0, 1], batches=4).shape
         (8, 3)
     """
-    batches = _validate.count("batches", batches)
+    batches, seeds = _validate.count("batches", batches), whole("seeds", seeds)
 
     @jax.jit
     def of_all():
@@ -43,16 +44,22 @@ def z_score(values, expected) -> np.ndarray:
     """How far the means over batches are off, in standard errors.
 
     Args:
-        values: one row for each batch, (batches, ...).
-        expected: what the means should be, (...).
+        values: one row for each batch, (batches, ...), at least two.
+        expected: what the means should be: a number, or an array (...).
 
     Returns:
         Means less expected, over the standard errors of the means, (...).
+
+    Raises:
+        ValueError: if the shapes do not fit, or an entry is not a finite real number.
 
     Example:
         >>> z_score([[1.0, 4.0], [3.0, 8.0]], [1.0, 6.0]).tolist()
         [1.0, 0.0]
     """
-    values = np.asarray(values, np.float64)
-    error = values.std(0, ddof=1) / np.sqrt(len(values))
-    return (values.mean(0) - np.asarray(expected)) / error
+    values, expected = real("values", values), real("expected", expected)
+    if values.ndim == 0 or len(values) < 2:
+        raise ValueError(f"values must have at least two rows, got shape {values.shape}")
+    if expected.shape not in ((), values.shape[1:]):
+        raise ValueError(f"expected must be one number or have shape {values.shape[1:]}, got {expected.shape}")
+    return (values.mean(0) - expected) / (values.std(0, ddof=1) / np.sqrt(len(values)))

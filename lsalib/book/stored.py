@@ -84,6 +84,9 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         arrays: what to keep.
         about: how it was made, as JSON data.
 
+    Raises:
+        ValueError: if an array is of a type that such a file does not keep, as bfloat16 or objects.
+
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
@@ -91,6 +94,9 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         >>> load("x", folder).arrays["a"].tolist(), load("x", folder).about
         ([0, 1, 2], {'seed': 0})
     """
+    for name, array in arrays.items():
+        if (kind := np.asarray(array).dtype).kind not in "biufcU":
+            raise ValueError(f"arrays[{name!r}] must be of a type that a .npz file keeps, got {kind}")
     buffer = io.BytesIO()
     np.savez_compressed(buffer, about=json.dumps(about), **arrays)  # type: ignore[arg-type]  # no array is allow_pickle
     _files.write(path, buffer.getvalue())

@@ -142,7 +142,7 @@ def test_anchors_are_unique(shown):
 
 def test_markup_is_escaped(shown):
     record = claims.check("some-claim", 1.0, 2.0, relation="<", label="a < b & c")
-    assert "a &lt; b &amp; c" in rows([record])
+    assert "a &lt; b &amp; c" in rows([record]) and ">&lt; 2<" in rows([record])
 
 
 def test_a_table_is_shown_in_both_forms(monkeypatch):

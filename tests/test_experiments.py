@@ -9,7 +9,7 @@ import pytest
 from sts_support import Fake, data_folder, last_guess
 
 from experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
-from lsalib import attention
+from lsalib import _files, attention
 from lsalib.book import sampling, stored
 from lsalib.sts import design, files
 
@@ -113,6 +113,16 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         stored.save(path, {"a": np.zeros(2)}, {"not": {"json": object()}})
     assert stored.load("x", tmp_path).arrays["a"].tolist() == [1.0, 1.0]
     assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
+
+
+def test_a_write_that_breaks_off_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full_disk(descriptor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(_files.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        _files.write(tmp_path / "x", b"content")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

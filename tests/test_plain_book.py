@@ -71,6 +71,9 @@ def test_figures_draw_alike(form):
     figures.loss_curve(ax, form([3, 1, 4, 2]), colour="lsa", window=2)
     figures.exact_line(ax, one(form, 2), colour="gd", label="risk")
     assert ax.lines[0].get_ydata().tolist() == [2.0, 3.0] and ax.lines[1].get_label() == "risk, 2.000"
+    veil = ax.collections[0].get_paths()[0].vertices
+    for middle, least, most in ((1.0, 1.0, 3.0), (3.0, 2.0, 4.0)):
+        assert set(veil[veil[:, 0] == middle, 1]) == {least, most}, "the smallest and the largest loss of a window"
     figures.plain_log_ticks(ax, form([1, 2, 4]))
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["1", "2", "4"]
     plt.close(figure)

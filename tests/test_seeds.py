@@ -1,4 +1,4 @@
-"""All seeds of a page move by one number, and nothing else does."""
+"""The seeds of a page move by one number, and nothing else does."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from jax.random import key as early
 from refusals import refusals
 
 from lsalib import tasks
@@ -40,10 +41,20 @@ def test_a_shift_of_zero_changes_nothing():
     np.testing.assert_array_equal(found, draw(np.random.default_rng, 7))
 
 
-def test_a_generator_stays_what_it_is():
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.random.default_rng(np.random.PCG64(7)),
+        lambda: np.random.Generator(np.random.PCG64(7)),
+        lambda: np.random.RandomState(7),
+    ],
+)
+def test_other_generators_draw_as_before(make):
+    """As the module says; and so does a function that was imported by name before the shift."""
     with seeds.shifted(3):
-        found = draw(np.random.default_rng, np.random.PCG64(7))
-    np.testing.assert_array_equal(found, draw(np.random.default_rng, np.random.PCG64(7)))
+        found = draw(make)
+        assert jax.random.key_data(early(7)).tolist() == [0, 7] != jax.random.key_data(jax.random.key(7)).tolist()
+    np.testing.assert_array_equal(found, draw(make))
 
 
 def test_what_the_library_draws_moves_along():

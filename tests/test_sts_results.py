@@ -159,6 +159,20 @@ def test_effects_are_those_of_a_rule(tmp_path):
     assert [line.split()[-1] for line in results.table(alone).splitlines()[1:]] == ["-"] * 5, "one run has no interval"
 
 
+def test_a_probe_s_contrast_is_the_right_guesses_less_the_others(tmp_path):
+    """The answer moves by half a point with a right guess, by a tenth with a permuted one."""
+    probes = []
+    for condition, trust in (("guess", 0.5), ("permuted", 0.1)):
+        rule = lambda prompt, trust=trust: -((np.arange(51) / 10 - 1 - trust * float(last_guess(prompt))) ** 2) / 0.02
+        for part in design.CHOICES["moved"][1:]:
+            asked = replace(ASKED, condition=condition, moved=part)
+            folder = tmp_path / f"{condition} {part}"
+            probes.append(run(asked, Fake(last_guess, rule), SOURCES, folder, readouts=("expected",)))
+    lines = [re.split("  +", line) for line in results.table(probes).splitlines()]
+    effects = {line[5]: float(line[7].split()[0]) for line in lines if line[6] == "query guess"}
+    assert effects == pytest.approx({"guess": 0.5, "permuted": 0.1, "guess - permuted": 0.4}, abs=0.02)
+
+
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):
     run(replace(ASKED, runs=1), Fake(last_guess), SOURCES, tmp_path / "one")
     run(ASKED, Fake(lambda prompt: "?"), SOURCES, tmp_path / "junk")

@@ -1,7 +1,19 @@
-"""Other draws for a page that stays as it is: one number moves every seed that it, or the library, names.
+"""Other draws for an unchanged page: one number moves its seeds.
 
-Set ``LSALIB_SEED_SHIFT`` to a whole number before ``lsalib.book`` is imported, and all that a page draws is drawn anew,
-while all that it computes stays. A claim that holds for the seeds on the page only would show it.
+Set ``LSALIB_SEED_SHIFT`` to a whole number before ``lsalib.book`` is imported: what a page draws changes, and what it
+computes stays. This shows a claim that holds only for the seeds on the page.
+
+Three functions move: ``jax.random.key``, ``jax.random.PRNGKey`` and ``numpy.random.default_rng``, called under these
+names with a seed, by the page, by ``lsalib`` or by another package. Keys that are split or folded from a moved key move
+with it. Everything else draws as before:
+
+- a function that was imported by name before the shift, as by ``from jax.random import key``;
+- generators that are built otherwise: ``numpy.random.RandomState``, ``numpy.random.seed``, ``Generator(PCG64(0))``, and
+  with them the ``random_state`` of scikit-learn;
+- Python's ``random``, and generators without a seed;
+- stored results.
+
+So pages write ``jax.random.key(seed)`` and ``np.random.default_rng(seed)``.
 """
 
 import os
@@ -22,7 +34,7 @@ MOST = 1000
 
 
 def from_environment() -> int:
-    """Move all seeds of this process as ``LSALIB_SEED_SHIFT`` says; importing ``lsalib.book`` does so.
+    """Move the seeds of this process by ``LSALIB_SEED_SHIFT``; importing ``lsalib.book`` does so.
 
     Returns:
         The shift; 0, which changes nothing, where the variable is empty or not there.
@@ -43,7 +55,7 @@ def from_environment() -> int:
 
 @contextmanager
 def shifted(shift: int) -> Iterator[None]:
-    """Move all seeds while the context lasts: ``seed`` is what ``seed`` + 1000003 ``shift`` would be without it.
+    """Move the seeds within the context: ``seed`` gives what ``seed`` + 1000003 ``shift`` gives outside.
 
     Args:
         shift: a whole number from 0, which changes nothing, to 1000.

@@ -75,6 +75,10 @@ def test_the_tests_of_what_a_page_imports(root):
     page = Page(root, "tiny")
     tests = [f"tests/test_{name}.py" for name in ("both", "claims", "law", "sampler")]
     assert check.tests_of(page) == ["lsalib/tasks.py", "lsalib/theory", *tests]
+    (root / "book/tiny.md").write_text(
+        HEADER + "\n# A tiny page\n" + CODE.replace("from lsalib import theory", "import lsalib.theory")
+    )
+    assert check.tests_of(page) == ["lsalib/tasks.py", "lsalib/theory", *tests], "in whichever form"
     # The control: what it does not import is not tested for it.
     (root / "book/tiny.md").write_text(HEADER + "\n# A tiny page\n" + CODE.replace("from lsalib import theory\n", ""))
     assert check.tests_of(page) == ["lsalib/tasks.py", "tests/test_claims.py", "tests/test_sampler.py"]

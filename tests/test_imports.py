@@ -1,33 +1,22 @@
 """What imports what: the library is pure JAX, and each part depends on few others."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tools.imports import parts_imported
+
 LIBRARY = Path(__file__).parents[1] / "lsalib"
 # Anybody may use these; they import nothing of the library but each other.
-COMMON = {"lsalib._arrays", "lsalib._files", "lsalib._progress", "lsalib._random", "lsalib._validate"}
-PARTS = {"book": COMMON, "sts": COMMON | {"lsalib.book"}}
-
-
-def imported(source: str) -> set[str]:
-    """The parts of lsalib that this code imports, wherever in it: «lsalib.theory»."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return {".".join(name.split(".")[:2]) for name in found if name.split(".")[0] == "lsalib"}
+COMMON = {"_arrays", "_files", "_progress", "_random", "_validate"}
+PARTS = {"book": COMMON, "sts": COMMON | {"book"}}
 
 
 def foreign(part: str, source: str) -> set[str]:
     """What code of this part of the library imports, and must not."""
-    return imported(source) - PARTS[part] - {f"lsalib.{part}"}
+    return parts_imported(source) - PARTS[part] - {part}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -38,12 +27,28 @@ def test_pages_and_language_models_need_nothing_of_the_layers(part):
 
 def beyond_common(module: str) -> set[str]:
     """What this module imports of the library that is not common."""
-    return imported((LIBRARY.parent / f"{module.replace('.', '/')}.py").read_text()) - COMMON
+    return parts_imported((LIBRARY / f"{module}.py").read_text()) - COMMON
 
 
 def test_common_modules_import_nothing_but_each_other():
     assert set().union(*map(beyond_common, COMMON)) == set()
-    assert beyond_common("lsalib.tasks") == {"lsalib._white"}, "the control"
+    assert beyond_common("tasks") == {"_white"}, "the control"
+
+
+@pytest.mark.parametrize(
+    ("code", "parts"),
+    [
+        ("import lsalib.theory", {"theory"}),
+        ("import lsalib.theory.risk as r, numpy", {"theory"}),
+        ("from lsalib import theory, tasks", {"theory", "tasks"}),
+        ("from lsalib.theory.risk import gd_risk", {"theory"}),
+        ("def f():\n    from lsalib import training", {"training"}),
+        ("import lsalib", {"lsalib"}),
+        ("import lsalibrary.theory; from numpy import lsalib", set()),
+    ],
+)
+def test_every_form_of_an_import_is_seen(code, parts):
+    assert parts_imported(code) == parts
 
 
 @pytest.mark.parametrize(

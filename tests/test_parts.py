@@ -16,10 +16,10 @@ def test_every_test_is_in_one_part():
     assert sorted(named) == sorted(f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py"))
 
 
-# What only those have who build the book; tools.meter and tools.programs serve every test.
+# What only those have who build the book; tools.imports, meter and programs serve every test.
 BOOK_ONLY = re.compile(
-    r"^(?:from|import) (?:tiny_book|tests\.browser|yaml|nbformat|jupytext|sphinx|tools\.(?!meter|programs))"
-    r"|^from tools import (?!meter\b|programs\b)",
+    r"^(?:from|import) (?:tiny_book|tests\.browser|yaml|nbformat|jupytext|sphinx|tools\.(?!imports|meter|programs))"
+    r"|^from tools import (?!imports\b|meter\b|programs\b)",
     re.MULTILINE,
 )
 

@@ -1,11 +1,11 @@
 """One page, its claims, and the tests of what it imports: python -m tools.check STEM"""
 
-import ast
 import sys
 import time
 from contextlib import closing
 
 from tools import notebooks, pages
+from tools.imports import parts_imported
 from tools.pages import Page
 from tools.parallel import cores, side_by_side
 
@@ -15,20 +15,9 @@ ALWAYS = ("test_claims.py", "test_ledger.py")
 EVERYWHERE = {"book", "_validate"}
 
 
-def imported(source: str) -> set[str]:
-    """The parts of lsalib that this code imports: «theory», «sts»."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == "lsalib":
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lsalib."):
-            found.add(node.module.split(".")[1])
-    return found
-
-
 def tests_of(page: Page) -> list[str]:
     """The doctests of what the page imports, and the test files that need nothing else of lsalib."""
-    parts = imported("\n".join(cell.source for cell in pages.code_cells(pages.build(page))))
+    parts = parts_imported("\n".join(cell.source for cell in pages.code_cells(pages.build(page))))
     modules = [
         path
         for part in sorted(parts)
@@ -37,7 +26,7 @@ def tests_of(page: Page) -> list[str]:
     ]
     files = []
     for path in sorted((page.root / "tests").glob("test_*.py")):
-        needs = imported(path.read_text(encoding="utf-8")) - EVERYWHERE
+        needs = parts_imported(path.read_text(encoding="utf-8")) - EVERYWHERE
         if path.name in ALWAYS or (needs and needs <= parts):
             files.append(path)
     return [str(path.relative_to(page.root)) for path in (*modules, *files)]

@@ -1,10 +1,107 @@
-"""One formula for values and tracers: NumPy in float64 where all numbers are known, ``jax.numpy`` where JAX asks."""
+"""What values become before anything is computed with them.
+
+``promoted`` is the door of all functions of arrays: whatever numbers come in, arrays of one float type go on. ``like``
+is for closed forms, which are computed in NumPy's float64 where all numbers are known, and in ``jax.numpy`` under
+``jax.jit``, ``vmap`` and ``grad``.
+"""
+
+import inspect
+import reprlib
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["like", "scalar", "traced"]
+__all__ = ["common_type", "like", "promoted", "real", "scalar", "shown", "traced"]
+
+F = TypeVar("F", bound=Callable)
+
+
+def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = None) -> F:
+    """Turn the arguments of a function into arrays of one float type.
+
+    Lists, numbers, and arrays of NumPy and JAX are taken; a NamedTuple of weights is taken field by field. The type is
+    the widest float type among the arguments, as in JAX, and integers count as JAX's default float. Python's own
+    numbers fit every float type and stay numbers. The function itself checks the shapes.
+
+    Args:
+        function: what takes the arrays, compiled or not.
+        skip: the arguments that are handed on as they are.
+        least: the narrowest float type to compute in; None means that of the arguments, whatever it is.
+
+    Returns:
+        A function that raises a ``ValueError`` with the argument's name for anything but real numbers.
+
+    Example:
+        >>> add = promoted(lambda a, b: a + b)
+        >>> add([1, 2], np.float32(0.5)).tolist()
+        [1.5, 2.5]
+    """
+    parameters = inspect.signature(function).parameters
+    compiled = hasattr(function, "lower")
+    names, optional = tuple(parameters), {name for name, p in parameters.items() if p.default is None}
+    weights = {name: p.annotation for name, p in parameters.items() if hasattr(p.annotation, "_fields")}
+
+    def read(name, value, types):
+        if name in skip or (value is None and name in optional):
+            return value
+        if name not in weights:
+            return _read(name, value, types)
+        if getattr(value, "_fields", None) != weights[name]._fields:
+            raise ValueError(f"{name} must be {weights[name].__name__}, got {shown(value)}")
+        parts = zip(value._fields, value, strict=True)
+        return weights[name]._make(part if part is None else _read(field, part, types) for field, part in parts)
+
+    @wraps(function)
+    def of_one_type(*args, **options):
+        if len(args) > len(names):
+            return function(*args, **options)  # Python's own error
+        types: set = set()
+        given = [(name, read(name, value, types)) for name, value in zip(names, args, strict=False)]
+        given += [(name, read(name, value, types)) for name, value in options.items()]
+        dtype = common_type(types, least)
+        # Most calls of compiled functions need no change, and take a few microseconds here.
+        if not compiled or types != {dtype}:
+            as_type = _as_type if compiled else _on_device
+            cast_all = lambda value: jax.tree.map(lambda leaf: as_type(leaf, dtype), value)
+            given = [(name, value if name in skip else cast_all(value)) for name, value in given]
+        return function(*(value for _, value in given[: len(args)]), **dict(given[len(args) :]))
+
+    return cast(F, of_one_type)
+
+
+def real(name: str, value) -> np.ndarray | jax.Array:
+    """An array of real numbers: JAX's own as it is, anything else as NumPy reads it."""
+    array = value
+    if not isinstance(value, jax.Array):
+        try:
+            # NumPy would drop the names of fields, and a mask.
+            plain = not hasattr(value, "_fields") and not np.ma.isMaskedArray(value)
+            array = _stacked(value) if traced(value) else np.asarray(value if plain else None)
+        except (TypeError, ValueError, RuntimeError):
+            array = np.asarray(None)
+    if not _is_real(array.dtype):
+        raise ValueError(f"{name} must be an array of real numbers, got {shown(value)}")
+    return array
+
+
+def common_type(types, least: type | None = None) -> np.dtype:
+    """The float type that the numbers of these types are computed in; of None, JAX's default float, as of integers."""
+    return _common_type(frozenset(types), least, jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+
+
+def shown(value) -> str:
+    """What came, in a few words, for an error."""
+    if hasattr(value, "dtype"):
+        return f"{value.dtype} of shape {np.shape(value)}" + (", masked" if np.ma.isMaskedArray(value) else "")
+    name = type(value).__name__
+    parts = {"params": "weights", "task": "task", "population_risk": "risk", "predict": "predictions"}
+    # A result of training is often handed on whole.
+    hints = [f"its {what}: {name.lower()}.{part}" for part, what in parts.items() if hasattr(value, part)]
+    return f"a {name}; {', '.join(hints)}" if hints else reprlib.repr(value)
 
 
 def traced(tree) -> bool:
@@ -25,11 +122,63 @@ def like(*trees):
     tracers = [leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.core.Tracer)]
     if not tracers:
         return np, jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), trees)
-    dtype = jnp.result_type(*tracers)
-    dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
+    dtype = common_type({_float_type(leaf.dtype) for leaf in tracers}, np.float32)
     return jnp, jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(dtype), trees)
 
 
 def scalar(xp, value):
     """A Python number where it is known."""
     return float(value) if xp is np else value
+
+
+def _read(name: str, value, types: set):
+    """A Python float, or an array whose float type is added to the types."""
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        return float(value)
+    array = real(name, value)
+    types.add(_float_type(array.dtype))
+    return array
+
+
+def _as_type(leaf, dtype):
+    if type(leaf) is float or leaf.dtype == dtype:
+        return leaf
+    return leaf.astype(dtype) if isinstance(leaf, jax.Array) else np.asarray(leaf, dtype)
+
+
+def _on_device(leaf, dtype):
+    """An array of JAX, for what is not compiled; unlike ``jnp.asarray``, this compiles no program for each shape."""
+    array = _as_type(leaf, dtype)
+    if type(array) is float or isinstance(array, jax.Array):
+        return array
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(array)
+
+
+def _stacked(value):
+    """A list with tracers in it."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.asarray(value)
+
+
+@cache
+def _common_type(types: frozenset, least, x64: bool) -> np.dtype:
+    default = jnp.result_type(float)
+    known = [default if dtype is None or dtype.itemsize > default.itemsize else dtype for dtype in types or {None}]
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*known, *([] if least is None else [least]))
+
+
+@cache
+def _is_real(dtype) -> bool:
+    return any(jnp.issubdtype(dtype, kind) for kind in (jnp.integer, jnp.floating))
+
+
+@cache
+def _float_type(dtype) -> np.dtype | None:
+    """The float type that a real type counts as; None of integers, and of floats too narrow to compute with."""
+    if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 2:
+        return None
+    return dtype if dtype.itemsize <= 8 else np.dtype(np.float64)

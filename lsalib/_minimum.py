@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
 
@@ -41,7 +42,7 @@ def minimize(
 
     Args:
         objective: from a pytree like ``params`` to a scalar.
-        params: the start, arrays of one float type.
+        params: the start, a pytree of float arrays.
         steps: how many; one that leads upwards, as where only rounding is left to follow, is forgotten in the end.
         memory: how many steps the model of the curvature remembers.
         patience: how many steps may go by without a lower value before the search ends; None means all of them.
@@ -50,7 +51,7 @@ def minimize(
         A ``Minimum``. A ``gradient`` that has not vanished tells a search that has not arrived.
 
     Raises:
-        ValueError: if ``steps``, ``memory`` or ``patience`` is below 1.
+        ValueError: if ``params`` holds anything but floats, or ``steps``, ``memory`` or ``patience`` is below 1.
 
     Example:
         >>> end = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=5)
@@ -59,6 +60,9 @@ def minimize(
     """
     steps, memory = _validate.count("steps", steps), _validate.count("memory", memory)
     patience = patience if patience is None else _validate.count("patience", patience)
+    types = [leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype for leaf in jax.tree.leaves(params)]
+    if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
+        raise ValueError(f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}")
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)
 

@@ -1,18 +1,33 @@
 """Argument checks. Each raises a ValueError that names the argument, what came and what is expected.
 
-Of a tracer of JAX the shape is checked, and it is handed on: its value is not known yet.
+Of a tracer of JAX the shape and the kind are checked, and it is handed on: its value is not known yet.
 """
 
+import itertools
 import math
 import operator
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib._arrays import traced
+from lsalib._arrays import real, shown, traced
 
-__all__ = ["context", "count", "covariance", "fourth", "negligible", "number", "shape", "vector"]
+__all__ = [
+    "context",
+    "count",
+    "covariance",
+    "flag",
+    "float_type",
+    "fourth",
+    "key",
+    "negligible",
+    "number",
+    "shape",
+    "symmetric",
+    "vector",
+]
 
 
 def count(name: str, value) -> int:
@@ -26,16 +41,48 @@ def count(name: str, value) -> int:
     return whole
 
 
+def flag(name: str, value) -> bool:
+    """True or False, Python's or NumPy's."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def float_type(name: str, value) -> np.dtype:
+    """A float type that JAX computes in as it is set."""
+    try:
+        dtype = jnp.dtype(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a float type, got {value!r}") from None
+    if not jnp.issubdtype(dtype, jnp.floating) or jnp.finfo(dtype).bits > jnp.finfo(jnp.result_type(float)).bits:
+        raise ValueError(f"{name} must be a float type in use (float64 needs jax_enable_x64), got {dtype!r}")
+    return dtype
+
+
+def key(value):
+    """One key of ``jax.random``, or the raw numbers of one, as ``jax.random.PRNGKey`` makes them."""
+    dtype, size = (getattr(value, name, None) for name in ("dtype", "shape"))
+    typed = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and size == ()
+    if not typed and not (dtype == np.uint32 and size in ((2,), (4,))):
+        seed = value if isinstance(value, int) and not isinstance(value, bool) else 0
+        raise ValueError(f"key must be a key of jax.random, got {shown(value)}; write jax.random.key({seed})")
+    return value
+
+
 def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
     if traced(value):
-        shape(name, value, ())
+        shape(name, real(name, value), ())
         return value
     try:
-        real = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a real number, got {value!r}") from None
-    if not math.isfinite(real) or real < minimum or real <= above:
+        # float() alone would read strings, booleans and arrays with one entry, too.
+        array = value if type(value) in (float, int) else real(name, value)
+        found = float(array) if np.shape(array) == () else None
+    except (ValueError, OverflowError):
+        found = None
+    if found is None:
+        raise ValueError(f"{name} must be a real number, got {shown(value)}")
+    if not math.isfinite(found) or found < minimum or found <= above:
         bound = (
             f" greater than {above:g}"
             if above > -math.inf
@@ -44,7 +91,7 @@ def number(name: str, value, *, minimum: float = -math.inf, above: float = -math
             else ""
         )
         raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
-    return real
+    return found
 
 
 def vector(name: str, value, length: int | None = None):
@@ -59,34 +106,47 @@ def vector(name: str, value, length: int | None = None):
 
 
 def covariance(name: str, value, dim: int):
-    """A finite, symmetric, positive semidefinite float64 matrix other than zero."""
-    matrix = _float64(name, value)
+    """A finite, symmetric, positive semidefinite float64 matrix other than zero; what rounding did to it is undone."""
+    given = real(name, value)
+    matrix, rounding = _float64(name, given), _rounding(given.dtype)
     shape(name, matrix, (dim, dim))
     if traced(matrix):
         return matrix
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite, got {matrix}")
-    if not np.allclose(matrix, matrix.T, rtol=1e-6, atol=0):
-        raise ValueError(f"{name} must be symmetric, got a largest asymmetry of {np.abs(matrix - matrix.T).max():g}")
-    smallest, largest = np.linalg.eigvalsh(matrix)[[0, -1]]
-    if smallest < -negligible(matrix) * largest or largest <= 0:
-        ends = f"eigenvalues from {smallest:g} to {largest:g}"
+    matrix = symmetric(name, matrix, rounding)
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -dim * rounding * values[-1] or values[-1] <= 0:
+        ends = f"eigenvalues from {values[0]:g} to {values[-1]:g}"
         raise ValueError(f"{name} must be positive semidefinite and not zero, got {ends}")
+    if values[0] < -negligible(matrix) * values[-1]:
+        # Left by a narrower type, such an eigenvalue is no zero in float64, and its inverse would be huge.
+        values, vectors = np.linalg.eigh(matrix)
+        matrix = symmetric(name, vectors * np.maximum(values, 0) @ vectors.T, rounding)
     return matrix
 
 
 def fourth(name: str, value, dim: int):
     """Finite float64 fourth moments, the same for every order of their indices."""
-    array = _float64(name, value)
+    given = real(name, value)
+    array = _float64(name, given)
     shape(name, array, (dim,) * 4)
     if traced(array):
         return array
+    return symmetric(name, array, _rounding(given.dtype))
+
+
+def symmetric(name: str, array: np.ndarray, rounding: float) -> np.ndarray:
+    """A finite array that is the same for every order of its axes up to rounding, which is averaged out.
+
+    In inverses and products of matrices, rounding is larger by a condition number. What is off by more than a millionth
+    of the largest entry, or by a thousand times a narrower type's rounding, is taken for a mistake.
+    """
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite")
-    turned = [array.transpose(axes) for axes in ((1, 0, 2, 3), (1, 2, 3, 0))]
-    if (largest := max(np.abs(array - other).max() for other in turned)) > 1e-6 * np.abs(array).max():
-        raise ValueError(f"{name} must be symmetric, got a largest asymmetry of {largest:g}")
-    return array
+        raise ValueError(f"{name} must be finite, got {array if array.ndim == 2 else shown(array)}")
+    turned = [array.transpose(order) for order in itertools.permutations(range(array.ndim))]
+    off = max(np.abs(array - other).max() for other in turned)
+    if off > max(1e-6, 1e3 * rounding) * np.abs(array).max():
+        raise ValueError(f"{name} must be symmetric, got a largest asymmetry of {off:g}")
+    return _fixed(reduce(np.add, turned) / len(turned) if off else array)
 
 
 def negligible(matrix) -> float:
@@ -104,10 +164,7 @@ def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
 
 
 def context(X, y, x_q=None) -> None:
-    """The shapes of a context and, if there is one, of its query; lists are no arrays."""
-    for name, value in {"X": X, "y": y, "x_q": x_q}.items():
-        if isinstance(value, list | tuple):
-            raise ValueError(f"{name} must be an array, got a {type(value).__name__}")
+    """The shapes of a context and, if there is one, of its query."""
     shape("X", X, ("C", "d"))
     C, d = X.shape
     count("the context size C of X", C)
@@ -118,11 +175,18 @@ def context(X, y, x_q=None) -> None:
 
 def _float64(name: str, value):
     """A copy that nobody can change: what was checked stays as it was."""
-    try:
-        if traced(value):
-            return jnp.asarray(value, jnp.result_type(float, *jax.tree.leaves(value)))
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from None
+    array = real(name, value)
+    if traced(array):
+        return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.result_type(float))
+    return _fixed(np.array(array, np.float64))
+
+
+def _fixed(array: np.ndarray) -> np.ndarray:
     array.flags.writeable = False
     return array
+
+
+def _rounding(dtype) -> float:
+    """The relative rounding of float64, or of float32 for numbers that come in float32 or less."""
+    narrow = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 8
+    return float(np.finfo(np.float32 if narrow else np.float64).eps)

@@ -1,16 +1,21 @@
-"""The predictors that attention is compared with: one-step gradient descent and its relatives."""
+"""The predictors that attention is compared with: one-step gradient descent and its relatives.
+
+Arguments may be lists, numbers, or arrays of NumPy or JAX: all become arrays of the widest float type among them.
+"""
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 
 __all__ = ["bayes", "debiased_gd", "one_step_gd", "preconditioned_gd"]
 
 Scalar = Float[Array, ""]
 
 
+@_arrays.promoted
 @jax.jit
 def one_step_gd(
     X: Float[Array, "C d"],
@@ -44,11 +49,12 @@ def one_step_gd(
 
     Source: section 4.1 of arXiv 2512.04268.
     """
-    _check_context(X, y, x_q, w0)
+    _check_context(X, y, x_q, w0, step_size)
     residual = y - X @ w0
     return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
 
 
+@_arrays.promoted
 @jax.jit
 def preconditioned_gd(
     X: Float[Array, "C d"],
@@ -83,6 +89,7 @@ def preconditioned_gd(
     return x_q @ w0 + x_q @ (preconditioner @ (X.T @ (y - X @ w0))) / len(y)
 
 
+@_arrays.promoted
 @jax.jit
 def debiased_gd(
     X: Float[Array, "C d"],
@@ -114,18 +121,19 @@ def debiased_gd(
 
     Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax attention, started from w0.
     """
-    _check_context(X, y, x_q, w0)
+    _check_context(X, y, x_q, w0, step_size)
     residual = y - X @ w0
     return x_q @ w0 + step_size * (x_q @ (X.T @ (residual - residual.mean()))) / len(y)
 
 
+@_arrays.promoted
 def bayes(
     X: Float[Array, "C d"],
     y: Float[Array, " C"],
     x_q: Float[Array, " d"],
     prior_mean: Float[Array, " d"],
     prior_cov: Float[Array, "d d"] | None = None,
-    noise_std: float = 0.0,
+    noise_std: float | Scalar = 0.0,
 ) -> Scalar:
     r"""Posterior mean prediction, the least risk that any predictor can have.
 
@@ -143,7 +151,7 @@ def bayes(
         The prediction, a scalar.
 
     Raises:
-        ValueError: if a shape does not fit or ``noise_std < 0``.
+        ValueError: if a shape does not fit, ``prior_cov`` is not symmetric or ``noise_std < 0``.
 
     Example:
         >>> round(float(bayes(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2))), 5)
@@ -155,18 +163,21 @@ def bayes(
     noise_std = _validate.number("noise_std", noise_std, minimum=0.0)
     if prior_cov is not None:
         _validate.shape("prior_cov", prior_cov, (X.shape[1], X.shape[1]))
+        if not _arrays.traced(prior_cov):
+            _validate.symmetric("prior_cov", np.asarray(prior_cov), float(jnp.finfo(prior_cov.dtype).eps))
     return _bayes(X, y, x_q, prior_mean, prior_cov, noise_std)
 
 
 @jax.jit
 def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std) -> Scalar:
-    if prior_cov is None:
-        prior_cov = jnp.eye(X.shape[1], dtype=X.dtype)
+    # The pseudo-inverse reads one triangle of the Gram matrix, so that this must be symmetric.
+    prior_cov = jnp.eye(X.shape[1], dtype=X.dtype) if prior_cov is None else (prior_cov + prior_cov.T) / 2
     gram = X @ prior_cov @ X.T + noise_std**2 * jnp.eye(len(y), dtype=X.dtype)
     coefficients = jnp.linalg.pinv(gram, hermitian=True) @ (y - X @ prior_mean)
     return x_q @ (prior_mean + prior_cov @ (X.T @ coefficients))
 
 
-def _check_context(X, y, x_q, w0) -> None:
+def _check_context(X, y, x_q, w0, step_size=0.0) -> None:
     _validate.context(X, y, x_q)
     _validate.shape("w0 (the prior mean)", w0, x_q.shape)
+    _validate.shape("step_size", step_size, ())

@@ -1,6 +1,7 @@
 """What a predictor's risk is on fresh tasks, and how close two predictors are (appendix C.2)."""
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.tasks import Batch, Task
 
 __all__ = ["Estimate", "gradient_cosine", "gradient_difference", "prediction_difference", "sampled_risk"]
@@ -17,6 +18,9 @@ __all__ = ["Estimate", "gradient_cosine", "gradient_difference", "prediction_dif
 Scalar = Float[Array, ""]
 # A predictor reads X (C, d), y (C,), x_q (d,) and returns a scalar.
 Predictor = Callable[[Float[Array, "C d"], Float[Array, " C"], Float[Array, " d"]], Scalar]
+
+
+_of_predictors = partial(_arrays.promoted, skip=("f", "g"))
 
 
 class Estimate(NamedTuple):
@@ -39,7 +43,9 @@ def sampled_risk(
     Args:
         key: a key of ``jax.random``.
         task: a ``GaussianTask``, or any other object with ``dim`` and ``sample(key, n)`` (``tasks.Task``).
-        f: a function of (X, y, x_q) for one example that returns a scalar, or k > 1 predictions (k,).
+        f: a function of (X, y, x_q) for one example that returns a scalar, or k > 1 predictions (k,). It is compiled,
+            so it must be made of JAX's operations. With a predictor made of others, draw
+            ``batch = task.sample(key, n)`` and average the squared errors of its predictions.
         batches, batch_size: their product is the number of tasks; only one batch is in memory.
         dtype: a float type, handed on to the task's ``sample``; None means what that draws by itself.
 
@@ -47,8 +53,9 @@ def sampled_risk(
         An ``Estimate`` whose standard error is that of the mean over all tasks; with k predictions, of arrays (k,).
 
     Raises:
-        ValueError: if ``batches`` or ``batch_size`` is below 1, ``task`` lacks what a task has or draws parts that do
-            not fit together, or ``f`` returns anything but a scalar or a vector of at least two.
+        ValueError: if ``key`` is no key, ``batches`` or ``batch_size`` is below 1, ``dtype`` is no float type in use,
+            ``task`` lacks what a task has or draws parts that do not fit together, or ``f`` is no function that JAX
+            can compile, or returns anything but a scalar or a vector of at least two.
 
     Example:
         >>> from lsalib.tasks import GaussianTask
@@ -58,13 +65,18 @@ def sampled_risk(
         True
     """
     if not isinstance(task, Task):
-        raise ValueError(f"task must have dim and sample(key, n), got {task!r}")
-    count = _validate.count("batches", batches) * _validate.count("batch_size", batch_size)
+        raise ValueError(f"task must have dim and sample(key, n), got {_arrays.shown(task)}")
+    f, key = _function("f", f), _validate.key(key)
+    batches, batch_size = _validate.count("batches", batches), _validate.count("batch_size", batch_size)
+    dtype = None if dtype is None else _validate.float_type("dtype", dtype)
     drawn = _Opaque(task) if jax.tree_util.all_leaves([task]) else task
     moments = _moments(jax.random.split(key, batches), drawn, f, batch_size, dtype)
-    second, fourth = (np.asarray(m, np.float64).mean(axis=0) for m in moments)
-    errors = np.sqrt((fourth - second**2) / count)
-    return Estimate(second, errors) if second.ndim else Estimate(float(second), float(errors))
+    means, spreads = (np.asarray(m, np.float64) for m in moments)
+    # Deviations from each batch's own mean, and of these from the whole mean: no large numbers are subtracted.
+    mean = means.mean(axis=0)
+    variance = spreads.mean(axis=0) + ((means - mean) ** 2).mean(axis=0)
+    errors = np.sqrt(variance / (batches * batch_size))
+    return Estimate(mean, errors) if mean.ndim else Estimate(float(mean), float(errors))
 
 
 @jax.tree_util.register_static
@@ -84,19 +96,49 @@ class _Opaque:
 # Once for each kind of task and each predictor: another key, or other numbers in a task, find their program made.
 @partial(jax.jit, static_argnames=("f", "batch_size", "dtype"))
 def _moments(keys, task: Task, f: Predictor, batch_size: int, dtype):
-    """Means of the second and fourth powers of the errors, batch by batch."""
+    """Of each batch, the mean of the squared errors and their variance."""
     options = {} if dtype is None else {"dtype": dtype}
 
     def one(key):
-        batch = task.sample(key, batch_size, **options)
+        with _traceable("the task's sample"):
+            batch = task.sample(key, batch_size, **options)
         _check_batch(batch, batch_size, task.dim)
-        predictions = jax.vmap(f)(batch.X, batch.y, batch.x_q)
-        if predictions.ndim > 2 or predictions.shape[1:] == (1,):
-            raise ValueError(f"f must return a scalar, or at least two in a vector, got shape {predictions.shape[1:]}")
-        errors = predictions - jnp.expand_dims(batch.target, tuple(range(1, predictions.ndim)))
-        return jnp.mean(errors**2, axis=0), jnp.mean(errors**4, axis=0)
+        with _traceable("f"):
+            predictions = jax.vmap(f)(batch.X, batch.y, batch.x_q)
+        squares = _errors(predictions, batch.target) ** 2
+        mean = jnp.mean(squares, axis=0)
+        return mean, jnp.mean((squares - mean[None]) ** 2, axis=0)
 
     return jax.lax.map(one, keys)
+
+
+def _errors(predictions, target: Float[Array, " n"]) -> Float[Array, "n ..."]:
+    """By how much predictions miss their target, (n,) or (n, k)."""
+    if not isinstance(predictions, jax.Array):
+        raise ValueError(f"f must return a scalar, or at least two in a vector, got {_arrays.shown(predictions)}")
+    if predictions.ndim > 2 or predictions.shape[1:] == (1,):
+        hint = "; of a sweep take one seed, such as fits[0].seed(0).predict" if predictions.ndim == 2 else ""
+        got = f"got shape {predictions.shape[1:]}{hint}"
+        raise ValueError(f"f must return a scalar, or at least two in a vector, {got}")
+    return _difference(predictions, jnp.expand_dims(target, tuple(range(1, predictions.ndim))))
+
+
+# Predictions and targets may come in any types: half precision would not hold their squares.
+_difference = partial(_arrays.promoted, least=np.float32)(lambda predictions, target: predictions - target)
+
+
+@contextmanager
+def _traceable(what: str):
+    """Say what to do with a function that asks for the values of JAX's tracers, as those of NumPy and PyTorch do."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ValueError) or "racer" not in f"{type(error).__name__} {error}":
+            raise
+        raise ValueError(
+            f"{what} must be made of JAX's operations, got one that needs known values; with a predictor of NumPy or "
+            "PyTorch, draw batch = task.sample(key, n) and average the squared errors of its predictions"
+        ) from error
 
 
 def _check_batch(batch: Batch, n: int, dim: int) -> None:
@@ -105,6 +147,7 @@ def _check_batch(batch: Batch, n: int, dim: int) -> None:
         _validate.shape(f"the {name} of the task's sample", getattr(batch, name), shape)
 
 
+@_of_predictors
 def prediction_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -125,9 +168,11 @@ def prediction_difference(
         >>> float(prediction_difference(f, g, jnp.eye(2), jnp.ones(2), jnp.ones(2)))
         2.0
     """
-    return jnp.abs(_scalar("f", f(X, y, x_q)) - _scalar("g", g(X, y, x_q)))
+    _validate.context(X, y, x_q)
+    return jnp.abs(_scalar("f", f, X, y, x_q) - _scalar("g", g, X, y, x_q))
 
 
+@_of_predictors
 def gradient_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -142,6 +187,7 @@ def gradient_difference(
     return jnp.linalg.norm(_query_gradient("f", f, X, y, x_q) - _query_gradient("g", g, X, y, x_q))
 
 
+@_of_predictors
 def gradient_cosine(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -158,11 +204,23 @@ def gradient_cosine(
 
 
 def _query_gradient(name: str, f: Predictor, X, y, x_q) -> Float[Array, " d"]:
-    return jax.grad(lambda x_q: _scalar(name, f(X, y, x_q)))(x_q)
+    _validate.context(X, y, x_q)
+    return jax.grad(lambda x_q: _scalar(name, f, X, y, x_q))(x_q)
 
 
-def _scalar(name: str, prediction) -> Scalar:
+def _scalar(name: str, f: Predictor, X, y, x_q) -> Scalar:
     """A prediction that would otherwise be broadcast."""
+    prediction = _function(name, f)(X, y, x_q)
     if jnp.shape(prediction) != ():
         raise ValueError(f"{name} must return a scalar, got shape {jnp.shape(prediction)}")
     return prediction
+
+
+def _function(name: str, f) -> Callable:
+    if not callable(f):
+        raise ValueError(f"{name} must be a function of (X, y, x_q), got {_arrays.shown(f)}")
+    try:
+        hash(f)
+    except TypeError:
+        return f.__call__  # a method, by which JAX can look up its program: a model of arrays has no hash
+    return f

@@ -71,17 +71,22 @@ class GaussianTask:
     A pytree: ``jax.vmap`` and ``jax.grad`` go through all fields but the context size. Values are checked where they
     are known, shapes always. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change.
 
+    Two tasks are equal, and hash equally, if all their fields are the same to the last bit. A covariance of None and
+    the identity are different, since ``jax.grad`` sees one and not the other. A task that JAX traces is only equal to
+    itself.
+
     Args:
         prior_mean: `w_\star`, shape (d,).
         context_size: C, the number of labelled examples, at least 1.
-        feature_cov: `\Lambda`, shape (d, d), positive semidefinite and not zero; None means the identity.
+        feature_cov: `\Lambda`, shape (d, d), symmetric and positive semidefinite up to rounding, which is averaged
+            out, and not zero; None means the identity.
         prior_cov: `\Psi`, the same. Where JAX traces a covariance and a root of it is needed, to sample or for the risk
             of given weights, it must be positive definite.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
 
     Raises:
-        ValueError: if a field is not finite or does not have its shape, if
-            ``context_size < 1``, if ``noise_std < 0`` or a covariance is zero or not positive semidefinite.
+        ValueError: if a field is not finite or does not have its shape, if ``context_size < 1``, if ``noise_std < 0``
+            or a covariance is zero, not symmetric or not positive semidefinite.
 
     Example:
         >>> task = GaussianTask(prior_mean=[2.0, 2.0], context_size=5)
@@ -110,6 +115,25 @@ class GaussianTask:
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _validate.covariance(name, value, prior_mean.size))
         object.__setattr__(self, "noise_std", _validate.number("noise_std", self.noise_std, minimum=0.0))
+
+    def __eq__(self, other):
+        if not isinstance(other, GaussianTask):
+            return NotImplemented
+        mine, others = self._bits(), other._bits()
+        return self is other if mine is None or others is None else mine == others
+
+    def __hash__(self):
+        bits = self._bits()
+        return object.__hash__(self) if bits is None else hash(bits)
+
+    def _bits(self) -> tuple | None:
+        """All fields as bytes; None where there is a tracer, or one of JAX's placeholders."""
+        leaves, structure = jax.tree.flatten(self)
+        known = float | np.ndarray | np.generic | jax.Array
+        if _arrays.traced(leaves) or not all(isinstance(leaf, known) for leaf in leaves):
+            return None
+        arrays = map(np.asarray, leaves)
+        return structure, tuple((array.dtype.str, array.shape, array.tobytes()) for array in arrays)
 
     @property
     def dim(self) -> int:
@@ -193,7 +217,8 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
         A ``Batch`` of shapes (B, C, d), (B, C), (B, d), (B,), (B, d), with p for C where it is compressed.
 
     Raises:
-        ValueError: if ``task`` is no GaussianTask or ``batch_size < 1``.
+        ValueError: if ``key`` is no key, ``task`` no GaussianTask, ``batch_size < 1``, ``compress`` not True or False,
+            or ``dtype`` no float type in use.
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
@@ -206,13 +231,14 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     Source: section 2 of arXiv 2512.04268.
     """
     if not isinstance(task, GaussianTask):
-        raise ValueError(f"task must be a GaussianTask, got {task!r}; another one has its own sample(key, n)")
-    batch_size = _validate.count("batch_size", batch_size)
-    dtype = np.dtype(jnp.result_type(float) if dtype is None else dtype)
+        got = _arrays.shown(task)
+        raise ValueError(f"task must be a GaussianTask, got {got}; another one has its own sample(key, n)")
+    key, batch_size = _validate.key(key), _validate.count("batch_size", batch_size)
+    dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
     xp, numbers = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     prior_mean, noise_std, *covs = numbers
     roots = [None if cov is None else _root(xp, cov).astype(dtype) for cov in covs]
-    compress = compress and task.context_size > task.dim + task.noisy
+    compress = _validate.flag("compress", compress) and task.context_size > task.dim + task.noisy
     shape = None if compress else task.context_size, batch_size, dtype
     noise_std = noise_std.astype(dtype) if task.noisy else None
     return _sample(key, prior_mean.astype(dtype), *roots, noise_std, dtype.type(task.context_size), shape)

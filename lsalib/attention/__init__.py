@@ -7,7 +7,8 @@ Only the bottom-right entry of the output is a prediction, so a head acts throug
 .. math:: f(E) = y_q + \sum_h b_h^\top G A_h z_q = y_q + \sum_j \langle G, M_j \rangle z_{q,j},
    \qquad M_j = \sum_h b_h a_{h,j}^\top.
 
-Everything is written for one example; ``jax.vmap`` makes the batch.
+Everything is written for one example; ``jax.vmap`` makes the batch. Arguments may be lists, numbers, or arrays of NumPy
+or JAX: all become arrays of the widest float type among them.
 """
 
 from lsalib.attention.layer import LSAParams, embed, init, linear_transformer_block, lsa, yq_lsa

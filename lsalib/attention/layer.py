@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _random, _validate
+from lsalib import _arrays, _random, _validate
 
 __all__ = [
     "LSAParams",
@@ -45,7 +45,8 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -
         ``LSAParams`` of shape (H, d+1, d+1) each.
 
     Raises:
-        ValueError: if ``dim < 1``, ``heads < 1`` or ``scale`` is not a finite positive number.
+        ValueError: if ``key`` is no key, ``dim < 1``, ``heads < 1``, ``scale`` is not a finite positive number or
+            ``dtype`` no float type in use.
 
     Example:
         >>> init(jax.random.key(0), dim=3, heads=2, scale=0.1).W_K.shape
@@ -53,11 +54,13 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -
     """
     D = _validate.count("dim", dim) + 1
     shape = (4, _validate.count("heads", heads), D, D)
-    weights = _validate.number("scale", scale, above=0.0) * _random.normal(key, shape, dtype)
+    dtype = None if dtype is None else _validate.float_type("dtype", dtype)
+    weights = _validate.number("scale", scale, above=0.0) * _random.normal(_validate.key(key), shape, dtype)
     # Not jnp.asarray, which compiles a program for each shape.
     return LSAParams(*(weights if isinstance(weights, jax.Array) else map(jax.device_put, weights)))
 
 
+@_arrays.promoted
 @jax.jit
 def embed(
     X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar
@@ -83,10 +86,12 @@ def embed(
         [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     """
     _validate.context(X, y, x_q)
+    _validate.shape("y_q", y_q, ())
     context = jnp.concatenate([X, y[:, None]], axis=1)
     return jnp.concatenate([context, query_token(x_q, y_q)[None]]).T
 
 
+@_arrays.promoted
 @jax.jit
 def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
@@ -114,6 +119,7 @@ def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
     return _layer(params, E)[-1, -1]
 
 
+@_arrays.promoted
 @jax.jit
 def yq_lsa(
     params: LSAParams, w: Float[Array, " d"], X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
@@ -141,6 +147,7 @@ def yq_lsa(
     return lsa(params, embed(X, y, x_q, w @ x_q))
 
 
+@_arrays.promoted
 @jax.jit
 def linear_transformer_block(
     params: LSAParams,

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.attention.layer import LSAParams, check_params, query_token
 
 __all__ = ["effective", "from_effective", "from_lift", "gd_weights", "gram", "lift", "predict"]
@@ -12,6 +12,7 @@ __all__ = ["effective", "from_effective", "from_lift", "gd_weights", "gram", "li
 Scalar = Float[Array, ""]
 
 
+@_arrays.promoted
 @jax.jit
 def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
     r"""The Gram matrix of the context's tokens.
@@ -37,6 +38,7 @@ def gram(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "D D"]:
     return Z.T @ Z / len(y)
 
 
+@_arrays.promoted
 @jax.jit
 def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
     r"""What a head does to a prediction: `b_h`, the last row of `W_P W_V`, and `A_h = W_K^\top W_Q`.
@@ -61,6 +63,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
     return b, A
 
 
+@_arrays.promoted
 @jax.jit
 def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParams:
     r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V b; the rest hands on.
@@ -86,6 +89,7 @@ def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParam
     return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
 
 
+@_arrays.promoted
 @jax.jit
 def lift(params: LSAParams) -> Float[Array, "D D D"]:
     r"""The lifted parameters (appendix A.1), in which the risk is convex.
@@ -110,6 +114,7 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
     return jnp.einsum("hm,hnj->jmn", b, A)
 
 
+@_arrays.promoted
 @jax.jit
 def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
     """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction behind Theorem 1.
@@ -136,6 +141,7 @@ def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
+@_arrays.promoted
 @jax.jit
 def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Scalar:
     r"""The prediction of ``lsa`` without its unread entries.
@@ -165,11 +171,13 @@ def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], 
     D = check_params(params)
     _validate.shape("G", G, (D, D))
     _validate.shape("x_q", x_q, (D - 1,))
+    _validate.shape("y_q", y_q, ())
     z_q = query_token(x_q, y_q)
     # The sum over heads and columns first: it is the same for a whole batch.
     return y_q + jnp.vdot(G, jnp.tensordot(z_q, lift(params), 1))
 
 
+@_arrays.promoted
 @jax.jit
 def gd_weights(prior_mean: Float[Array, " d"], step_size: float | Scalar) -> LSAParams:
     r"""One head that takes a gradient step of size eta from the prior mean (eq. 7).
@@ -188,14 +196,14 @@ def gd_weights(prior_mean: Float[Array, " d"], step_size: float | Scalar) -> LSA
         ``LSAParams`` with one head.
 
     Raises:
-        ValueError: if ``prior_mean`` is not a vector.
+        ValueError: if ``prior_mean`` is not a vector or ``step_size`` not a scalar.
 
     Example:
         >>> gd_weights(jnp.array([2.0]), step_size=0.5).W_V.tolist()
         [[[0.0, 0.0], [2.0, -1.0]]]
     """
-    prior_mean = jnp.asarray(prior_mean)
     _validate.shape("prior_mean", prior_mean, ("d",))
+    _validate.shape("step_size", step_size, ())
     D = prior_mean.shape[0] + 1
     residual = jnp.append(prior_mean, -1.0)
     reads_features = jnp.eye(D, dtype=residual.dtype).at[-1, -1].set(0)

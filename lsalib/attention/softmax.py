@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.attention.layer import query_token
 
 __all__ = [
@@ -56,7 +56,8 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
         ``SoftmaxParams``.
 
     Raises:
-        ValueError: if ``dim``, ``heads`` or ``outputs`` is below 1.
+        ValueError: if ``key`` is no key, ``dim``, ``heads`` or ``outputs`` is below 1, or ``dtype`` no float type in
+            use.
 
     Example:
         >>> init_softmax(jax.random.key(0), dim=3, heads=2).W_O.shape
@@ -64,7 +65,8 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
     """
     H, m = _validate.count("heads", heads), _validate.count("outputs", outputs)
     D = _validate.count("dim", dim) + m
-    keys, bound = jax.random.split(key, 4), D**-0.5
+    dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
+    keys, bound = jax.random.split(_validate.key(key), 4), D**-0.5
     shapes, bounds = [(H, D, D)] * 3 + [(H, m, D)], [bound] * 3 + [bound * H**-0.5]
 
     def draw(key, shape, bound):
@@ -76,6 +78,7 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1, d
     return SoftmaxParams(*map(draw, keys, shapes, bounds))
 
 
+@_arrays.promoted
 @jax.jit
 def softmax_heads(params: SoftmaxParams, Z: Float[Array, "L D"], z_q: Float[Array, " D"]) -> Float[Array, "H m"]:
     r"""What each head adds to the prediction.
@@ -106,6 +109,7 @@ def softmax_heads(params: SoftmaxParams, Z: Float[Array, "L D"], z_q: Float[Arra
     return jnp.einsum("hmi,li,hl->hm", b, Z, weights)
 
 
+@_arrays.promoted
 @jax.jit
 def softmax_attention(
     params: SoftmaxParams,
@@ -140,12 +144,14 @@ def softmax_attention(
     Source: He et al., arXiv 2503.12734.
     """
     _validate.context(X, y, x_q)
-    H, D, _ = params.W_K.shape
-    _validate.shape("W_O", params.W_O, (H, 1, D))
+    _validate.shape("y_q", y_q, ())
+    D = _check(params)
+    _validate.shape("W_O", params.W_O, (len(params.W_K), 1, D))
     Z = jnp.concatenate([X, y[:, None]], axis=1)
     return y_q + softmax_heads(params, Z, query_token(x_q, y_q)).sum()
 
 
+@_arrays.promoted
 @jax.jit
 def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
     r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`, the «OV» and «KQ» circuits.
@@ -169,6 +175,7 @@ def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Flo
     return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
+@_arrays.promoted
 @jax.jit
 def from_effective_softmax(b: Float[Array, "H m D"], A: Float[Array, "H D D"]) -> SoftmaxParams:
     """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
@@ -195,6 +202,7 @@ def from_effective_softmax(b: Float[Array, "H m D"], A: Float[Array, "H D D"]) -
     return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
+@_arrays.promoted
 @jax.jit
 def reduced_softmax(
     omega: Float[Array, " H"],

@@ -1,6 +1,9 @@
 """What the exact results share: a task's numbers as arrays of one type, and products in full precision. Internal."""
 
+from collections.abc import Callable
 from functools import wraps
+from inspect import signature
+from typing import TypeVar, cast
 
 import jax
 import numpy as np
@@ -9,7 +12,9 @@ from jaxtyping import Array, Float
 from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask
 
-__all__ = ["Number", "inverse", "isotropic", "numbers", "precise", "rank"]
+__all__ = ["Number", "inverse", "isotropic", "numbers", "of_task", "precise", "rank"]
+
+F = TypeVar("F", bound=Callable)
 
 Number = float | Float[np.ndarray | Array, ""]
 
@@ -34,18 +39,35 @@ def rank(xp, cov):
 
 
 def isotropic(cov, scale: float | None = None) -> bool:
-    """Whether a covariance is this multiple of the identity, or any, as far as can be seen: a tracer's is not known."""
+    """Whether a covariance is this multiple of the identity, or any, up to rounding; a tracer is taken for one."""
     if cov is None or _arrays.traced(cov):
         return True
-    return np.array_equal(cov, (cov[0, 0] if scale is None else scale) * np.eye(len(cov)))
+    known = np.asarray(cov)
+    multiple = known[0, 0] if scale is None else scale
+    return bool(np.abs(known - multiple * np.eye(len(known))).max() <= _validate.negligible(known) * multiple)
 
 
-def precise(function):
-    """On a GPU the default may shorten the factors of a product, which would not do for an exact result."""
+def of_task(function: F) -> F:
+    """Refuse what is no task where the argument ``task`` is expected."""
+    place = list(signature(function).parameters).index("task")
+
+    @wraps(function)
+    def with_task(*args, **options):
+        task = args[place] if place < len(args) else options.get("task")
+        # A missing argument is for the function itself to refuse.
+        if not isinstance(task, GaussianTask) and (place < len(args) or "task" in options):
+            raise ValueError(f"task must be a GaussianTask, got {_arrays.shown(task)}")
+        return function(*args, **options)
+
+    return cast(F, with_task)
+
+
+def precise(function: F) -> F:
+    """Compute products of full factors, which a GPU may shorten by default: an exact result needs them."""
 
     @wraps(function)
     def with_full_products(*args, **options):
         with jax.default_matmul_precision("highest"):
             return function(*args, **options)
 
-    return with_full_products
+    return cast(F, with_full_products)

@@ -9,14 +9,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _validate
-from lsalib._arrays import scalar
+from lsalib._arrays import scalar, traced
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, inverse, numbers, precise
+from lsalib.theory._numbers import Number, inverse, isotropic, numbers, of_task, precise
 from lsalib.theory.constant import constant_regression
 
 __all__ = ["bayes_risk", "gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", "yq_risk"]
 
 
+@of_task
 @precise
 def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     r"""Risk of one gradient step from the prior mean.
@@ -50,6 +51,7 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     return scalar(xp, xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
 
 
+@of_task
 @precise
 def optimal_step(task: GaussianTask) -> Number:
     r"""The step size with the least risk.
@@ -76,6 +78,7 @@ def optimal_step(task: GaussianTask) -> Number:
     return scalar(xp, linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic))
 
 
+@of_task
 @precise
 def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d"]:
     r"""The best N of ``preconditioned_gd`` from the prior mean.
@@ -103,6 +106,7 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
     return (inverse(xp, _second_moment(xp, L, P, s, task.context_size)) @ L @ P).T
 
 
+@of_task
 @precise
 def yq_risk(task: GaussianTask) -> Number:
     r"""The least risk of yq-LSA, for any number of heads: that of the best preconditioned step.
@@ -127,6 +131,7 @@ def yq_risk(task: GaussianTask) -> Number:
     return scalar(xp, xp.trace(L @ (P - N @ L @ P)))
 
 
+@of_task
 @precise
 def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> Number:
     r"""The least risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
@@ -167,6 +172,7 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cu
     return scalar(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
 
 
+@of_task
 def bayes_risk(task: GaussianTask) -> Number:
     r"""The least risk of any predictor at all, where it has a closed form: without label noise.
 
@@ -192,8 +198,8 @@ def bayes_risk(task: GaussianTask) -> Number:
         raise ValueError(
             f"task must have noise_std 0 for the closed form, got {task.noise_std}; sample estimators.bayes"
         )
-    unseen = max(task.dim - task.context_size, 0)
-    if unseen and not (task.feature_cov is None and task.prior_cov is None):
+    unseen, covs = max(task.dim - task.context_size, 0), (task.feature_cov, task.prior_cov)
+    if unseen and (traced(covs) or not all(isotropic(cov, 1.0) for cov in covs)):
         raise ValueError("task must have identity covariances when context_size < d; sample estimators.bayes")
     return float(unseen)
 

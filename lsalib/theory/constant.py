@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from lsalib import _arrays, _validate
 from lsalib._arrays import scalar
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, inverse, numbers, precise, rank
+from lsalib.theory._numbers import Number, inverse, numbers, of_task, precise, rank
 
 __all__ = ["ConstantRegression", "constant_regression"]
 
@@ -21,6 +21,7 @@ class ConstantRegression(NamedTuple):
     error: Number
 
 
+@of_task
 @precise
 def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> ConstantRegression:
     r"""Least squares for the constant 1 on a context's second moments: what attention has where a constant is missing.

@@ -12,11 +12,12 @@ import numpy as np
 from lsalib import _validate
 from lsalib._arrays import scalar
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, isotropic, numbers, precise, rank
+from lsalib.theory._numbers import Number, isotropic, numbers, of_task, precise, rank
 
 __all__ = ["depth_price", "depth_risk"]
 
 
+@of_task
 @precise
 def depth_price(task: GaussianTask, layers: int) -> Number:
     r"""What layers that write labels pay at least for each unit of a guess's mean squared error.
@@ -52,6 +53,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
     return scalar(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
 
 
+@of_task
 @precise
 def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     r"""The least risk of one or two layers that write labels, or of any number for one feature.

@@ -14,11 +14,12 @@ import numpy as np
 from lsalib import _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, isotropic, numbers, precise
+from lsalib.theory._numbers import Number, isotropic, numbers, of_task, precise
 
 __all__ = ["few_heads_weights"]
 
 
+@of_task
 def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number = 0.0) -> LSAParams:
     r"""Weights of `H \le d` heads with the least risk that so many can have.
 

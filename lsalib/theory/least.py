@@ -17,7 +17,7 @@ from lsalib import _arrays, _validate
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._numbers import Number, isotropic, numbers, precise, rank
+from lsalib.theory._numbers import Number, isotropic, numbers, of_task, precise, rank
 from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
@@ -46,6 +46,7 @@ class LeastRisk(NamedTuple):
     gradient: Number
 
 
+@of_task
 def least_risk(
     task: GaussianTask,
     heads: int,

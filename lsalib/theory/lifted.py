@@ -5,6 +5,7 @@ of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]`` and
 of the risk couple through ``E[z_q z_q^T]`` alone.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,15 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib._arrays import scalar
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, numbers, precise
+from lsalib.theory._numbers import Number, numbers, of_task, precise
 from lsalib.theory.moments import gram_moments
 
 __all__ = ["LiftedRisk", "lifted_risk"]
 
 Lift = Float[Array, "D D D"]
+# A point may be any numbers; the moments are rounded to its type.
+_of_point = partial(_arrays.promoted, skip=("self",), least=np.float32)
 
 
 class LiftedRisk(NamedTuple):
@@ -35,6 +38,7 @@ class LiftedRisk(NamedTuple):
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
 
+    @_of_point
     def curvature(self, V: Lift) -> Lift:
         r"""The Hessian applied to V, the same at every point.
 
@@ -47,10 +51,12 @@ class LiftedRisk(NamedTuple):
         """
         return _curvature(*self._moments("V", V), V)
 
+    @_of_point
     def gradient(self, M: Lift) -> Lift:
         """The gradient at M, for any task and linear guess; for a constant guess these are eqs. 19-20."""
         return _gradient(self.slope.astype(M.dtype), *self._moments("M", M), M)
 
+    @_of_point
     def value(self, M: Lift) -> Float[Array, ""]:
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
         return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
@@ -76,6 +82,7 @@ def _value(constant, slope, query, second, M):
     return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
+@of_task
 @precise
 def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from lsalib import _validate
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import numbers, precise
+from lsalib.theory._numbers import numbers, of_task, precise
 
 __all__ = ["GramMoments", "gram_moments"]
 
@@ -25,6 +25,7 @@ class GramMoments(NamedTuple):
     cross: Float[np.ndarray | Array, "d D D"]
 
 
+@of_task
 @precise
 def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.

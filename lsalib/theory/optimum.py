@@ -14,13 +14,14 @@ import numpy as np
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, numbers, precise
+from lsalib.theory._numbers import Number, numbers, of_task, precise
 from lsalib.theory.closed_forms import optimal_preconditioner
 from lsalib.theory.constant import ConstantRegression, constant_regression
 
 __all__ = ["optimal_weights", "yq_optimal_weights"]
 
 
+@of_task
 def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> LSAParams:
     r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)``.
 
@@ -75,6 +76,7 @@ def _heads(task: GaussianTask, constant: ConstantRegression):
     return b, A
 
 
+@of_task
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     r"""The one head of optimal yq-LSA, whose initial guess is `w_\star^\top x_q`: a preconditioned step from there.
 

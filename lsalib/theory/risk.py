@@ -9,6 +9,8 @@ a guess y_q that the heads read. In the coordinates of ``tasks.standardize`` the
 The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis' theorem).
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,13 +19,17 @@ from jaxtyping import Array, Float
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import GaussianTask, StandardTask, standardize
-from lsalib.theory._numbers import Number, precise
+from lsalib.theory._numbers import Number, of_task, precise
 
 __all__ = ["ltb_risk", "population_risk", "standard_form", "standard_risk"]
 
 Scalar = Float[Array, ""]
+# Half precision would leave an exact risk three digits.
+_of_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
 
 
+@of_task
+@_of_weights
 @precise
 def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0) -> Scalar:
     r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q + \beta`, exactly.
@@ -34,7 +40,8 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
     like the weights, `H D^2`: neither a `D^4` moment tensor nor the `D^3` lift is built.
 
     Args:
-        params: the weights, (H, D, D) each, D = d+1; their type is the type of the result.
+        params: the weights, (H, D, D) each, D = d+1. The result has the widest float type among weights, guess and
+            bias, at least float32.
         task: the task distribution.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
@@ -43,7 +50,8 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
         The risk against the noise-free target, a scalar.
 
     Raises:
-        ValueError: if a shape does not fit the task's d or ``bias`` is not finite.
+        ValueError: if a shape does not fit the task's d or ``bias`` is not finite. Of a trained ``Fit`` the weights
+            alone are not the whole layer: ``fit.population_risk(task)`` takes its guess and bias, too.
 
     Example:
         >>> from lsalib.attention import gd_weights
@@ -57,6 +65,8 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
     return _population_risk(params, guess, _validate.number("bias", bias), _constants(task, params.W_K.dtype))
 
 
+@of_task
+@_of_weights
 @precise
 def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask) -> Scalar:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exactly.
@@ -105,6 +115,7 @@ def _ltb_risk(params, W_1, W_2, task: StandardTask) -> Scalar:
     return standard_risk(*standard_form(b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task), task)
 
 
+@_arrays.promoted
 def standard_form(
     b: Float[Array, "H D"],
     A: Float[Array, "H D D"],
@@ -122,7 +133,7 @@ def standard_form(
         b, A: effective heads, (H, D) and (H, D, D).
         y_q: y, the initial guess in terms of t, (D,).
         offset: `c_0`, what is predicted without heads, (D,): y_q for LSA.
-        task: the task as arrays, in the heads' type.
+        task: the task as arrays.
 
     Returns:
         Heads b and A that read and answer t, and the constant part c of the error, (D,).
@@ -144,6 +155,7 @@ def standard_form(
     return b, A, c
 
 
+@_arrays.promoted
 def standard_risk(
     b: Float[Array, "H D"], A: Float[Array, "H D D"], c: Float[Array, " D"], task: StandardTask
 ) -> Scalar:
@@ -154,7 +166,7 @@ def standard_risk(
 
     Args:
         b, A, c: heads and constant part, in standard coordinates.
-        task: the task as arrays, in the heads' type.
+        task: the task as arrays.
 
     Returns:
         The risk, a scalar; a function of arrays alone, which ``jax.vmap`` can run over tasks.

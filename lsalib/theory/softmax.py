@@ -10,12 +10,13 @@ from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, isotropic, numbers, precise
+from lsalib.theory._numbers import Number, inverse, isotropic, numbers, of_task, precise
 from lsalib.theory.closed_forms import gd_risk, optimal_step
 
 __all__ = ["centred_task", "debiased_risk", "debiased_step", "softmax_output", "softmax_risk"]
 
 
+@of_task
 def centred_task(task: GaussianTask) -> GaussianTask:
     r"""What is left of a task once features and labels are centred: the same task with C - 1 examples.
 
@@ -43,6 +44,7 @@ def centred_task(task: GaussianTask) -> GaussianTask:
     return replace(task, context_size=task.context_size - 1)
 
 
+@of_task
 def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     r"""Risk of ``estimators.debiased_gd`` from the prior mean: that of plain GD on one example less.
 
@@ -72,6 +74,7 @@ def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number
     return gd_risk(shorter, step * shorter.context_size / task.context_size)
 
 
+@of_task
 def debiased_step(task: GaussianTask) -> Number:
     r"""The best step size of ``estimators.debiased_gd``: that of plain GD on one example less, scaled.
 
@@ -94,6 +97,7 @@ def debiased_step(task: GaussianTask) -> Number:
     return optimal_step(shorter) * task.context_size / shorter.context_size
 
 
+@of_task
 @precise
 def softmax_risk(task: GaussianTask, omega, mu=None) -> Number:
     r"""He et al.'s approximate risk of ``attention.reduced_softmax``, less the noise of their target.
@@ -130,11 +134,15 @@ def softmax_risk(task: GaussianTask, omega, mu=None) -> Number:
     return _arrays.scalar(xp, signal * (1 - 2 * mu @ omega + mu @ second @ mu))
 
 
+@of_task
 @precise
 def softmax_output(task: GaussianTask, omega) -> Float[np.ndarray | Array, " H"]:
     r"""The output weights that are best for given scales in ``softmax_risk``.
 
-    .. math:: \mu = \Big[ \omega \omega^\top + \frac{1 + \sigma^2/t}{C} \exp(d\, \omega \omega^\top) \Big]^{-1} \omega
+    .. math:: \mu = \Big[ \omega \omega^\top + \frac{1 + \sigma^2/t}{C} \exp(d\, \omega \omega^\top) \Big]^+ \omega
+
+    Heads with the same scale are one function of the context, and only the sum of their weights counts: the
+    pseudo-inverse gives them equal parts.
 
     Args:
         task, omega: as in ``softmax_risk``.
@@ -151,7 +159,7 @@ def softmax_output(task: GaussianTask, omega) -> Float[np.ndarray | Array, " H"]
         [4.395, -4.395]
     """
     xp, _, second, omega = _second(task, _validate.vector("omega", omega))
-    return xp.linalg.solve(second, omega)
+    return inverse(xp, second) @ omega
 
 
 def _second(task: GaussianTask, omega, *more):

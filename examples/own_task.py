@@ -45,7 +45,7 @@ def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> metrics.Estim
         return optax.huber_loss(predictions, batch.target, delta=3.0).mean()
 
     optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
-    end = training.train(loss, start, jax.random.key(0), steps=steps, optimizer=optimizer)
+    end = training.train(loss, None, jax.random.key(0), init=start, steps=steps, optimizer=optimizer)
     predict = lambda X, y, x_q: attention.yq_lsa(*end.params, X, y, x_q)
     risk = metrics.sampled_risk(jax.random.key(1), task, predict, batches=8)
     print(f"squared error on fresh tasks: {risk.mean:.3f} ± {risk.standard_error:.3f}")

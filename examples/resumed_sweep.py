@@ -1,6 +1,6 @@
-"""A sweep over prior means that may be stopped at any time, goes on where it was, and can be extended.
+"""A sweep over prior means that may be stopped at any time, goes on from its last checkpoint, and can be extended.
 
-python examples/resumed_sweep.py STEPS [CHECKPOINT]
+python examples/resumed_sweep.py STEPS [FOLDER]
 """
 
 import sys
@@ -12,14 +12,14 @@ from lsalib import tasks, theory, training
 MEANS = (0.0, 0.5, 1.0, 2.0)
 
 
-def main(steps: int, checkpoint: str = "sweep.safetensors") -> list[training.Fit]:
+def main(steps: int, checkpoint: str = "sweep") -> list[training.Fit]:
     runs = [training.Run(tasks.GaussianTask([mean] * 10, context_size=10), heads=11) for mean in MEANS]
     options = {"seeds": 2, "steps": steps, "batch_size": 512, "checkpoint": checkpoint, "checkpoint_every": 100}
     fits = training.sweep(jax.random.key(0), runs, **options)
-    print(f"after {steps} steps\nprior mean  risk of seed 0, seed 1  least risk")
+    print(f"after {steps} steps\nprior mean  risk of seed 0, seed 1  minimum risk")
     for mean, fit in zip(MEANS, fits, strict=True):
-        risks = [float(theory.population_risk(fit.seed(k).params, fit.task)) for k in range(2)]
-        print(f"{mean:10}  {risks[0]:9.3f}  {risks[1]:9.3f}  {theory.optimal_risk(fit.task):10.3f}")
+        first, second = fit.population_risk()
+        print(f"{mean:10}  {first:9.3f}  {second:9.3f}  {theory.optimal_risk(fit.task):12.3f}")
     return fits
 
 

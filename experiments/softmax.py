@@ -117,8 +117,9 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
 
     end = training.train(
         loss(experiment),
-        partial(start, experiment),
+        None,
         jax.random.key(0),
+        init=partial(start, experiment),
         steps=experiment.snapshots[-1],
         optimizer=optax.adam(LEARNING_RATE),
         seeds=experiment.seeds,

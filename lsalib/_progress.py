@@ -1,15 +1,25 @@
-"""A line on the terminal while something long runs; silent everywhere else."""
+"""How far something long has come: a line on a terminal, elsewhere a message of ``logging`` every few minutes."""
 
+import logging
 import sys
 import time
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "log"]
+
+log = logging.getLogger("lsalib")
 
 _WIDTH = 24
+_SECONDS = 120  # between two messages
 
 
 class Progress:
-    """Counts steps on standard error, where that is a terminal.
+    """Counts steps on standard error if that is a terminal, and else in messages of the logger ``lsalib``.
+
+    A message comes every two minutes, at the level INFO: ``logging.basicConfig(level=logging.INFO)`` shows it.
+
+    Args:
+        total: how many steps there are.
+        done: how many of them an earlier run has done.
 
     Example:
         >>> progress = Progress(total=10)
@@ -19,20 +29,40 @@ class Progress:
     """
 
     def __init__(self, total: int, done: int = 0):
-        self.total, self.done, self.first, self.began = total, done, done, time.perf_counter()
+        self.total, self.done, self.first = total, done, done
+        self.began = self.said = time.perf_counter()
         self.shown = sys.stderr.isatty()
 
     def add(self, steps: int) -> None:
-        """Count finished steps, and draw the line again."""
+        """Count finished steps, and show them."""
         self.done += steps
-        if not self.shown:
-            return
-        elapsed = time.perf_counter() - self.began
-        # Steps of an earlier sitting, which a resumed sweep begins with, say nothing about the pace.
+        now = time.perf_counter()
+        elapsed = now - self.began
+        # Steps of an earlier run, which a resumed sweep begins with, say nothing about the pace.
         left = elapsed / max(self.done - self.first, 1) * (self.total - self.done)
+        if self.shown:
+            self._draw(elapsed, left)
+        elif now - self.said >= _SECONDS:
+            self.said = now
+            share = 100 * self.done / self.total
+            log.info("%d of %d steps (%.0f %%), about %s left", self.done, self.total, share, _duration(left))
+
+    def _draw(self, elapsed: float, left: float) -> None:
         bar = "#" * (_WIDTH * self.done // self.total)
         end = "\n" if self.done >= self.total else ""
         sys.stderr.write(
             f"\r[{bar:.<{_WIDTH}}] {self.done}/{self.total} steps, {elapsed:.0f} s, {left:.0f} s left \x1b[K{end}"
         )
         sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    """A time in the unit that a reader would choose.
+
+    Example:
+        >>> _duration(45.0), _duration(600.0), _duration(9000.0)
+        ('45 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

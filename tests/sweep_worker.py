@@ -1,6 +1,13 @@
-"""A sweep in a process of its own, for test_sweep_devices: ``sweep_worker.py OUT [COORDINATOR PROCESSES RANK]``."""
+"""Sweeps in a process of its own, for test_sweep_devices: ``sweep_worker.py TASK OUT FOLDER [ADDRESS PROCESSES RANK]``.
 
+Each task returns arrays, or what was refused, which go to OUT.
+"""
+
+import os
+import signal
 import sys
+import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +17,94 @@ import optax
 from lsalib.tasks import GaussianTask
 from lsalib.training import Run, sweep, train
 
+LAYERS = (0.0, 1, 4), (1.0, 2, 9), (2.0, 3, 4)
+RUNS = [Run(GaussianTask([a, 1.0, 0.0], context_size=C), heads=h) for a, h, C in LAYERS]
+OPTIONS = {"steps": 20, "batch_size": 64}
+# On every machine a piece ends where the checkpoint is stored, and no later.
+STORED = OPTIONS | {"seeds": 3, "steps": 60, "checkpoint_every": 10}
 
-def main(out, *cluster):
-    if cluster:
-        address, processes, rank = cluster
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(address, int(processes), int(rank), initialization_timeout=900)
-    layers = (0.0, 1, 4), (1.0, 2, 9), (2.0, 3, 4)
-    runs = [Run(GaussianTask([a, 1.0, 0.0], context_size=C), heads=h) for a, h, C in layers]
+
+def results(rank, folder):
+    """Sweeps of both kinds and a training, with seeds that fill the devices and seeds that do not."""
     leaves = []
-    for objective in ("sampled", "population"):
-        leaves += jax.tree.leaves(sweep(jax.random.key(0), runs, seeds=4, steps=20, batch_size=64, objective=objective))
+    for objective, seeds in (("sampled", 4), ("sampled", 3), ("population", 3)):
+        leaves += jax.tree.leaves(sweep(jax.random.key(0), RUNS, seeds=seeds, objective=objective, **OPTIONS))
     bowl = lambda params, key: jnp.sum((params - 1.0 + 0.1 * jax.random.normal(key, (2,))) ** 2)
     start = lambda key: jax.random.normal(key, (2,))
-    leaves += jax.tree.leaves(train(bowl, start, jax.random.key(0), steps=20, optimizer=optax.adam(0.1), seeds=4))
+    trained = train(bowl, None, jax.random.key(0), init=start, steps=20, optimizer=optax.adam(0.1), seeds=5)
+    return [*leaves, *jax.tree.leaves(trained)]
+
+
+def resumed(rank, folder):
+    """Twenty steps, then sixty: the second process has its own folder, in which nothing lies, or something old."""
+    mine = folder / (f"state{rank}" if rank == 1 else "state")
+    sweep(jax.random.key(0), RUNS, checkpoint=mine, **STORED | {"steps": 20})
+    if rank == 1:
+        sweep_of_old(mine)
+    return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=mine, **STORED))
+
+
+def sweep_of_old(folder):
+    """Files that nobody may read."""
+    folder.mkdir(exist_ok=True)
+    (folder / "training.json").write_text("old")
+    (folder / "0-state.npz").write_bytes(b"old")
+
+
+def went_on(rank, folder):
+    """From what another group of processes has stored."""
+    return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **STORED))
+
+
+def killed(rank, folder):
+    return _ended(rank, folder, signal.SIGKILL)
+
+
+def told(rank, folder):
+    return _ended(rank, folder, signal.SIGTERM)
+
+
+def _ended(rank, folder, how):
+    """The last process gets a signal at step 30 of 60."""
+
+    def callback(step, metrics):
+        if step == 30 and rank == jax.process_count() - 1:
+            os.kill(os.getpid(), how)
+        if step >= 30:
+            time.sleep(1)  # JAX passes the notice on once a second
+
+    options = STORED | {"callback": callback, "callback_every": 5}
+    return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **options))
+
+
+def refused(rank, folder):
+    """What goes wrong on one process alone is the same error on all."""
+    (folder / "there").mkdir(exist_ok=True)
+    (folder / "damaged").mkdir(exist_ok=True)
+    (folder / "damaged" / "training.json").write_text("no JSON")
+    calls = {
+        "folder": (RUNS, {"checkpoint": folder / ("missing" if rank == 1 else "there") / "state"}),
+        "runs": (RUNS[rank:], {}),
+        "steps": (RUNS, {"steps": 20 + rank}),
+        "damaged": (RUNS, {"checkpoint": folder / ("new" if rank == 1 else "damaged")}),
+    }
+    said = []
+    for runs, change in calls.values():
+        try:
+            sweep(jax.random.key(0), runs, **OPTIONS | change)
+            said.append("nothing")
+        except ValueError as error:
+            said.append(str(error))
+    return [np.array(said)]
+
+
+def main(task, out, folder, *cluster):
+    rank = 0
+    if cluster:
+        address, processes, rank = cluster[0], int(cluster[1]), int(cluster[2])
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(address, processes, rank, initialization_timeout=900)
+    leaves = globals()[task](rank, Path(folder))
     numbered = {str(i): leaf for i, leaf in enumerate(leaves)}
     np.savez(out, devices=jax.device_count(), processes=jax.process_count(), **numbered)
 

@@ -55,15 +55,30 @@ def finished(*arguments) -> str:
 
 
 def test_a_sweep_is_killed_resumed_and_extended(tmp_path):
-    path = tmp_path / "sweep.safetensors"
+    path = tmp_path / "sweep"
     killed = run(700, path)
-    while not path.exists() and killed.poll() is None:
+    while not (path / "0-state.npz").exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.kill()
-    assert killed.wait() != 0 and path.exists()
+    assert killed.wait() != 0 and (path / "0-state.npz").exists()
     killed.communicate()
     resumed = finished(700, path)
-    assert resumed == finished(700, tmp_path / "whole.safetensors")
+    assert resumed == finished(700, tmp_path / "whole")
     extended = finished(800, path)
     assert extended.startswith("after 800 steps") and extended.splitlines()[2:] != resumed.splitlines()[2:]
-    assert extended == finished(800, tmp_path / "longer.safetensors")
+    assert extended == finished(800, tmp_path / "longer")
+
+
+def test_jobs_of_an_array_are_merged(tmp_path, monkeypatch, capsys):
+    import array_job
+
+    monkeypatch.setattr(array_job, "RUNS", array_job.RUNS[:5])
+    for i in range(2):
+        array_job.train(i, 2, tmp_path, steps=3)
+    fits = array_job.merge(2, tmp_path)
+    assert [fit.run for fit in fits] == array_job.RUNS and fits[4].heads == 2
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    # A part that is missing is not passed over.
+    (tmp_path / "part-1.npz").unlink()
+    with pytest.raises(ValueError, match="which does not exist"):
+        array_job.merge(2, tmp_path)

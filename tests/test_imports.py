@@ -10,7 +10,7 @@ from tools.imports import parts_imported
 
 LIBRARY = Path(__file__).parents[1] / "lsalib"
 # Anybody may use these; they import nothing of the library but each other.
-COMMON = {"_arrays", "_files", "_progress", "_random", "_validate"}
+COMMON = {"_arrays", "_files", "_npz", "_progress", "_random", "_validate"}
 PARTS = {"book": COMMON, "sts": COMMON | {"book"}}
 
 

@@ -1,7 +1,6 @@
 """Sweeps: each run as if it were alone, padding that stays zero, and checkpoints."""
 
 import io
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -10,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
 
-from lsalib import _files, _progress
+from lsalib import _files, _npz, _progress
 from lsalib.tasks import GaussianTask
-from lsalib.training import Fit, Run, checkpoint, fit, loop, sweep, sweeps
+from lsalib.training import Run, checkpoint, fit, rows, schedule, sweep
+from lsalib.training.groups import Plan
 from lsalib.training.objectives import unpack
 
 COV = [[1.0, 0.4], [0.4, 2.0]]
@@ -82,8 +81,8 @@ def test_seeds_are_repetitions_with_tasks_of_their_own():
 def test_padding_stays_exactly_zero(objective, padding):
     """All four factors of a padded head are zero, so each one's gradient is; any other padding would grow."""
     sampling = (64, True) if objective == "sampled" else None
-    (group,) = sweeps._groups([Run(PLAIN, 1), Run(PLAIN, 5)], sampling)
-    prepared = sweeps._prepared(group, [jax.random.split(jax.random.key(0))], jnp.float32)
+    (group,) = rows.grouped([Run(PLAIN, 1), Run(PLAIN, 5)], sampling)
+    prepared = rows.prepared(group, [jax.random.split(jax.random.key(0))], jnp.float32)
 
     def layers():
         weights = unpack(prepared.record.state.params, 5, 2)
@@ -92,15 +91,8 @@ def test_padding_stays_exactly_zero(objective, padding):
     assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers())
     for leaf in layers():  # views of the rows
         leaf[0, 0, 1:] = padding
-    loop.advance([prepared], OPTIONS["steps"])
+    schedule.advance([prepared], Plan(OPTIONS["steps"], {}))
     assert all((leaf[0, 0, 1:] == padding).all() for leaf in layers()) == (padding == 0.0)
-
-
-def test_places_are_filled_up_and_taken_apart():
-    mesh = loop.make_mesh(seeds=1, runs=3)
-    assert mesh.shape == {"seeds": 1, "runs": 1}
-    placed = loop.place(np.arange(3.0), mesh, PartitionSpec("runs"))
-    np.testing.assert_array_equal(placed, [0.0, 1.0, 2.0])
 
 
 class Stop(Exception):
@@ -112,8 +104,8 @@ def stopping(monkeypatch):
     """Sweeps that stop after their second stored state."""
     save, count = checkpoint.Checkpoint.save, iter(range(100))
 
-    def save_then_stop(self, arrays):
-        save(self, arrays)
+    def save_then_stop(self, *new):
+        save(self, *new)
         if next(count) == 1:
             raise Stop
 
@@ -128,70 +120,97 @@ TWO_GROUPS = [RUNS["plain"], RUNS["heads"], RUNS["dimension"]]
 def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, tmp_path, stopping):
     options = OPTIONS | {"objective": objective, "seeds": 4}
     whole = sweep(jax.random.key(2), TWO_GROUPS, **options)
-    stored = options | {"checkpoint": tmp_path / "sweep.safetensors", "checkpoint_every": 10}
+    stored = options | {"checkpoint": tmp_path / "sweep", "checkpoint_every": 10}
     with pytest.raises(Stop):
         sweep(jax.random.key(2), TWO_GROUPS, **stored)
     stopping.undo()
-    assert [path.name for path in tmp_path.iterdir()] == ["sweep.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
     assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
     # Extended, it is what a longer sweep had been; the beginning is not trained again.
     longer = sweep(jax.random.key(2), TWO_GROUPS, **options | {"steps": 40})
     assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
-    stopping.setattr(loop, "_steps", None)
+    stopping.setattr(schedule, "run_steps", None)
     assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
     with pytest.raises(ValueError, match="steps must be at least 40, which the checkpoint has reached, got 25"):
         sweep(jax.random.key(2), TWO_GROUPS, **stored)
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def test_the_checkpoint_of_another_sweep_is_refused_and_kept(tmp_path):
     stored = OPTIONS | {"checkpoint": tmp_path / "a"}
     sweep(jax.random.key(0), [RUNS["plain"]], **stored)
-    before = (tmp_path / "a").read_bytes()
-    others = {"batch_size": 32, "seeds": 2, "objective": "population", "compress": False, "dtype": jnp.float16}
-    cases = [(0, "plain", {name: value}) for name, value in others.items()]
-    message = r"checkpoint must belong to this training, got .* of a training with other runs"
-    for key, name, change in [*cases, (1, "plain", {}), (0, "bias", {}), (0, "prior mean", {})]:
+    before = contents(tmp_path / "a")
+    others = {"batch_size": "batch_size", "seeds": "seeds", "objective": "objective", "compress": "compress"}
+    values = {"batch_size": 32, "seeds": 2, "objective": "population", "compress": False}
+    cases = [(0, "plain", {name: values[name]}, said) for name, said in others.items()]
+    cases += [(1, "plain", {}, "key"), (0, "bias", {}, "runs"), (0, "prior mean", {}, "runs")]
+    for key, name, change, said in cases:
+        message = rf"checkpoint must belong to this training, got .* of a training with another .*{said}"
         with pytest.raises(ValueError, match=message):
             sweep(jax.random.key(key), [RUNS[name]], **stored | change)
-    assert (tmp_path / "a").read_bytes() == before
+    assert contents(tmp_path / "a") == before
+
+
+def test_seeds_are_told_apart_by_their_numbers(tmp_path):
+    """From a fixed start nothing else says whose checkpoint it is."""
+    start = fit(jax.random.key(5), PLAIN, 2, **OPTIONS).params
+    stored = OPTIONS | {"checkpoint": tmp_path / "a"}
+    sweep(jax.random.key(0), [Run(PLAIN, 2, start=start)], seeds=[0, 1], **stored)
+    with pytest.raises(ValueError, match="of a training with another seeds"):
+        sweep(jax.random.key(0), [Run(PLAIN, 2, start=start)], seeds=[2, 3], **stored)
 
 
 def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
-    from safetensors.numpy import save
-
-    path = tmp_path / "a"
-    stored = OPTIONS | {"checkpoint": path}
+    folder = tmp_path / "a"
+    stored = OPTIONS | {"checkpoint": folder}
     sweep(jax.random.key(0), [RUNS["plain"]], **stored)
-    whole = path.read_bytes()
-    for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
-        path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"must be a file that a training wrote, .*a, which cannot be read"):
-            sweep(jax.random.key(0), [RUNS["plain"]], **stored)
-        assert path.read_bytes() == damaged
-    path.write_bytes(save({"x": np.zeros(3)}))
-    with pytest.raises(ValueError, match=r"of no training; choose another path"):
+    for name in ("0-state.npz", "0-losses-0.npz"):
+        whole = (folder / name).read_bytes()
+        for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
+            (folder / name).write_bytes(damaged)
+            with pytest.raises(ValueError, match=rf"checkpoint must be whole, got .*{name} cannot be read"):
+                sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+            assert (folder / name).read_bytes() == damaged
+        (folder / name).write_bytes(whole)
+    (folder / "0-losses-0.npz").unlink()
+    with pytest.raises(ValueError, match="checkpoint must be whole"):
         sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    (folder / "training.json").unlink()
+    for path in (folder, folder / "0-state.npz"):
+        with pytest.raises(ValueError, match=r"checkpoint must be a folder that a training wrote, .* another path"):
+            sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"checkpoint": path})
 
 
 def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
-    store = checkpoint.Checkpoint(tmp_path / "a", "me")
-    store.save({"x": np.arange(3)})
+    """The disk is full at some write: with the losses stored and the state not, the state before still counts."""
+    stored = OPTIONS | {"checkpoint": tmp_path / "a", "checkpoint_every": 10}
+    expected, write = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), _npz._files.write
+    for allowed in (0, 1, 2, 3):
+        left = iter(range(allowed))
 
-    def full_disk(descriptor):
-        raise OSError("no space left")
+        def full_disk(path, content, left=left):
+            if next(left, None) is None:
+                raise OSError("no space left")
+            write(path, content)
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full_disk)
-    with pytest.raises(OSError, match="no space left"):
-        store.save({"x": np.arange(4)})
-    np.testing.assert_array_equal(store.load()["x"], [0, 1, 2])
+        with monkeypatch.context() as patched:
+            patched.setattr(_npz._files, "write", full_disk)
+            with pytest.raises(OSError, match="no space left"):
+                sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **stored), expected)
 
 
-def test_an_array_is_kept_as_it_reads(tmp_path):
-    """However it lies in memory; some versions of the format by themselves would keep the memory."""
-    array, store = np.arange(6.0).reshape(2, 3), checkpoint.Checkpoint(tmp_path / "a", "me")
-    for x in (array, array.T, array[:, ::2], array[::-1]):
-        store.save({"x": x})
-        np.testing.assert_array_equal(store.load()["x"], x)
+def test_an_array_is_kept_as_it_reads():
+    """However it lies in memory, and in whatever type."""
+    array = np.arange(6.0).reshape(2, 3)
+    types = [np.array([-0.0, np.nan, 1.5]).astype(t) for t in (np.float16, np.float32, jnp.bfloat16)]
+    for x in (array, array.T, array[:, ::2], array[::-1], np.array(3), *types):
+        back = _npz.unpack(_npz.pack({"x": x}))[0]["x"]
+        assert back.dtype == x.dtype and back.shape == x.shape
+        assert back.tobytes() == np.ascontiguousarray(x).tobytes()
 
 
 def test_two_threads_that_write_one_file_do_not_mix(tmp_path, monkeypatch):
@@ -213,14 +232,6 @@ def test_a_context_of_p_tokens_is_trained_on_as_it_is():
     longer = GaussianTask([2.0, -1.0], context_size=3)
     asked, not_asked = (fit(jax.random.key(0), longer, 1, steps=3, batch_size=8, compress=c) for c in (True, False))
     assert np.abs(np.asarray(asked.risk) - not_asked.risk).max() > 1e-3
-
-
-def test_without_safetensors_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "safetensors", None)
-    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(ImportError, match=r"lsalib\[checkpoint\]"):
-        sweep(jax.random.key(0), [RUNS["plain"]], checkpoint=tmp_path / "a", **OPTIONS)
-    assert isinstance(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)[0], Fit)
 
 
 class Terminal(io.StringIO):

@@ -106,7 +106,7 @@ def test_a_foreign_task_is_trained_on():
         answer = jax.vmap(lambda X, y, x_q: lsa(params, embed(X, y, x_q, x_q.sum())))(X, y, x_q)
         return jnp.mean((answer - target) ** 2)
 
-    end = train(squared_error, lambda key: init(key, 3, 1, 0.3), KEY, steps=400, optimizer=optax.adam(1e-2))
+    end = train(squared_error, None, KEY, init=lambda key: init(key, 3, 1, 0.3), steps=400, optimizer=optax.adam(1e-2))
     trained = lambda X, y, x_q: lsa(end.params, embed(X, y, x_q, x_q.sum()))
     after = metrics.sampled_risk(KEY, task, trained, batches=2, batch_size=4000)
     best = 3 * (1 - 1 / (1 + 2 / 6))

@@ -1,66 +1,112 @@
-"""The state of an unfinished training in one file, which is either the whole last state or not there at all."""
+"""The state of an unfinished training in a folder. Only the first process reads it, and only the first writes.
+
+Each group of runs that share a program has its own files. ``state`` holds the weights and the optimizer, and is
+replaced as a whole. Losses and snapshots never change, so each piece of them is written once. A state counts only
+the pieces up to its own step, and is written after them: whoever is killed at any moment keeps the state from before.
+"""
 
 import json
 import os
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
-from lsalib import _files
+from lsalib import _files, _npz
+from lsalib.training.processes import from_first, gathered
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "digest"]
+
+Arrays = dict[str, np.ndarray]
 
 
 class Checkpoint:
-    """A safetensors file with named arrays and the fingerprint of the training they belong to.
+    """A folder with the state of one training, and what identifies that training.
 
     Args:
-        path: the file.
-        identity: what makes a training this training, as JSON data; another one's file is refused.
+        path: the folder; it is made with the first state. Its parent must exist, on every process.
+        identity: what makes a training this training, as JSON data by name; another one's folder is refused.
 
     Raises:
-        ImportError: if safetensors is not installed.
-        ValueError: if the file's folder does not exist.
+        ValueError: if the parent folder does not exist for some process.
     """
 
-    def __init__(self, path: str | os.PathLike, identity: object):
-        try:
-            import safetensors.numpy  # noqa: F401
-        except ImportError:
-            raise ImportError("checkpoints need safetensors: pip install 'lsalib[checkpoint]'") from None
+    def __init__(self, path: str | os.PathLike, identity: Mapping[str, object]):
         self.path = Path(path)
-        if not self.path.parent.is_dir():
-            raise ValueError(f"checkpoint must be in a folder that exists, got {self.path}")
-        self.identity = json.dumps(identity, sort_keys=True)
+        self.identity = {name: digest(value) for name, value in identity.items()}
+        here = [text == "yes" for text in gathered("yes" if self.path.parent.is_dir() else "no")]
+        if not all(here):
+            ranks = [rank for rank, there in enumerate(here) if not there]
+            who = f", which process {', '.join(map(str, ranks))} of {len(here)} does not have" if len(here) > 1 else ""
+            raise ValueError(f"checkpoint must be in a folder that exists, got {self.path}{who}")
 
-    def load(self) -> dict[str, np.ndarray]:
-        """The stored arrays; none where there is no file.
+    def load(self, groups: int) -> list[Arrays]:
+        """The stored arrays of each group; none of a group whose turn has not come. Every process gets the same.
 
         Raises:
-            ValueError: if the file is damaged, or belongs to another training. It is left as it is.
+            ValueError: on every process, if a file is damaged or belongs to another training. It is left as it is.
         """
-        from safetensors import SafetensorError, safe_open
+        arrays, _ = _npz.unpack(from_first(lambda: _npz.pack(self._read(groups))))
+        kept: list[Arrays] = [{} for _ in range(groups)]
+        for name, array in arrays.items():
+            group, _, own = name.partition(" ")
+            kept[int(group)][own] = array
+        return kept
 
+    def save(self, group: int, state: Arrays, pieces: Mapping[str, Arrays]) -> None:
+        """Store a group's state, after the pieces that are new since the last time."""
+        if not (self.path / "training.json").exists():
+            _files.write(self.path / "training.json", json.dumps(self.identity, indent=1).encode())
+        for name, arrays in pieces.items():
+            _npz.write(self.path / f"{group}-{name}.npz", arrays)
+        _npz.write(self.path / f"{group}-state.npz", state)
+
+    def _read(self, groups: int) -> Arrays:
+        """All arrays, by the number of their group and their name."""
         if not self.path.exists():
             return {}
+        self._check_owner()
         try:
-            with safe_open(self.path, framework="numpy") as file:
-                identity = (file.metadata() or {}).get("training")
-                stored = {name: file.get_tensor(name) for name in file.keys()}
-        except (SafetensorError, OSError) as error:
+            return {
+                f"{group} {name}": array for group in range(groups) for name, array in self._of_group(group).items()
+            }
+        except (_npz.Damaged, OSError) as error:
+            raise ValueError(f"checkpoint must be whole, got {self.path}, of which {error}") from None
+
+    def _of_group(self, group: int) -> Arrays:
+        if not (self.path / f"{group}-state.npz").exists():
+            return {}
+        kept, _ = _npz.read(self.path / f"{group}-state.npz")
+        steps, losses = int(kept["steps"]), []
+        begin = 0
+        while begin < steps:
+            piece, _ = _npz.read(self.path / f"{group}-losses-{begin}.npz")
+            losses.append(piece["losses"])
+            begin += len(losses[-1])
+        for step in kept.pop("snapshots").tolist():
+            piece, _ = _npz.read(self.path / f"{group}-snapshot-{step}.npz")
+            kept |= {f"snapshot {step} {name}": leaf for name, leaf in piece.items()}
+        return kept | {"losses": np.concatenate(losses)[:steps]}
+
+    def _check_owner(self) -> None:
+        """Refuse what another training left, and say in what it differs."""
+        try:
+            owner = json.loads((self.path / "training.json").read_text())
+        except (OSError, ValueError):
+            if self.path.is_dir() and not any(self.path.iterdir()):
+                return
             raise ValueError(
-                f"checkpoint must be a file that a training wrote, got {self.path}, which cannot be read: {error}"
+                f"checkpoint must be a folder that a training wrote, got {self.path}; choose another path"
             ) from None
-        if identity != self.identity:
-            owner = "no training" if identity is None else "a training with other runs, weights, seeds, key or options"
+        differs = [name for name in {**owner, **self.identity} if owner.get(name) != self.identity.get(name)]
+        if differs:
             raise ValueError(
-                f"checkpoint must belong to this training, got {self.path}, of {owner}; choose another path"
+                f"checkpoint must belong to this training, got {self.path}, of a training with another "
+                f"{', '.join(differs)}; choose another path"
             )
-        return stored
 
-    def save(self, arrays: dict[str, np.ndarray]) -> None:
-        """Replace the file by these arrays, at once: who is interrupted here keeps the file from before."""
-        from safetensors.numpy import save
 
-        whole = {name: np.asarray(leaf, order="C") for name, leaf in arrays.items()}
-        _files.write(self.path, save(whole, metadata={"training": self.identity}))
+def digest(value: object) -> str:
+    """A short text that is equal for equal JSON data."""
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,7 @@
 """What a run is given, and what comes out of it."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import NamedTuple
 
@@ -9,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, gram, predict
 from lsalib.tasks import GaussianTask
+from lsalib.theory import population_risk
 
-__all__ = ["Fit", "Run"]
+__all__ = ["Fit", "Run", "Snapshots"]
 
 Scalar = Float[Array, "..."]
 
@@ -21,24 +23,27 @@ Scalar = Float[Array, "..."]
 @jax.tree_util.register_static
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One point of a sweep.
+    """One point of a sweep. Two runs are equal if all their numbers are.
 
     Args:
         task: the task distribution.
         heads: H.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,), or their starting point; None means zero.
         bias: its constant part; never trained.
-        train_guess: whether ``guess`` is trained along: yq-LSA (eq. 11).
+        train_guess: whether ``guess`` is trained jointly with the weights: yq-LSA (eq. 11).
         learning_rate: Adam's.
         init_scale: standard deviation of the initial weights; the paper does not give it.
+        start: initial weights of every seed, (H, D, D) each, in place of random ones: the ``params`` of another fit.
 
     Raises:
-        ValueError: if ``task`` is no GaussianTask, ``heads < 1``, ``guess`` is not of shape (d,), or a number is not
-            finite or not positive.
+        ValueError: if ``task`` is no GaussianTask, ``heads < 1``, ``guess`` or ``start`` does not have its shape, or a
+            number is not finite or not positive.
 
     Example:
         >>> Run(GaussianTask([2.0, 2.0], context_size=5), heads=3).guess.tolist()
         [0.0, 0.0]
+        >>> Run(GaussianTask([2, 2], 5), 3) == Run(GaussianTask([2.0, 2.0], 5), 3)
+        True
     """
 
     task: GaussianTask
@@ -48,31 +53,77 @@ class Run:
     train_guess: bool = False
     learning_rate: float = 5e-4
     init_scale: float = 0.1
+    start: LSAParams | None = None
 
     def __post_init__(self):
         if not isinstance(self.task, GaussianTask):
             raise ValueError(f"task must be a GaussianTask, got {self.task!r}")
-        if not isinstance(self.train_guess, bool):
-            raise ValueError(f"train_guess must be True or False, got {self.train_guess!r}")
-        guess = np.zeros(self.task.dim) if self.guess is None else _validate.vector("guess", self.guess, self.task.dim)
+        d = self.task.dim
+        guess = np.zeros(d) if self.guess is None else _validate.vector("guess", self.guess, d)
         object.__setattr__(self, "guess", guess)
         object.__setattr__(self, "heads", _validate.count("heads", self.heads))
         object.__setattr__(self, "bias", _validate.number("bias", self.bias))
+        object.__setattr__(self, "train_guess", _validate.flag("train_guess", self.train_guess))
         for name in ("learning_rate", "init_scale"):
             object.__setattr__(self, name, _validate.number(name, getattr(self, name), above=0.0))
+        if self.start is not None:
+            object.__setattr__(self, "start", _weights("start", self.start, (self.heads, d + 1, d + 1)))
+
+    def numbers(self) -> dict[str, object]:
+        """All that the run was given, those of the task among them, as JSON data."""
+        given = self._own() | {field.name: getattr(self.task, field.name) for field in fields(self.task)}
+        return {name: None if value is None else np.asarray(value).tolist() for name, value in given.items()}
+
+    def _own(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "task"}
+
+    def __eq__(self, other):
+        if not isinstance(other, Run):
+            return NotImplemented
+        same = jax.tree.map(np.array_equal, self._own(), other._own()) if self._shape() == other._shape() else False
+        return self.task == other.task and all(jax.tree.leaves(same))
+
+    def __hash__(self):
+        return hash((self.task, self._shape()))
+
+    def _shape(self) -> tuple:
+        """What is quick to compare."""
+        return self.heads, self.bias, self.train_guess, self.learning_rate, self.init_scale, self.start is None
+
+
+def _weights(name: str, params, shape: tuple[int, ...]) -> LSAParams:
+    """Weights as float arrays that nobody can change."""
+    if not (isinstance(params, tuple) and len(params) == 4):
+        raise ValueError(f"{name} must be LSAParams, got a {type(params).__name__}")
+    kept = LSAParams._make(np.array(W, np.float64) for W in params)
+    for field, W in kept._asdict().items():
+        _validate.shape(f"{name}.{field}", W, shape)
+        if not np.isfinite(W).all():
+            raise ValueError(f"{name}.{field} must be finite")
+        W.flags.writeable = False
+    return kept
+
+
+class Snapshots(NamedTuple):
+    """Weights and guesses at some steps, one after the other in front of each leaf; seeds come before them."""
+
+    params: LSAParams
+    guess: Float[Array, "*seeds K d"]
 
 
 class Fit(NamedTuple):
     """A finished run: what was trained, what came out, and a predictor.
 
     Weights (H, D, D) each, guess (d,), and the loss before each step, (steps,); from ``sweep`` every array has the
-    seeds in front. ``run`` is what was asked for: its task, heads, bias and the rest.
+    seeds in front. ``run`` is what was asked for: its task, heads, bias and the rest. ``snapshots`` holds the weights
+    at the steps asked for, None if there were none.
     """
 
     params: LSAParams
     guess: Float[Array, "*seeds d"]
     risk: Float[Array, "*seeds steps"]
     run: Run
+    snapshots: Snapshots | None = None
 
     @property
     def task(self) -> GaussianTask:
@@ -110,18 +161,95 @@ class Fit(NamedTuple):
             3.0
         """
         one = partial(_predict, X=X, y=y, x_q=x_q, bias=self.bias)
-        return one(self.params, self.guess) if np.ndim(self.guess) == 1 else jax.vmap(one)(self.params, self.guess)
+        return jax.vmap(one)(self.params, self.guess) if self._has_seeds else one(self.params, self.guess)
+
+    def population_risk(self, task: GaussianTask | None = None) -> float | np.ndarray | Array:
+        """The exact risk of these weights with the guess that was trained or given (eq. 4).
+
+        Args:
+            task: the distribution to test on; None means the one it was trained on.
+
+        Returns:
+            A number; of a whole ``sweep`` result one a seed, (seeds,).
+
+        Raises:
+            ValueError: if the task has another d.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from lsalib.attention import gd_weights
+            >>> task = GaussianTask([2.0, 2.0], context_size=3)
+            >>> one_step = Fit(gd_weights(jnp.full(2, 2.0), 0.5), jnp.full(2, 2.0), jnp.zeros(1), Run(task, heads=1))
+            >>> round(one_step.population_risk(), 4)
+            1.0
+        """
+        task = self.task if task is None else task
+        one = lambda params, guess: population_risk(params, task, guess, self.bias)
+        risks = jax.vmap(one)(self.params, self.guess) if self._has_seeds else one(self.params, self.guess)
+        if _arrays.traced(risks):
+            return risks
+        return np.asarray(risks) if self._has_seeds else float(risks)
 
     def seed(self, place: int) -> "Fit":
         """One of a sweep's repetitions, by its place among the seeds.
+
+        Raises:
+            ValueError: if this is a single fit already.
 
         Example:
             >>> two = Fit(None, np.ones((2, 3)), np.ones((2, 7)), None)
             >>> two.seed(0).risk.shape
             (7,)
         """
+        if not self._has_seeds:
+            raise ValueError("seed(place) is for a result of sweep, got a single fit: use it as it is")
         # On the host: nothing is compiled for a look at a result.
         return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)
+
+    def snapshot(self, place: int) -> "Fit":
+        """The fit as it was at one of its snapshots, by their order; ``risk`` stays that of the whole training.
+
+        Raises:
+            ValueError: if no snapshots were asked for.
+        """
+        if self.snapshots is None:
+            raise ValueError("snapshot(place) needs snapshots, got a fit without: ask for some with snapshots=")
+        axis = int(self._has_seeds)
+        params, guess = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf).take(place, axis)), self.snapshots)
+        return self._replace(params=params, guess=guess, snapshots=None)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fit to a file, arrays and the run that they belong to; no pickle.
+
+        Example:
+            >>> import tempfile, pathlib
+            >>> path = pathlib.Path(tempfile.mkdtemp()) / "fit.npz"
+            >>> params = LSAParams(*np.ones((4, 3, 2, 2), np.float32))
+            >>> Fit(params, np.ones(1), np.ones(5), Run(GaussianTask([2.0], 4), heads=3)).save(path)
+            >>> Fit.load(path).run == Run(GaussianTask([2.0], 4), heads=3)
+            True
+        """
+        from lsalib.training.results import save
+
+        save(path, [self])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Fit":
+        """Read a fit that ``save`` wrote, bit for bit.
+
+        Raises:
+            ValueError: if there is no such file, or it does not hold one fit.
+        """
+        from lsalib.training.results import load
+
+        fits = load(path)
+        if len(fits) != 1:
+            raise ValueError(f"path must be a file with one fit, got {path} with {len(fits)}: use training.load")
+        return fits[0]
+
+    @property
+    def _has_seeds(self) -> bool:
+        return np.ndim(self.guess) == 2
 
 
 @jax.jit

@@ -1,8 +1,10 @@
-"""One trainer for any loss and any optimiser of optax."""
+"""One trainer for any loss and any optimizer of optax."""
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from hashlib import sha256
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,81 +13,122 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from lsalib import _validate
+from lsalib import _arrays, _validate
 from lsalib.training.checkpoint import Checkpoint
-from lsalib.training.loop import Group, Program, Record, State, advance, make_mesh
+from lsalib.training.groups import Group, Plan, Record
+from lsalib.training.identity import of_training, one_seed
+from lsalib.training.loop import Program, State, update
+from lsalib.training.schedule import advance
 
-__all__ = ["Trained", "seed_keys", "seed_numbers", "train"]
+__all__ = ["DivergedError", "Trained", "increasing", "report_stopped", "seed_keys", "seed_numbers", "train"]
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Seeds:
+    """The numbers of the seeds that stand in front of every array."""
+
+    numbers: tuple[int, ...]
 
 
 class Trained(NamedTuple):
     """The end of a training; with seeds, every array has them in front.
 
     ``params`` and ``opt_state`` after the last step; ``risk``, the loss before each step, (steps, ...);
-    ``snapshots``, the weights after the numbers of steps asked for, one after the other in front of each leaf.
+    ``snapshots``, the weights after the numbers of steps asked for, one after the other in front of each leaf;
+    ``seeds``, the numbers of the seeds, None for a single training.
     """
 
     params: PyTree[Float[Array, "..."]]
     risk: Float[Array, "..."]
     snapshots: PyTree[Float[Array, "..."]]
     opt_state: PyTree
+    seeds: Seeds | None = None
 
     def seed(self, place: int) -> "Trained":
         """One of the repetitions, by its place among the seeds; nothing is compiled for it.
 
+        Raises:
+            ValueError: if this is a single training already.
+
         Example:
-            >>> two = Trained(np.ones((2, 3)), np.ones((2, 7)), None, None)
+            >>> two = Trained(np.ones((2, 3)), np.ones((2, 7)), None, None, Seeds((0, 1)))
             >>> two.seed(0).risk.shape
             (7,)
         """
-        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)
+        if self.seeds is None:
+            raise ValueError("seed(place) is for a training with seeds, got a single one: use it as it is")
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)._replace(seeds=None)
+
+
+class DivergedError(ArithmeticError):
+    """The loss is no longer finite. ``step`` says since when, and ``last`` holds the last good state."""
+
+    def __init__(self, message: str, step: int, last):
+        super().__init__(message)
+        self.step, self.last = step, last
 
 
 def train(
     loss: Callable,
-    params: PyTree | Callable,
+    params: PyTree,
     key: PRNGKeyArray,
     *,
     steps: int,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformation | optax.MultiSteps,
+    init: Callable | None = None,
     seeds: int | Sequence[int] | None = None,
     snapshots: Sequence[int] = (),
     checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int = 500,
+    callback: Callable | None = None,
+    callback_every: int = 500,
 ) -> Trained:
-    r"""Minimise ``loss(params, key)``, with a fresh key at every step, in one compiled loop.
+    r"""Minimize ``loss(params, key)``, with a fresh key at every step, in one compiled loop.
 
     .. math:: \theta_{t+1} = \theta_t + \mathrm{optimizer}\big(\nabla_\theta\, \mathrm{loss}(\theta_t, k_t)\big)
 
-    The loss may be an array: then its sum is minimised and all of it recorded. Models whose weights are parts of one
-    pytree, each with its own entry of the loss, do not disturb each other under an optimiser that works entry by entry
+    The loss may be an array: then its sum is minimized and all of it recorded. Models whose weights are parts of one
+    pytree, each with its own entry of the loss, do not disturb each other under an optimizer that works entry by entry
     (Adam, SGD), and share their batches. Seeds are side by side, and spread over the devices. Seed s has
     ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter training is the
-    beginning of a longer one. One loss and one optimiser make one program, whatever the number of steps; a lambda
-    that is written anew is another loss.
+    beginning of a longer one. One loss and one optimizer make one program, whatever the number of steps; a lambda
+    that is written again is another loss.
+
+    If the loss is not finite, the training stops: it raises a ``DivergedError`` with the step and the last good state.
+    Of several seeds the others go on, with a warning; the losses of the one that stopped are NaN from there on.
 
     Args:
         loss: from (params, key) to a float scalar, or an array of independent losses.
-        params: the start, a pytree of float arrays; or a function that draws it from a key, for each seed its own.
+        params: the start, any pytree of float arrays; None where ``init`` draws it.
         key: a key of ``jax.random``.
         steps: how many.
-        optimizer: any of optax's, such as ``optax.adam(5e-4)``, schedules and chains included.
+        optimizer: one of optax, with chains and schedules: also those that look at the loss or search along a line
+            (``optax.lbfgs``, ``optax.polyak_sgd``, ``optax.contrib.reduce_on_plateau``), which get ``value``, ``grad``
+            and ``value_fn`` of the step's batch, and ``optax.MultiSteps``. With ``optax.contrib.schedule_free`` the
+            weights to use are ``schedule_free_eval_params(opt_state, params)``. One that calls for more, as the opaque
+            mode of ``optax.contrib.sam`` does with ``grad_fn``, is refused.
+        init: draws the start from a key, for each seed its own; ``params`` is None then.
         seeds: how many repetitions, or their numbers; None is seed 0, without an axis for seeds.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
-        checkpoint: a path: the state is stored there every ``checkpoint_every`` steps. A training that was stopped goes
-            on from there, bit for bit on the same devices; with more ``steps`` it is extended. Start, key, seeds and
-            the form of the optimiser's state must be those that began it; that the loss and the optimiser's
-            numbers, such as its step size, are the same is the caller's word.
+        checkpoint: a folder: the state is stored there every ``checkpoint_every`` steps, and at SIGTERM or a
+            preemption notice of JAX, which end the process with status 143. A training that was stopped goes on from
+            there, bit for bit on the same devices; with more ``steps`` it is extended. Start, key, seeds, loss and
+            optimizer must be those that began it, as far as the program shows them.
         checkpoint_every: steps between two such states.
+        callback: called as ``callback(step, metrics)`` every ``callback_every`` steps; ``metrics`` holds the ``loss``
+            of the last step, all ``losses`` since the last call, (steps, ...), and the ``params``, as NumPy arrays,
+            with seeds in front of them if there are seeds. The training ends where it returns true.
+        callback_every: steps between two calls.
 
     Returns:
         A ``Trained``.
 
     Raises:
         ValueError: if a count is below 1, ``params`` holds anything but float arrays, ``loss`` does not return floats,
-            ``optimizer`` is none, ``snapshots`` are not increasing or lie outside, or ``checkpoint`` is damaged,
-            belongs to another training, or has reached more steps.
-        ImportError: if ``checkpoint`` is used without safetensors.
+            ``optimizer`` is none or calls for what it does not get, ``snapshots`` are not increasing or lie outside,
+            or ``checkpoint`` is damaged, belongs to another training, or has reached more steps.
+        DivergedError: if the loss is not finite, for a single training or for all seeds.
 
     Example:
         >>> bowl = lambda x, key: ((x - 3.0) ** 2).sum()
@@ -94,23 +137,70 @@ def train(
         (True, 18.0, (2, 2))
     """
     steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
-    snapshots = _increasing(snapshots, steps)
-    if not isinstance(optimizer, optax.GradientTransformation):
-        raise ValueError(f"optimizer must be an optax.GradientTransformation, got {optimizer!r}")
+    callback_every = _validate.count("callback_every", callback_every)
+    snapshots = increasing(snapshots, steps)
+    key = _validate.key(key)
+    if _arrays.traced((params, key)):
+        raise ValueError("params and key must be known: train runs its own program; use seeds in place of jax.vmap")
+    optimizer = _optimizer(optimizer)
     numbers = [0] if seeds is None else seed_numbers(seeds)
     keys = seed_keys(key, numbers)
-    start = _start(params, keys)
-    _check_loss(loss, start, keys)
+    start = _start(params, init, keys)
     state = State(start, jax.device_get(jax.jit(jax.vmap(optimizer.init))(start)))
+    program = Program(loss, optimizer, str(jax.random.key_impl(key)))
+    _check_step(program, state, keys[0][1])
+    identity = {}
+    if checkpoint is not None or jax.process_count() > 1:
+        identity = of_training(program, state, key, numbers)
+    store = None if checkpoint is None else Checkpoint(checkpoint, identity)
+    watch = None if callback is None else _reporter(callback, single=seeds is None)
+    plan = Plan(steps, identity, store, every, snapshots, watch, callback_every)
     data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
-    program = Program(loss, optimizer, make_mesh(len(numbers)), str(jax.random.key_impl(key)))
-    store = checkpoint if checkpoint is None else Checkpoint(checkpoint, _identity(state, key, numbers))
-    group = Group(program, Record(state), (), data_keys)
-    (record,) = advance([group], steps, store=store, every=every, snapshots=snapshots)
-    taken = [record.snapshots[step] for step in snapshots]
+    (record,) = advance([Group(program, Record(state), (), data_keys)], plan)
+    taken = [record.snapshots[step] for step in snapshots if step <= record.steps]
     kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *taken) if taken else None
-    ended = Trained(*jax.device_put((record.state.params, record.loss(), kept, record.state.opt_state)))
-    return ended.seed(0) if seeds is None else ended
+    arrays = jax.device_put((record.state.params, record.loss(), kept, record.state.opt_state))
+    ended = Trained._make([*arrays, Seeds(tuple(numbers))])
+    ended = ended.seed(0) if seeds is None else ended
+    stopped = dict(zip([f"seed {number}" for number in numbers], record.stopped.tolist(), strict=True))
+    report_stopped({"": int(record.stopped[0])} if seeds is None else stopped, ended)
+    return ended
+
+
+def report_stopped(steps: dict[str, int], last) -> None:
+    """Raise if all of these have stopped, warn if some have; a step of -1 stands for one that has not."""
+    stopped = {name: int(step) for name, step in steps.items() if step >= 0}
+    if not stopped:
+        return
+    named = ", ".join(f"of {name} at step {step}" if name else f"at step {step}" for name, step in stopped.items())
+    if len(stopped) == len(steps):
+        message = f"the loss is not finite {named}; ``last`` holds the last good state"
+        raise DivergedError(message, min(stopped.values()), last)
+    warnings.warn(
+        f"the loss is not finite {named}: these stopped at their last good weights, and the others went on",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _reporter(callback: Callable, single: bool) -> Callable:
+    """The callback as the loop calls it: of a single training without the axis of seeds."""
+
+    def watch(group, record, losses):
+        params = record.state.params
+        if single:
+            losses, params = losses[:, 0], jax.tree.map(lambda leaf: leaf[0], params)
+        return callback(record.steps, {"loss": losses[-1], "losses": losses, "params": params})
+
+    return watch
+
+
+def _optimizer(optimizer) -> optax.GradientTransformation:
+    if isinstance(optimizer, optax.MultiSteps):
+        return optimizer.gradient_transformation()
+    if not isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(f"optimizer must be an optax.GradientTransformation, got {optimizer!r}")
+    return optimizer
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
@@ -129,7 +219,8 @@ def seed_keys(key: PRNGKeyArray, numbers: Sequence[int]) -> list:
     return [jax.random.split(jax.random.fold_in(key, number)) for number in numbers]
 
 
-def _increasing(snapshots: Sequence[int], steps: int) -> list[int]:
+def increasing(snapshots: Sequence[int], steps: int) -> list[int]:
+    """Numbers of steps to take snapshots at."""
     ends = np.asarray(snapshots)
     fits = ends.ndim == 1 and (not ends.size or np.issubdtype(ends.dtype, np.integer))
     if not fits or (ends.size and (ends[0] < 0 or ends[-1] > steps or (np.diff(ends) <= 0).any())):
@@ -137,29 +228,36 @@ def _increasing(snapshots: Sequence[int], steps: int) -> list[int]:
     return ends.tolist()
 
 
-def _start(params, keys: list) -> PyTree:
+def _start(params, init, keys: list) -> PyTree:
     """Every seed's start, on the host, seeds in front."""
-    if callable(params):
-        drawn = jax.device_get(jax.jit(jax.vmap(params))(jnp.stack([start for start, _ in keys])))
+    name = "params" if init is None else "what init returns"
+    if init is not None:
+        if params is not None:
+            raise ValueError("params must be None where init draws the start, got both")
+        drawn = jax.device_get(jax.jit(jax.vmap(init))(jnp.stack([start for start, _ in keys])))
+    elif jax.tree_util.all_leaves([params]) and callable(params):
+        raise ValueError(f"params must be a pytree of float arrays, got a function, {params!r}; write init=")
     else:
         drawn = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * len(keys)), params)
     leaves = jax.tree.leaves(drawn)
     if not leaves or not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
-        raise ValueError(f"params must be a pytree of float arrays, got {jax.tree.map(jnp.shape, drawn)!r}")
+        got = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}", drawn)
+        raise ValueError(f"{name} must be a pytree of float arrays, got {got!r}")
     in_use = jnp.result_type(float)
     return jax.tree.map(lambda leaf: leaf.astype(in_use) if leaf.dtype.itemsize > in_use.itemsize else leaf, drawn)
 
 
-def _check_loss(loss: Callable, start: PyTree, keys: list) -> None:
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), start)
-    each = jax.eval_shape(loss, one, keys[0][1])
+def _check_step(program: Program, state: State, key) -> None:
+    """Trace a step, so that what does not fit is refused before anything is compiled."""
+    one = one_seed(state)
+    each = jax.eval_shape(program.loss, one.params, key)
     if not isinstance(each, jax.ShapeDtypeStruct) or not jnp.issubdtype(each.dtype, jnp.floating):
         raise ValueError(f"loss must return a float scalar or one array of them, got {each!r}")
-
-
-def _identity(state: State, key: PRNGKeyArray, numbers: list[int]) -> list:
-    """A training as JSON data: it tells a checkpoint whose it is."""
-    digest = sha256(repr(jax.tree.structure(state)).encode())
-    for leaf in jax.tree.leaves(state):
-        digest.update(f"{leaf.dtype.name} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
-    return ["train", digest.hexdigest(), jax.random.key_data(key).tolist(), numbers]
+    try:
+        after, _ = jax.eval_shape(partial(update, program), one, (), key)
+    except (TypeError, ValueError) as error:
+        expected = "optimizer must work with value, grad and value_fn"
+        raise ValueError(f"{expected}, got one that does not: {error}") from error
+    types = lambda tree: [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
+    if types(after) != types(one):
+        raise ValueError("optimizer must keep the shapes and types of params and of its state, got one that does not")

@@ -1,0 +1,52 @@
+"""What makes a training this training, as far as its program shows: by it a checkpoint knows whose it is."""
+
+import re
+from functools import partial
+from hashlib import sha256
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from lsalib.training.loop import Program, State, update
+
+__all__ = ["of_training", "one_seed"]
+
+
+def of_training(program: Program, state: State, key: PRNGKeyArray, numbers: list[int]) -> dict[str, object]:
+    """A training as JSON data by name.
+
+    The loss and the optimizer are what they do in one step, with all their numbers, such as a step size.
+    """
+    start = sha256(repr(jax.tree.structure(state)).encode())
+    for leaf in jax.tree.leaves(state):
+        start.update(f"{leaf.dtype.name} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+    traced = jax.make_jaxpr(partial(update, program))(one_seed(state), (), key)
+    return {
+        "start or state of the optimizer": start.hexdigest(),
+        "key": [program.key_impl, jax.random.key_data(key).tolist()],
+        "seeds": numbers,
+        "loss, optimizer or version of JAX": [jax.__version__, _text(traced)],
+    }
+
+
+def _text(traced) -> str:
+    """A traced function without the addresses of this process, and its constants."""
+    found = sha256()
+
+    def visit(closed):
+        for const in closed.consts:
+            array = np.asarray(const)
+            found.update(f"{array.dtype.name} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        for equation in closed.jaxpr.eqns:
+            for value in jax.tree.leaves(equation.params, is_leaf=lambda value: hasattr(value, "consts")):
+                if hasattr(value, "consts"):
+                    visit(value)
+
+    visit(traced)
+    return re.sub(r"0x[0-9a-f]+", "", str(traced)) + found.hexdigest()
+
+
+def one_seed(state: State) -> State:
+    """The shapes of one seed."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state)

@@ -1,0 +1,134 @@
+"""The runs of a sweep as rows of one program: groups of one shape, padded to the same heads, and taken apart again."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from lsalib.attention import LSAParams, init
+from lsalib.tasks import standardize
+from lsalib.training.groups import Group, Record
+from lsalib.training.loop import Program, State
+from lsalib.training.objectives import Sampler, Setting, Weights, pack, risk, unpack
+from lsalib.training.runs import Fit, Run, Snapshots
+
+__all__ = ["Rows", "grouped", "prepared", "results"]
+
+
+class Rows(NamedTuple):
+    """Runs that share one compiled program, and their places in the sweep."""
+
+    runs: list[Run]
+    places: list[int]
+    sampler: Sampler | None
+
+    @property
+    def heads(self) -> int:
+        """The most heads: runs with fewer get zeros for the others."""
+        return max(run.heads for run in self.runs)
+
+
+def grouped(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[Rows]:
+    """Runs by the shape of their program."""
+    groups: dict[tuple, Rows] = {}
+    for place, run in enumerate(runs):
+        task, sampler = run.task, None
+        if sampling is not None:
+            batch_size, compress = sampling
+            compressed = compress and task.context_size > task.dim + task.noisy
+            sampler = Sampler(batch_size, None if compressed else task.context_size, task.noisy)
+        plain = standardize(task).basis is None
+        group = groups.setdefault((task.dim, plain, sampler), Rows([], [], sampler))
+        group.runs.append(run)
+        group.places.append(place)
+    return list(groups.values())
+
+
+def prepared(group: Rows, keys: list, dtype) -> Group:
+    """The group as the loop takes it: each run's weights in a row, its constants beside it."""
+    setting, axes = _setting(group.runs, dtype)
+    state = State(*_initial(group, keys, dtype))
+    loss = _loss(group.sampler, group.heads, group.runs[0].task.dim, jax.tree.structure(setting), axes)
+    program = Program(loss, _ADAM, str(jax.random.key_impl(keys[0])), axes)
+    data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
+    return Group(program, Record(state), (setting,), data_keys, len(group.runs))
+
+
+@cache
+def _loss(sampler: Sampler | None, heads: int, dim: int, structure, axes: tuple):
+    """The losses of one seed's runs, which share its batch; the same function for the same program."""
+    over_runs = jax.tree.unflatten(structure, axes)
+
+    def one(row, setting, key):
+        return risk(unpack(row, heads, dim), setting, key, sampler)
+
+    return jax.vmap(one, (0, over_runs, None))
+
+
+def _own_rate() -> optax.GradientTransformation:
+    """The last step of Adam, with a learning rate for each run: its state."""
+    return optax.GradientTransformation(
+        lambda rows: jnp.zeros((*rows.shape[:-1], 1), rows.dtype),
+        lambda updates, rates, rows=None: (-rates * updates, rates),
+    )
+
+
+_ADAM = optax.chain(optax.scale_by_adam(), _own_rate())
+
+
+def _initial(group: Rows, keys: list, dtype):
+    """Rows (S, R, P) of weights before the first step, and Adam's state there; on the host, nothing is compiled."""
+
+    def row(run: Run, key):
+        params = jax.device_get(_init(run, key, dtype))
+        trained = params.W_K, params.W_Q, params.W_V, params.W_P[:, -1]
+        padded = [np.pad(W, ((0, group.heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained]
+        return pack(Weights._make([*padded, np.asarray(run.guess, dtype)]))
+
+    rows = np.stack([[row(run, key) for run in group.runs] for key in keys])
+    shapes = jax.eval_shape(jax.vmap(_ADAM.init), rows)
+    adam, rates = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return rows, (adam, rates + np.array([[run.learning_rate] for run in group.runs], dtype))
+
+
+def _init(run: Run, key, dtype) -> LSAParams:
+    if run.start is not None:
+        return LSAParams._make(W.astype(dtype) for W in run.start)
+    return init(key[0], run.task.dim, run.heads, run.init_scale, dtype=dtype)
+
+
+def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
+    """The constants of the runs, and the axis of each that runs over them: None where all of them agree."""
+    each = [Setting(standardize(run.task), run.bias, run.train_guess) for run in runs]
+    stacked = jax.tree.map(
+        lambda *leaves: np.stack(leaves).astype(bool if leaves[0] is True or leaves[0] is False else dtype), *each
+    )
+    agree = jax.tree.map(lambda leaf: bool((leaf == leaf[:1]).all()), stacked)
+    setting = jax.tree.map(lambda leaf, same: leaf[0] if same else leaf, stacked, agree)
+    return setting, tuple(None if same else 0 for same in jax.tree.leaves(agree))
+
+
+def results(group: Rows, record: Record, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
+    """Each run's place and ``Fit``, without the padding."""
+    losses = record.loss()
+    taken = [record.snapshots[step] for step in snapshots if step <= record.steps]
+    for r, (run, place) in enumerate(zip(group.runs, group.places, strict=True)):
+        W_P = np.stack([_init(run, key, dtype).W_P for key in keys])
+        end = _unpadded(record.state.params[:, r], group.heads, run, W_P)
+        kept = [_unpadded(rows[:, r], group.heads, run, W_P) for rows in taken]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None
+        (params, guess), losses_here, stacked = jax.device_put((end, losses[:, :, r], stacked))
+        yield place, Fit(params, guess, losses_here, run, stacked)
+
+
+def _unpadded(rows: np.ndarray, heads: int, run: Run, W_P: np.ndarray) -> Snapshots:
+    """The weights and guesses of one run's seeds; the rows of W_P that nothing trains are those of the start."""
+    own = unpack(rows, heads, run.task.dim)
+    W_P = W_P.copy()
+    W_P[:, :, -1] = own.row_P[:, : run.heads]
+    params = [own.W_K[:, : run.heads], own.W_Q[:, : run.heads], W_P, own.W_V[:, : run.heads]]
+    return Snapshots._make([LSAParams._make(params), own.guess])

@@ -1,0 +1,180 @@
+"""Groups of runs, each one program, brought forward piece by piece: side by side where devices are free.
+
+Between two pieces the host looks at the losses, stores the state, reports, and hears whether the run has to end.
+"""
+
+import time
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from lsalib._progress import Progress, log
+from lsalib.training.devices import fetch, grid, make_mesh, place
+from lsalib.training.groups import Group, Plan, Record
+from lsalib.training.loop import PIECE, State, run_steps
+from lsalib.training.processes import Notice, Preempted, number_of_first
+
+__all__ = ["advance"]
+
+# Seconds that a piece should take: a notice to end is heard after it, and a bar moves.
+_PIECE_SECONDS, _BAR_SECONDS, _FIRST_PIECE = 5.0, 0.5, 64
+
+
+class _Job:
+    """A group on its devices."""
+
+    def __init__(self, number: int, group: Group, record: Record, plan: Plan, devices: list):
+        self.number, self.group, self.record, self.plan = number, group, record, plan
+        mesh = make_mesh(group.units[0], group.runs or 1, devices)
+        self.devices, self.program = list(mesh.devices.flat), group.program._replace(mesh=mesh)
+        put = lambda leaf, spec: place(leaf, mesh, spec)
+        self.state = jax.tree.map(lambda leaf: put(leaf, self.program.spec(leaf)), record.state)
+        self.data = jax.tree.map(put, group.data, self.program.data_specs(group.data))
+        self.keys = put(group.keys, PartitionSpec("seeds"))
+        record.stopped = np.broadcast_to(record.stopped, group.units).copy()
+        self.held = record.state
+        self.piece, self.seen = _FIRST_PIECE, record.steps
+        if record.steps in plan.snapshots:
+            record.snapshots[record.steps] = record.state.params
+
+    @property
+    def done(self) -> bool:
+        return self.record.ended or self.record.steps >= self.plan.steps
+
+    def launch(self) -> None:
+        """Start the next piece, without waiting for it."""
+        begin = self.record.steps
+        self.end, self.began = min(begin + self.piece, self.plan.next_mark(begin)), time.perf_counter()
+        self.result = run_steps(self.state, self.data, self.keys, begin, self.end, program=self.program)
+
+    def collect(self, seconds: float) -> int:
+        """Wait for the piece, and make the next one so long that it takes so many seconds; how many steps it had."""
+        record, begin, units = self.record, self.record.steps, self.group.units
+        state, losses, finite = self.result
+        losses = np.array(fetch(losses, units, first=1)[: self.end - begin])
+        self._stop_what_is_not_finite(losses, fetch(finite, units), begin)
+        self.state, self.result = state, None
+        record.losses.append(losses)
+        record.steps = self.end
+        if (record.stopped >= 0).all():
+            # Nobody is left to train.
+            record.losses.append(np.full((self.plan.steps - self.end, *losses.shape[1:]), np.nan, losses.dtype))
+            record.steps = self.plan.steps
+        if record.steps == self.plan.next_mark(begin) or self.done:
+            self.make_whole()
+            for step in self.plan.snapshots:
+                if begin < step <= record.steps:
+                    record.snapshots[step] = record.state.params
+        pace = (time.perf_counter() - self.began) / (self.end - begin)
+        self.piece = number_of_first(min(PIECE, max(1, int(seconds / pace))))
+        return record.steps - begin
+
+    def make_whole(self) -> None:
+        """Bring the record's state up to its steps."""
+        self.record.state = self._merged(self.record.stopped >= 0, self.held, self._on_host(self.state))
+
+    def store(self) -> None:
+        """Add what is new to the checkpoint, if there is one; only the first process writes."""
+        if self.plan.store is not None and jax.process_index() == 0:
+            self.record.store(self.plan.store, self.number)
+
+    def watch(self) -> None:
+        """Show the callback the losses since the last time; all processes follow the first one's answer."""
+        losses = np.concatenate(self.record.losses)[self.seen :]
+        self.seen = self.record.steps
+        answer = self.plan.watch is not None and self.plan.watch(self.number, self.record, losses)
+        self.record.ended = bool(number_of_first(bool(answer)))
+
+    def _stop_what_is_not_finite(self, losses: np.ndarray, finite: np.ndarray, begin: int) -> None:
+        """Hold each unit whose loss is no longer finite at its last good state; its losses from there on are NaN."""
+        record, units = self.record, self.group.units
+        good = np.isfinite(losses).reshape(len(losses), *units, -1).all(-1)
+        # What breaks in the last update is seen in the parameters first.
+        good = np.concatenate([good, finite[None]])
+        new = ~good.all(0) & (record.stopped < 0)
+        first = begin + np.argmin(good, 0)
+        for step in np.unique(first[new]):
+            # The loss before this one was finite, and so were the parameters it was computed from.
+            state, last = self.state, max(step - 1, begin)
+            if last > begin:
+                state = run_steps(self.state, self.data, self.keys, begin, int(last), program=self.program)[0]
+            self.held = self._merged(new & (first == step), self._on_host(state), self.held)
+        record.stopped = np.where(new, first, record.stopped)
+        late = begin + np.arange(len(losses)).reshape(-1, *[1] * len(units)) >= record.stopped[None]
+        losses[late & (record.stopped >= 0)[None]] = np.nan
+
+    def _on_host(self, state: State) -> State:
+        units = self.group.units
+        return jax.tree.map(lambda leaf: fetch(leaf, units if self.program.over_runs(leaf) else units[:1]), state)
+
+    def _merged(self, mask: np.ndarray, these: State, others: State) -> State:
+        """Of the units in the mask these, else the others."""
+        if not mask.any():
+            return others
+
+        def merged(this, other):
+            if self.group.runs is not None and not self.program.over_runs(this):
+                return other  # a counter that all runs of a seed share
+            return np.where(mask.reshape(mask.shape + (1,) * (np.ndim(this) - mask.ndim)), this, other)
+
+        return jax.tree.map(merged, these, others)
+
+
+def advance(groups: Sequence[Group], plan: Plan) -> list[Record]:
+    """Train each group up to ``plan.steps`` from where it is; groups that leave devices free run side by side.
+
+    Raises:
+        ValueError: on every process, if the stored state is beyond the plan or the processes have different ones.
+        Preempted: if the process was told to end; the state is stored first.
+    """
+    plan.agree()
+    store = plan.store
+    records = [group.record for group in groups]
+    if store:
+        records = [record.restored(kept) for record, kept in zip(records, store.load(len(groups)), strict=True)]
+    for record in records:
+        plan.check(record)
+    progress = Progress(plan.steps * len(groups), done=sum(record.steps for record in records))
+    seconds = _BAR_SECONDS if progress.shown else _PIECE_SECONDS
+    waiting = [number for number, record in enumerate(records) if record.steps < plan.steps]
+    for number in set(range(len(groups))) - set(waiting):
+        if plan.steps in plan.snapshots:
+            records[number].snapshots[plan.steps] = records[number].state.params
+    active: list[_Job] = []
+    free, used = list(jax.devices()), set()
+    with Notice(listen=store is not None) as notice:
+        while waiting or active:
+            for number in list(waiting):
+                seeds, runs = groups[number].units[0], groups[number].runs or 1
+                rows, columns = grid(seeds, runs, jax.device_count(), every=jax.process_count() > 1)
+                if rows * columns <= len(free):
+                    waiting.remove(number)
+                    active.append(_Job(number, groups[number], records[number], plan, free[: rows * columns]))
+                    free = [device for device in free if device not in active[-1].devices]
+                    used |= set(active[-1].devices)
+            for job in active:
+                job.launch()
+            for job in active:
+                progress.add(job.collect(seconds))
+                if plan.is_watched(job.record.steps):
+                    job.watch()
+                if plan.is_stored(job.record.steps) or job.done:
+                    job.store()
+            if notice.heard():
+                _end(active, plan)
+            free += [device for job in active if job.done for device in job.devices]
+            active = [job for job in active if not job.done]
+    log.info("trained on %d of %d devices", len(used), jax.device_count())
+    return records
+
+
+def _end(active: list[_Job], plan: Plan) -> None:
+    """Store what there is, and leave."""
+    for job in active:
+        job.make_whole()
+        job.store()
+    stored = f"stored in {plan.store.path}" if plan.store else "nothing is stored"
+    log.warning("told to end at step %s: %s", ", ".join(str(job.record.steps) for job in active), stored)
+    raise Preempted

@@ -1,0 +1,173 @@
+"""What a training leaves: fits that are kept, compared, tested on other tasks, and trained on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from refusals import refusals
+
+from lsalib import metrics, theory
+from lsalib.tasks import GaussianTask
+from lsalib.training import Fit, Run, fit, load, merge, save, sweep
+
+KEY = jax.random.key(0)
+TASK = GaussianTask([2.0, -1.0], context_size=4)
+OPTIONS = {"steps": 12, "batch_size": 32}
+GENERAL = GaussianTask([2.0, -1.0], 9, [[1.0, 0.4], [0.4, 2.0]], [[2.0, 0.0], [0.0, 0.3]], noise_std=0.5)
+RUNS = [Run(TASK, 2, train_guess=True, bias=2.0), Run(GENERAL, 3, guess=[1.0, 0.5]), Run(TASK, 1, learning_rate=1e-2)]
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return sweep(KEY, RUNS, seeds=3, snapshots=[0, 5, 12], **OPTIONS)
+
+
+def assert_equal(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_what_is_saved_is_what_was_trained(fits, tmp_path):
+    save(tmp_path / "new" / "all.npz", fits)
+    assert_equal(load(tmp_path / "new" / "all.npz"), fits)
+    one = fits[1].seed(2)
+    one.save(tmp_path / "one.npz")
+    assert_equal(Fit.load(tmp_path / "one.npz"), one)
+    x = jnp.ones((4, 2)), jnp.ones(4), jnp.ones(2)
+    assert float(Fit.load(tmp_path / "one.npz").predict(*x)) == float(one.predict(*x))
+    # The control: the numbers of another seed are seen.
+    with pytest.raises(AssertionError):
+        assert_equal(Fit.load(tmp_path / "one.npz"), fits[1].seed(1))
+
+
+def test_a_warm_start_is_saved_too(fits, tmp_path):
+    warm = fit(KEY, TASK, 2, start=fits[0].seed(0), **OPTIONS)
+    warm.save(tmp_path / "warm.npz")
+    assert_equal(Fit.load(tmp_path / "warm.npz"), warm)
+
+
+def test_double_precision_outlives_a_session_without_it(tmp_path):
+    with jax.enable_x64(True):
+        double = fit(KEY, TASK, 1, dtype=jnp.float64, **OPTIONS)
+        double.save(tmp_path / "a.npz")
+        params = jax.tree.map(np.asarray, double.params)
+    assert_equal(Fit.load(tmp_path / "a.npz").params, params)
+
+
+@pytest.mark.parametrize("content", [b"", b"something else", "half"])
+def test_a_damaged_file_is_refused(content, fits, tmp_path):
+    path = tmp_path / "a.npz"
+    save(path, fits)
+    path.write_bytes(path.read_bytes()[:-200] if content == "half" else content)
+    with pytest.raises(ValueError, match=r"path must be a file that save wrote, got .*a\.npz"):
+        load(path)
+
+
+def test_other_files_are_refused(tmp_path, fits):
+    np.savez(tmp_path / "arrays.npz", a=np.ones(2))
+    for name in ("arrays.npz", "missing.npz"):
+        with pytest.raises(ValueError, match=rf"path must be a file that save wrote, got .*{name}"):
+            Fit.load(tmp_path / name)
+    save(tmp_path / "all.npz", fits)
+    with pytest.raises(ValueError, match=r"with 3: use training\.load"):
+        Fit.load(tmp_path / "all.npz")
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_jobs_that_share_the_runs_give_the_sweep(jobs, fits, tmp_path):
+    """Each knows only its part, and saves it; what is merged is the whole, up to the order of sums."""
+    for i in range(jobs):
+        save(tmp_path / f"{i}.npz", sweep(KEY, RUNS[i::jobs], seeds=3, snapshots=[0, 5, 12], **OPTIONS))
+    parts = [load(tmp_path / f"{i}.npz") for i in range(jobs)]
+    merged = merge(parts, RUNS)
+    assert [each.run for each in merged] == RUNS
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), merged, fits)
+    if jobs == 3:
+        with pytest.raises(ValueError, match="run 0 is another one than the merged fit's"):
+            merge(parts[::-1], RUNS)
+    if jobs == 2:
+        with pytest.raises(ValueError, match=r"in the order of their i, got \[1, 2\] fits"):
+            merge(parts[::-1])
+    with pytest.raises(ValueError, match="runs must be those that were trained, got 2 for 3 fits"):
+        merge(parts, RUNS[:2])
+
+
+def test_equal_runs_are_equal_and_others_are_not(unchecked):
+    same = Run(GaussianTask(np.int64([2, -1]), 4), np.int64(2), guess=[0, 0], bias=0, train_guess=np.bool_(False))
+    plain = Run(TASK, 2)
+    assert same == plain and hash(same) == hash(plain) and len({same, plain}) == 1
+    params = fit(KEY, TASK, 2, **OPTIONS).params
+    changed = [{"heads": 3}, {"bias": 0.1}, {"guess": [1.0, 0.0]}, {"train_guess": True}, {"init_scale": 0.2}]
+    changed += [{"learning_rate": 1e-3}, {"start": params}, {"task": GENERAL}]
+    others = [Run(**{"task": TASK, "heads": 2} | change) for change in changed]
+    assert all(other != plain for other in others)
+    assert Run(TASK, 2, start=params) == Run(TASK, 2, start=jax.tree.map(jnp.array, params))
+
+
+def test_two_fits_are_combined_and_a_function_of_them_is_traced_once():
+    first, second = (fit(jax.random.key(seed), GaussianTask([2.0, -1.0], 4), 2, **OPTIONS) for seed in (0, 1))
+    difference = jax.tree.map(jnp.subtract, first, second)
+    np.testing.assert_array_equal(difference.risk, first.risk - second.risk)
+    traces = []
+
+    @jax.jit
+    def risk(fit):
+        traces.append(fit)
+        return fit.population_risk()
+
+    found = [float(risk(each)) for each in (first, second)]
+    np.testing.assert_allclose(found, [each.population_risk() for each in (first, second)], rtol=1e-6)
+    assert len(traces) == 1
+    with pytest.raises(ValueError):
+        jax.tree.map(jnp.subtract, first, fit(KEY, TASK, 2, learning_rate=1e-3, **OPTIONS))
+
+
+def test_the_risk_is_that_of_the_weights_with_their_guess(fits):
+    for each in fits:
+        for task in (None, GaussianTask([0.0, 3.0], 7, noise_std=0.2)):
+            risks = each.population_risk(task)
+            assert risks.shape == (3,)
+            for place in range(3):
+                one = each.seed(place)
+                alone = theory.population_risk(one.params, task or one.task, one.guess, one.bias)
+                assert one.population_risk(task) == pytest.approx(float(alone), rel=1e-6)
+                assert risks[place] == pytest.approx(float(alone), rel=1e-5)
+    one = fits[0].seed(0)
+    sampled = metrics.sampled_risk(KEY, one.task, one.predict, batches=4, batch_size=2**14)
+    assert abs(sampled.mean - one.population_risk()) < 5 * sampled.standard_error
+    forgotten = float(theory.population_risk(one.params, one.task))
+    assert abs(sampled.mean - forgotten) > 5 * sampled.standard_error, "the control: without bias and guess"
+
+
+def test_a_warm_start_goes_on_from_the_weights():
+    first = fit(KEY, TASK, 2, train_guess=True, **OPTIONS)
+    warm = fit(KEY, TASK, 2, train_guess=True, start=first, snapshots=[0], **OPTIONS)
+    assert_equal(warm.snapshot(0).params, first.params)
+    np.testing.assert_array_equal(warm.snapshot(0).guess, first.guess)
+    from_weights = fit(KEY, TASK, 2, train_guess=True, start=first.params, guess=first.guess, **OPTIONS)
+    assert_equal(from_weights.params, warm.params)
+    assert np.abs(np.asarray(warm.params.W_K) - first.params.W_K).max() > 1e-4
+
+
+def test_snapshots_are_shorter_trainings(fits):
+    for each in fits:
+        assert each.snapshots.params.W_K.shape[:3] == (3, 3, each.heads)
+        assert_equal(each.snapshot(2).params, each.params)
+        single = each.seed(1).snapshot(1)
+        np.testing.assert_array_equal(single.guess, np.asarray(each.snapshots.guess)[1, 1])
+    shorter = sweep(KEY, RUNS, seeds=3, **OPTIONS | {"steps": 5})
+    for mine, other in zip(fits, shorter, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, mine.snapshot(1).params, other.params)
+        assert np.isfinite(mine.snapshot(0).population_risk()).all()
+
+
+single = lambda: Fit(None, np.ones(2), np.ones(4), RUNS[0])
+test_confused_uses_are_refused = refusals(
+    (lambda: single().seed(0), "is for a result of sweep, got a single fit: use it as it is"),
+    (lambda: single().snapshot(0), "needs snapshots, got a fit without: ask for some with snapshots="),
+    (lambda: save("a.npz", []), "fits must be a sequence of at least one Fit, got a list"),
+    (lambda: save("a.npz", single()), "fits must be a sequence of at least one Fit, got a Fit"),
+    (lambda: merge([[single()], [single(), single()]]), r"parts must be .* got \[1, 2\] fits"),
+    (lambda: theory.population_risk(single(), TASK), r"its risk: fit\.population_risk"),
+    (lambda: metrics.sampled_risk(KEY, TASK, single()), r"\.predict"),
+)

@@ -1,32 +1,35 @@
 """What became of the planted defects, for the page that shows it: python -m tools.defects
 
-Reads tests/mutants.toml, the list, and tests/mutants.json, what caught each, and writes both together into the package,
-where a hosted notebook finds them, too.
+Joins tests/mutants.toml, the list, and tests/mutants.json, what caught each, and writes both into the package, where a
+hosted notebook finds them, too.
 """
 
 import json
-import tomllib
 from pathlib import Path
+
+from tools import mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 STORE = Path("lsalib/data/trust/defects.json")
 
 
 def together(root: Path) -> list[dict]:
-    """One entry a defect: where and what it is, what caught it, when it was new and now, and what pages said of it."""
-    listed = tomllib.loads((root / "tests/mutants.toml").read_text(encoding="utf-8"))["mutant"]
-    caught = json.loads((root / "tests/mutants.json").read_text(encoding="utf-8"))
-    blank = {"aimed": False, "equivalent": ""}
-    return [
-        {"name": name} | blank | entry | {of: caught[name][of] for of in ("first", "now", "asked", "page")}
-        for name, entry in listed.items()
-        if name in caught
-    ]
+    """One entry a defect with a result: where and what it is, what caught it, at first and now, and what pages said."""
+    found = mutants.results(root)
+    entries = []
+    for name, mutant in mutants.mutants(root).items():
+        if name in found and found[name].print == mutant.print:
+            result = found[name]._asdict()
+            entries.append(mutant._asdict() | {of: result[of] for of in ("first", "now", "asked", "page")})
+    return entries
 
 
 def text(root: Path) -> str:
     """A line for each defect, so that a change can be read."""
-    lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in together(root))
+    entries = together(root)
+    if unasked := [entry["name"] for entry in entries if entry["asked"] is None]:
+        raise SystemExit(f"No page was asked yet; run: python -m tools.mutants --pages {' '.join(unasked)}")
+    lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
     return f"[\n{lines}\n]\n"
 
 

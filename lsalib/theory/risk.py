@@ -138,12 +138,16 @@ def standard_form(
     Returns:
         Heads b and A that read and answer t, and the constant part c of the error, (D,).
 
+    Raises:
+        ValueError: if a shape does not fit.
+
     Example:
         >>> task = StandardTask(jnp.array([3.0]), None, None, 0.0, 5.0)
         >>> b, A, c = standard_form(jnp.ones((1, 2)), jnp.ones((1, 2, 2)), jnp.zeros(2), jnp.zeros(2), task)
         >>> b.tolist(), c.tolist()
         ([[4.0, 1.0]], [-3.0, 0.0])
     """
+    _check_standard(b, A, task, y_q=y_q, offset=offset)
     w, U = task.prior_mean, task.basis
     c = offset.at[:-1].add(-w)
     b = b.at[:, :-1].add(b[:, -1:] * w[None])
@@ -171,11 +175,15 @@ def standard_risk(
     Returns:
         The risk, a scalar; a function of arrays alone, which ``jax.vmap`` can run over tasks.
 
+    Raises:
+        ValueError: if a shape does not fit.
+
     Example:
         >>> task = StandardTask(jnp.zeros(2), None, None, 0.0, 5.0)
         >>> float(standard_risk(jnp.zeros((1, 3)), jnp.zeros((1, 3, 3)), jnp.zeros(3), task))
         2.0
     """
+    _check_standard(b, A, task, c=c)
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
     P, one, spread, square = _prior_cov(task.prior_root, d)
     level = spread + noise
@@ -188,6 +196,18 @@ def standard_risk(
     second = P * (1 + 1 / C) + one * (level / C)
     odd = jnp.vdot(cross, _times(second, cross))
     return even + odd + spread - 2 * jnp.trace(_times(P, cross[:, :d]))
+
+
+def _check_standard(b, A, task: StandardTask, **vectors) -> None:
+    _validate.shape("b", b, ("H", "D"))
+    H, D = b.shape
+    _validate.shape("A", A, (H, D, D))
+    for name, vector in vectors.items():
+        _validate.shape(name, vector, (D,))
+    shapes = {"prior_mean": (D - 1,), "basis": (D - 1, D - 1), "prior_root": (D - 1, D - 1)}
+    for name, value in task._asdict().items():
+        if value is not None or name == "prior_mean":
+            _validate.shape(name, value, shapes.get(name, ()))
 
 
 def _by_heads(b, A, P):

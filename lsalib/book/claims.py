@@ -48,7 +48,7 @@ def check(
         measured: a real number or an array, of any type; it is compared in float64.
         expected: a number, or an array of the same shape.
         atol: the absolute tolerance, from sampling error or float precision: a number, or one for each entry.
-        rtol: the relative tolerance, a number. For "=" both together must leave each entry a positive tolerance.
+        rtol: the relative tolerance, a number. With it alone, an expected 0 must be met exactly.
         relation: "=", "<" or ">".
         label: what is measured, in a few words.
         seeds: the seeds behind the measurement, if it is a sample.
@@ -120,7 +120,8 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
         if shape not in ((), got.shape):
             raise ValueError(f"{name} must be one number or have the shape of measured, {got.shape}, got {shape}")
     allowed = np.broadcast_to(tolerances["atol"] + tolerances["rtol"] * np.abs(want), got.shape)
-    if relation == "=" and not allowed.all():
+    # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a structure are.
+    if relation == "=" and not tolerances["rtol"] and not tolerances["atol"].all():
         raise ValueError("atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding")
     # How far each entry is on the right side of its bound, in tolerances where there is one.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]

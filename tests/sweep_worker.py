@@ -3,6 +3,7 @@
 Each task returns arrays, or what was refused, which go to OUT.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -75,6 +76,22 @@ def _ended(rank, folder, how):
 
     options = STORED | {"callback": callback, "callback_every": 5}
     return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **options))
+
+
+def spread(rank, folder):
+    """How many devices the log names: for some numbers of seeds, and for four programs of one run each."""
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("lsalib").addHandler(handler)
+    logging.getLogger("lsalib").setLevel(logging.INFO)
+    bowl = lambda x, key: (x**2).sum()
+    for seeds in (1, 7, 9, 100):
+        train(bowl, jnp.ones(2), jax.random.key(0), steps=2, optimizer=optax.sgd(0.1), seeds=seeds)
+    few = [Run(GaussianTask([1.0] * 4, context_size=C), 1) for C in (1, 2, 3, 4)]
+    sweep(jax.random.key(0), few, **OPTIONS)
+    sweep(jax.random.key(0), [few[0]] * 4, seeds=3, **OPTIONS)
+    return [np.array(said)]
 
 
 def refused(rank, folder):

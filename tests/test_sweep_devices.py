@@ -152,6 +152,11 @@ def test_what_is_wrong_on_one_process_is_refused_on_all(tmp_path):
     assert "which process 1 of 2 does not have" in first[0]
 
 
+def test_devices_are_filled_and_groups_run_side_by_side(tmp_path):
+    said = one_process("spread", tmp_path, devices=8)["0"].tolist()
+    assert said == [f"trained on {n} of 8 devices" for n in (1, 8, 8, 8, 4, 8)]
+
+
 @pytest.mark.parametrize("seeds", range(1, 12))
 @pytest.mark.parametrize("runs", [1, 2, 5])
 @pytest.mark.parametrize("devices", [1, 3, 8])

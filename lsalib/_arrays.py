@@ -9,7 +9,7 @@ import inspect
 import reprlib
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import TypeVar, cast
+from typing import TypeVar, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -41,9 +41,11 @@ def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = No
         [1.5, 2.5]
     """
     parameters = inspect.signature(function).parameters
-    compiled = hasattr(function, "lower")
-    names, optional = tuple(parameters), {name for name, p in parameters.items() if p.default is None}
+    names, compiled = tuple(parameters), hasattr(function, "lower")
     weights = {name: p.annotation for name, p in parameters.items() if hasattr(p.annotation, "_fields")}
+    optional = {name for name, p in parameters.items() if p.default is None}
+    for kind in weights.values():
+        optional |= {field for field, hint in kind.__annotations__.items() if type(None) in get_args(hint)}
 
     def read(name, value, types):
         if name in skip or (value is None and name in optional):
@@ -53,7 +55,7 @@ def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = No
         if getattr(value, "_fields", None) != weights[name]._fields:
             raise ValueError(f"{name} must be {weights[name].__name__}, got {shown(value)}")
         parts = zip(value._fields, value, strict=True)
-        return weights[name]._make(part if part is None else _read(field, part, types) for field, part in parts)
+        return weights[name]._make(read(field, part, types) for field, part in parts)
 
     @wraps(function)
     def of_one_type(*args, **options):

@@ -51,7 +51,7 @@ def one_step_gd(
 
     Source: section 4.1 of arXiv 2512.04268.
     """
-    _check_context(X, y, x_q, w0, step_size)
+    _check_context(X, y, x_q, "w0", w0, step_size)
     residual = y - X @ w0
     return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
 
@@ -86,7 +86,7 @@ def preconditioned_gd(
 
     Source: Ahn et al. (2023), in the notation of arXiv 2512.04268.
     """
-    _check_context(X, y, x_q, w0)
+    _check_context(X, y, x_q, "w0", w0)
     _validate.shape("preconditioner", preconditioner, (X.shape[1], X.shape[1]))
     return x_q @ w0 + x_q @ (preconditioner @ (X.T @ (y - X @ w0))) / len(y)
 
@@ -123,7 +123,7 @@ def debiased_gd(
 
     Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax attention, started from w0.
     """
-    _check_context(X, y, x_q, w0, step_size)
+    _check_context(X, y, x_q, "w0", w0, step_size)
     residual = y - X @ w0
     return x_q @ w0 + step_size * (x_q @ (X.T @ (residual - residual.mean()))) / len(y)
 
@@ -162,7 +162,7 @@ def bayes(
 
     Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
     """
-    _check_context(X, y, x_q, prior_mean)
+    _check_context(X, y, x_q, "prior_mean", prior_mean)
     noise_std = _validate.number("noise_std", noise_std, minimum=0.0)
     if prior_cov is not None:
         _validate.shape("prior_cov", prior_cov, (X.shape[1], X.shape[1]))
@@ -180,7 +180,7 @@ def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std) -> Scalar:
     return x_q @ (prior_mean + prior_cov @ (X.T @ coefficients))
 
 
-def _check_context(X, y, x_q, w0, step_size=0.0) -> None:
+def _check_context(X, y, x_q, start: str, w0, step_size=0.0) -> None:
     _validate.context(X, y, x_q)
-    _validate.shape("w0 (the prior mean)", w0, x_q.shape)
+    _validate.shape(start, w0, x_q.shape)
     _validate.shape("step_size", step_size, ())

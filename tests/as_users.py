@@ -7,14 +7,14 @@ import inspect
 import json
 import sys
 import warnings
-from itertools import product
+from itertools import cycle, product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_table import HOLDERS, MODULES, STRONG, TABLE, Built, Entry
+from plain_table import HOLDERS, MODULES, STRONG, TABLE, Built, Entry, annotations_are_checked
 
 from lsalib import attention, tasks
 
@@ -22,9 +22,7 @@ try:
     from jax import enable_x64
 except ImportError:  # before JAX 0.8
     from jax.experimental import enable_x64
-calm = settings(
-    max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+calm = settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
 def leaves(arguments, path=()):
@@ -38,40 +36,27 @@ def leaves(arguments, path=()):
 
 def build(arguments, values, path=()):
     """The arguments themselves, of the values by path."""
-    made = {}
-    for name, argument in arguments.items():
-        here = (*path, name)
-        if isinstance(argument, Built):
-            made[name] = argument.make(**build(argument.parts, values, here))
-        else:
-            made[name] = values[here]
-    return made
+    parts = {name: getattr(argument, "parts", None) for name, argument in arguments.items()}
+    return {
+        name: values[*path, name] if parts[name] is None else made.make(**build(parts[name], values, (*path, name)))
+        for name, made in arguments.items()
+    }
 
 
 def call(entry: Entry, values: dict, by_name: bool = False) -> list[np.ndarray]:
     """All numbers of the result; Python's floats are float64."""
     arguments = build(entry.arguments, values)
-    if by_name:
-        result = entry.function(**arguments)
-    else:
-        bound = inspect.signature(entry.function).bind(**arguments) if named(entry) else None
-        result = entry.function(*bound.args, **bound.kwargs) if bound else entry.function(*arguments.values())
+    bound = inspect.signature(entry.function).bind(**arguments)
+    result = entry.function(**arguments) if by_name else entry.function(*bound.args, **bound.kwargs)
     return [np.asarray(leaf).astype(np.float64) for leaf in jax.tree.leaves(result)]
 
 
-def named(entry: Entry) -> bool:
-    return set(entry.arguments) <= set(inspect.signature(entry.function).parameters)
-
-
 def computed_in(entry: Entry, forms: dict) -> np.dtype:
-    """The float type that numbers in these forms must be computed in: the widest of them, and more if it says so."""
+    """The float type that numbers in these forms must be computed in: the widest of them, or the least that is said."""
     widest = "float64" if jax.config.jax_enable_x64 else "float32"
     # A task is rounded to the type of the weights; Python's own numbers fit any type.
-    types = [
-        form.split()[-1]
-        for path, form in forms.items()
-        if getattr(entry.arguments[path[0]], "make", None) is not tasks.GaussianTask and form.split()[0] in STRONG
-    ]
+    own = {name for name, argument in entry.arguments.items() if getattr(argument, "make", None) is tasks.GaussianTask}
+    types = [form.split()[-1] for path, form in forms.items() if path[0] not in own and form.split()[0] in STRONG]
     known = [name if name in ("float16", "bfloat16", "float32") else widest for name in types] or [widest]
     return np.dtype(jnp.result_type(*known, *([entry.least] if entry.least else [])))
 
@@ -99,39 +84,32 @@ def look(entry: Entry) -> list[str]:
     """Everything that is wrong with a function."""
     found, of, references = [], dict(leaves(entry.arguments)), {}
 
-    def reference(which):
-        key = tuple(np.asarray(value).tobytes() for value in which.values() if isinstance(value, np.ndarray))
+    def tell(which, forms, by_name=False):
+        key = tuple(np.asarray(value).tobytes() for value in map(which.get, of) if isinstance(value, np.ndarray))
         if key not in references:
             with enable_x64(True):
                 references[key] = call(entry, which)
-        return references[key]
+        found.extend(error for error in [wrong(entry, which, forms, references[key], by_name)] if error)
 
-    def tell(which, forms, by_name=False):
-        if error := wrong(entry, which, forms, reference(which), by_name):
-            found.append(error)
-
-    # Each form alone, where an argument has it, positionally and by name.
+    # Each form alone, where an argument has it, and the first of them by name, too.
     first, last = ({path: argument.values()[k] for path, argument in of.items()} for k in (0, -1))
     names = dict.fromkeys(form for path, argument in of.items() for form in argument.forms(first[path]))
-    for form, (by_name, which) in product(names, enumerate((first, last))):
-        forms = {path: form if form in (has := of[path].forms(which[path])) else next(iter(has)) for path in of}
-        tell(which, forms, bool(by_name) and named(entry))
+    for form, which in product(names, (first, last)):
+        has = {path: argument.forms(which[path]) for path, argument in of.items()}
+        tell(which, {path: form if form in has[path] else next(iter(has[path])) for path in of})
+    tell(last, {path: next(iter(argument.forms(last[path]))) for path, argument in of.items()}, by_name=True)
 
-    mixtures = st.fixed_dictionaries(
-        {path: st.sampled_from(argument.values()) for path, argument in of.items()}
-    ).flatmap(
-        lambda which: st.tuples(
-            st.just(which),
-            st.fixed_dictionaries({path: st.sampled_from(list(of[path].forms(which[path]))) for path in of}),
-        )
-    )
+    # Types and values that differ between arguments, and once more where JAX has float64.
+    values = st.fixed_dictionaries({path: st.sampled_from(argument.values()) for path, argument in of.items()})
+    forms = lambda which: {path: st.sampled_from(list(of[path].forms(which[path]))) for path in of}
+    mixtures = values.flatmap(lambda which: st.tuples(st.just(which), st.fixed_dictionaries(forms(which))))
+    calm(given(mixtures)(lambda case: tell(*case)))()
+    wide = cycle(("numpy float32", "numpy float64", "list", "numpy int32"))
+    with enable_x64(True):
+        for which in (first, last):
+            has = {path: argument.forms(which[path]) for path, argument in of.items()}
+            tell(which, {path: form if (form := next(wide)) in has[path] else list(has[path])[-1] for path in of})
 
-    @calm
-    @given(mixtures)
-    def mixed(case):
-        tell(*case)
-
-    mixed()
     for path, argument in of.items():
         for bad in argument.refused():
             if not refused(entry, {**first, path: bad}, path[-1]):
@@ -150,26 +128,27 @@ def refused(entry: Entry, values: dict, name: str) -> bool:
     return False
 
 
-def broken(X, y, x_q, y_q):
-    """As the library once was: the guess is rounded to the query's type."""
+def narrowed(X, y, x_q, y_q):
+    """A defect that the library once had: the guess is rounded to the query's type."""
     return attention.embed(X, y, x_q, np.asarray(y_q).astype(np.asarray(x_q).dtype))
+
+
+def unchecked(X, y, x_q, y_q):
+    """Another one: NumPy reads whatever comes."""
+    return attention.embed(*(np.asarray(value, np.float64) for value in (X, y, x_q, y_q)))
 
 
 def main(*names):
     public = {f"{module}.{name}" for module, has in MODULES.items() for name in has.__all__}
+    controls = [TABLE["attention.embed"]._replace(function=function) for function in (narrowed, unchecked)]
     report = {
         "promotion": jax.config.jax_numpy_dtype_promotion,
-        "rank": jax.config.jax_numpy_rank_promotion,
-        "checked": "jaxtyping" in repr(inspect.unwrap(attention.embed).__code__),
-        "missing": sorted(public - set(TABLE) - HOLDERS),
-        "unknown": sorted((set(TABLE) | HOLDERS) - public),
+        "shapes": jax.config.jax_numpy_rank_promotion,
+        "checked": annotations_are_checked(),
+        "missing": sorted(public ^ (set(TABLE) | HOLDERS)),
+        "found": {name: look(entry) for name, entry in TABLE.items() if not names or name in names},
+        "controls": list(map(look, controls)),
     }
-    report["found"], report["times"] = {}, {}
-    for name, entry in TABLE.items():
-        if not names or name in names:
-            import time; t=time.process_time()
-            report["found"][name] = look(entry)
-            report["times"][name] = round(time.process_time()-t, 2)
     print(json.dumps(report))
 
 

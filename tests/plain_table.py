@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import attention, estimators, metrics, tasks, theory
+from lsalib.attention.layer import query_token
 
 NUMPY = ("int32", "int64", "float16", "float32", "float64")
-JAX = ("int32", "float16", "bfloat16", "float32")
+JAX = ("int32", "bfloat16", "float32")
 # The first words of those forms that have a float type of their own; Python's numbers fit any.
 STRONG = {"list", "numpy", "jax"}
 
@@ -112,14 +113,17 @@ TYPES = Same(
 POSITIVE = Numbers(np.array(1.0), np.array(0.5))
 
 
-def task(mean=numbers(0, 2), feature_cov=MATRIX, prior_cov=MATRIX, noise=POSITIVE):
+MEAN = numbers(0, 2)
+
+
+def task(mean=MEAN, feature_cov=MATRIX, prior_cov=MATRIX, noise=POSITIVE):
     fields = {"prior_mean": mean, "context_size": count(3), "feature_cov": feature_cov, "prior_cov": prior_cov}
     return Built(tasks.GaussianTask, fields | {"noise_std": noise})
 
 
 ZERO, UNIT = Numbers(np.array(0.0)), Numbers(np.eye(2), optional=True)
-TASK, QUIET, ISOTROPIC = {"task": task()}, {"task": task(noise=ZERO)}, {"task": task(numbers(0, 2), MULTIPLE, MULTIPLE)}
-SILENT = {"task": task(numbers(0, 2), MULTIPLE, MULTIPLE, ZERO)}
+TASK, QUIET, ISOTROPIC = {"task": task()}, {"task": task(noise=ZERO)}, {"task": task(MEAN, MULTIPLE, MULTIPLE)}
+SILENT = {"task": task(MEAN, MULTIPLE, MULTIPLE, ZERO)}
 CENTRED = {"task": task(Numbers(np.zeros(2)), UNIT, MULTIPLE)}
 GUESS = {"guess": numbers(1, 2, optional=True), "bias": numbers(2)}
 CONTEXT = {"X": numbers(3, 3, 2), "y": numbers(4, 3), "x_q": numbers(5, 2)}
@@ -148,9 +152,17 @@ def predictors(metric):
     return Entry(lambda X, y, x_q: metric(f, g, X, y, x_q), CONTEXT)
 
 
+def two_predictions(X, y, x_q):
+    return jnp.stack([y @ (X @ x_q), x_q[0]])
+
+
 def sampled(key, batches, batch_size, dtype):
-    f, task = (lambda X, y, x_q: jnp.stack([y @ (X @ x_q), x_q[0]])), tasks.GaussianTask([1, 2], 3)
-    return metrics.sampled_risk(key, task, f, batches=batches, batch_size=batch_size, dtype=dtype)
+    task = tasks.GaussianTask([1, 2], 3)
+    return metrics.sampled_risk(key, task, two_predictions, batches=batches, batch_size=batch_size, dtype=dtype)
+
+
+def least(task, heads, guess, bias):
+    return theory.least_risk(task, heads, guess, bias).risk
 
 
 def few_heads(task, heads, guess, bias):
@@ -199,7 +211,8 @@ TABLE = {
     "attention.yq_lsa": Entry(attention.yq_lsa, LSA | {"w": numbers(33, 2)} | CONTEXT),
     "estimators.bayes": Entry(
         estimators.bayes,
-        CONTEXT | {"prior_mean": numbers(34, 2), "prior_cov": MATRIX, "noise_std": Numbers(np.array(2.0), np.array(1.5))},
+        CONTEXT
+        | {"prior_mean": numbers(34, 2), "prior_cov": MATRIX, "noise_std": Numbers(np.array(2.0), np.array(1.5))},
         "float32",
     ),
     "estimators.debiased_gd": Entry(estimators.debiased_gd, START | STEP),
@@ -224,7 +237,7 @@ TABLE = {
     "theory.gram_moments": closed(
         theory.gram_moments, TASK | {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
     ),
-    "theory.least_risk": closed(lambda *given: theory.least_risk(*given).risk, ISOTROPIC | {"heads": count(1)} | GUESS),
+    "theory.least_risk": closed(least, ISOTROPIC | {"heads": count(1)} | GUESS),
     "theory.lifted_risk": closed(theory.lifted_risk, TASK | GUESS),
     "theory.ltb_risk": Entry(theory.ltb_risk, LSA | MLP | TASK, "float32"),
     "theory.optimal_preconditioner": closed(theory.optimal_preconditioner, TASK),
@@ -244,3 +257,12 @@ TABLE = {
     "theory.yq_risk": closed(theory.yq_risk, TASK),
 }
 MODULES = {"tasks": tasks, "attention": attention, "estimators": estimators, "metrics": metrics, "theory": theory}
+
+
+def annotations_are_checked() -> bool:
+    """Whether a matrix is refused where the annotation, and nothing else, asks for a vector."""
+    try:
+        query_token(jnp.zeros((2, 2)), 0.0)
+    except Exception:
+        return True
+    return False

@@ -206,7 +206,7 @@ def _check_standard(b, A, task: StandardTask, **vectors) -> None:
         _validate.shape(name, vector, (D,))
     shapes = {"prior_mean": (D - 1,), "basis": (D - 1, D - 1), "prior_root": (D - 1, D - 1)}
     for name, value in task._asdict().items():
-        if value is not None or name == "prior_mean":
+        if value is not None:
             _validate.shape(name, value, shapes.get(name, ()))
 
 

@@ -12,11 +12,13 @@ from itertools import cycle, product
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plain_table
+import plain_training
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_table import HOLDERS, MODULES, STRONG, TABLE, Built, Entry, annotations_are_checked
+from plain_table import STRONG, Built, Entry, annotations_are_checked
 
-from lsalib import attention, tasks
+from lsalib import attention, tasks, training
 
 try:
     from jax import enable_x64
@@ -136,6 +138,11 @@ def narrowed(X, y, x_q, y_q):
 def unchecked(X, y, x_q, y_q):
     """Another one: NumPy reads whatever comes."""
     return attention.embed(*(np.asarray(value, np.float64) for value in (X, y, x_q, y_q)))
+
+
+TABLE = plain_table.TABLE | plain_training.TABLE
+HOLDERS = plain_table.HOLDERS | plain_training.HOLDERS
+MODULES = plain_table.MODULES | {"training": training}
 
 
 def main(*names):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import plain_table
+import plain_training
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +33,7 @@ def test_no_public_name_is_left_out(report):
     assert report["missing"] == []
 
 
-@pytest.mark.parametrize("name", plain_table.TABLE)
+@pytest.mark.parametrize("name", plain_table.TABLE | plain_training.TABLE)
 def test_every_form_of_the_arguments_gives_the_same(name, report):
     assert report["found"][name] == []
 

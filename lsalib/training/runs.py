@@ -95,7 +95,8 @@ def _weights(name: str, params, shape: tuple[int, ...]) -> LSAParams:
     """Weights as float arrays that nobody can change."""
     if not (isinstance(params, tuple) and len(params) == 4):
         raise ValueError(f"{name} must be LSAParams, got a {type(params).__name__}")
-    kept = LSAParams._make(np.array(W, np.float64) for W in params)
+    parts = zip(LSAParams._fields, params, strict=True)
+    kept = LSAParams._make(np.array(_arrays.real(f"{name}.{field}", W), np.float64) for field, W in parts)
     for field, W in kept._asdict().items():
         _validate.shape(f"{name}.{field}", W, shape)
         if not np.isfinite(W).all():
@@ -252,7 +253,9 @@ class Fit(NamedTuple):
         return np.ndim(self.guess) == 2
 
 
+@partial(_arrays.promoted, least=np.float32)
 @jax.jit
-def _predict(params, guess, X, y, x_q, bias):
+def _predict(params: LSAParams, guess, X, y, x_q, bias):
+    _validate.context(X, y, x_q)
     _validate.shape("x_q", x_q, guess.shape)
     return predict(params, gram(X, y), x_q, guess @ x_q + bias)

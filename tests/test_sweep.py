@@ -248,12 +248,18 @@ def test_steps_of_an_earlier_sitting_say_nothing_about_the_pace(monkeypatch):
     assert "95/100 steps, 5 s, 5 s left" in stream.getvalue()
 
 
-def test_progress_is_shown_on_a_terminal_only(monkeypatch):
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, tmp_path):
     shown, silent = Terminal(), io.StringIO()
     for stream in (shown, silent):
         monkeypatch.setattr(_progress.sys, "stderr", stream)
         result = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
     assert silent.getvalue() == "" and "25/25 steps" in shown.getvalue() and shown.getvalue().endswith("\n")
+    # Resumed, the bar goes on where it was.
+    again = Terminal()
+    monkeypatch.setattr(_progress.sys, "stderr", again)
+    for steps in (10, 20):
+        sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"steps": steps, "checkpoint": tmp_path / "a"})
+    assert again.getvalue().split("steps")[-2].endswith("20/20 ")
     # Cut into pieces for the bar, the run is still the same, bit for bit.
     monkeypatch.setattr(_progress.sys, "stderr", Terminal())
     assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)

@@ -128,7 +128,7 @@ START = {"start": LSA["params"]}
 PATIENCE = Same(count(2).same, (True, 0, 2.5, "2"))
 PATH = Entry(kept, {"path": Same(("a.npz", Path("a.npz")))}, FLOAT32)
 
-HOLDERS = {f"training.{name}" for name in ("OBJECTIVES", "Minimum", "Snapshots", "Trained")}
+HOLDERS = {f"training.{name}" for name in ("OBJECTIVES", "Minimum", "Seeds", "Snapshots", "Trained")}
 HOLDERS |= {"training.DivergedError", "training.Preempted"}
 TABLE = {
     "training.Run": Entry(

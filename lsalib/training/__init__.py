@@ -11,7 +11,7 @@ from lsalib.training.processes import Preempted
 from lsalib.training.results import load, merge, save
 from lsalib.training.runs import Fit, Run, Snapshots
 from lsalib.training.sweeps import fit, sweep
-from lsalib.training.trainer import DivergedError, Trained, train
+from lsalib.training.trainer import DivergedError, Seeds, Trained, train
 
 __all__ = [
     "OBJECTIVES",
@@ -20,6 +20,7 @@ __all__ = [
     "Minimum",
     "Preempted",
     "Run",
+    "Seeds",
     "Snapshots",
     "Trained",
     "fit",

@@ -20,7 +20,7 @@ from lsalib.training.identity import of_training, one_seed
 from lsalib.training.loop import Program, State, update
 from lsalib.training.schedule import advance
 
-__all__ = ["DivergedError", "Trained", "increasing", "report_stopped", "seed_keys", "seed_numbers", "train"]
+__all__ = ["DivergedError", "Seeds", "Trained", "increasing", "report_stopped", "seed_keys", "seed_numbers", "train"]
 
 
 @jax.tree_util.register_static

@@ -62,15 +62,16 @@ def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = No
         if len(args) > len(names):
             return function(*args, **options)  # Python's own error
         types: set = set()
-        given = [(name, read(name, value, types)) for name, value in zip(names, args, strict=False)]
-        given += [(name, read(name, value, types)) for name, value in options.items()]
+        given = [read(name, value, types) for name, value in zip(names, args, strict=False)]
+        named = {name: read(name, value, types) for name, value in options.items()} if options else {}
         dtype = common_type(types, least)
         # Most calls of compiled functions need no change, and take a few microseconds here.
         if not compiled or types != {dtype}:
-            as_type = _as_type if compiled else _on_device
-            cast_all = lambda value: jax.tree.map(lambda leaf: as_type(leaf, dtype), value)
-            given = [(name, value if name in skip else cast_all(value)) for name, value in given]
-        return function(*(value for _, value in given[: len(args)]), **dict(given[len(args) :]))
+            place = _as_type if compiled else _on_device
+            convert = lambda name, value: value if name in skip else jax.tree.map(lambda x: place(x, dtype), value)
+            given = list(map(convert, names, given))
+            named = {name: convert(name, value) for name, value in named.items()}
+        return function(*given, **named)
 
     return cast(F, of_one_type)
 
@@ -139,7 +140,7 @@ def _read(name: str, value, types: set):
         return value
     if type(value) is int:
         return float(value)
-    array = real(name, value)
+    array = value if isinstance(value, jax.Array) and _is_real(value.dtype) else real(name, value)
     types.add(_float_type(array.dtype))
     return array
 

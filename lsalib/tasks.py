@@ -133,7 +133,7 @@ class GaussianTask:
         if _arrays.traced(leaves) or not all(isinstance(leaf, known) for leaf in leaves):
             return None
         arrays = map(np.asarray, leaves)
-        return structure, tuple((array.dtype.str, array.shape, array.tobytes()) for array in arrays)
+        return self.context_size, structure, tuple((array.dtype.str, array.shape, array.tobytes()) for array in arrays)
 
     @property
     def dim(self) -> int:

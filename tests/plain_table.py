@@ -17,7 +17,7 @@ from lsalib.attention.layer import query_token
 NUMPY = ("int32", "int64", "float16", "float32", "float64")
 JAX = ("int32", "bfloat16", "float32")
 # The first words of those forms that have a float type of their own; Python's numbers fit any.
-STRONG = {"list", "numpy", "jax"}
+STRONG = {"list", "tuple", "numpy", "jax"}
 
 
 class Numbers(NamedTuple):
@@ -36,6 +36,7 @@ class Numbers(NamedTuple):
         # Written as a user would: 2, not 2.0.
         written = (value.astype(int) if whole else value).tolist()
         forms = {"python" if value.ndim == 0 else "list": lambda: written}
+        forms |= {} if value.ndim == 0 else {"tuple": lambda: tuple(written)}
         forms |= {f"numpy {name}": lambda name=name: value.astype(name)[()] for name in kept(NUMPY)}
         return forms | {f"jax {name}": lambda name=name: jnp.asarray(value.astype(name)) for name in kept(JAX)}
 

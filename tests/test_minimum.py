@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from lsalib import attention, tasks, theory, training
 
@@ -69,3 +70,30 @@ def test_weights_from_effective_heads(x64):
 def test_one_step_is_one():
     end = training.minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=1)
     assert (np.asarray(end.params) > 0).all() and end.value < 18
+
+
+def test_patience_is_counted_in_steps():
+    """Where nothing gets lower, three steps of patience are three steps."""
+    looks = []
+
+    def flat(x):
+        jax.debug.callback(lambda: looks.append(0))
+        return 0 * x.sum()
+
+    counts = []
+    for options in ({"patience": 3}, {"steps": 3}, {"steps": 2}):
+        looks.clear()
+        training.minimize(flat, jnp.ones(2), **options)
+        jax.effects_barrier()
+        counts.append(len(looks))
+    assert counts[0] == counts[1] > counts[2]
+
+
+@pytest.mark.parametrize(
+    ("start", "got"),
+    [(np.arange(2), "int"), ({"a": True}, "bool"), ("x", "<U1"), ([0.5, 1j], "complex"), ({}, "nothing")],
+)
+def test_a_start_must_be_floats(start, got, unchecked):
+    with pytest.raises(ValueError, match=f"params must be a pytree of float arrays, got .*{got}"):
+        training.minimize(lambda x: 0.0, start)
+    assert training.minimize(lambda x: (x[0] - 1) ** 2 + x[1] ** 2, [0.0, 2.0], steps=5).value < 1e-6

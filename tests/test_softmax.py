@@ -221,3 +221,16 @@ test_bad_input_is_named = refusals(
     (lambda: theory.softmax_risk(replace(TASK, prior_cov=np.diag([2.0, 1, 1, 1, 1])), [0.1]), "multiple of the identi"),
     (lambda: theory.softmax_risk(TASK, [0.1], [0.1, 0.2]), "mu"),
 )
+
+
+@pytest.mark.parametrize("omega", [[0.1, 0.1], [0.3, -0.2, 0.3, 0.3, -0.2], [0.0, 0.0]])
+def test_heads_that_are_the_same_share_one_weight(omega, x64):
+    """They are one function of the context: with copies or without, the least risk is that of the different heads."""
+    each, place, count = np.unique(omega, return_inverse=True, return_counts=True)
+    shared = (theory.softmax_output(TASK, each) / count)[place]
+    least = theory.softmax_risk(TASK, each)
+    np.testing.assert_allclose(theory.softmax_output(TASK, omega), shared, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(theory.softmax_risk(TASK, omega), least, rtol=1e-9)
+    np.testing.assert_allclose(jax.jit(theory.softmax_risk)(TASK, np.array(omega)), least, rtol=1e-9)
+    # The control: other weights are worse, if heads do anything at all.
+    assert (theory.softmax_risk(TASK, omega, 1.01 * shared) > least * (1 + 1e-6)) == any(omega)

@@ -98,6 +98,34 @@ def test_a_foreign_task_is_measured():
     assert abs(risk.mean - theory.gd_risk(GaussianTask(np.ones(3), 6), 0.5)) > 6 * risk.standard_error
 
 
+class Recorder(Signs):
+    """It notes which float type it is asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def sample(self, key, n, dtype=None):
+        self.asked.append(dtype)
+        return super().sample(key, n)
+
+
+def test_the_float_type_is_handed_on():
+    task = Recorder()
+    for dtype in (jnp.float32, None):
+        metrics.sampled_risk(KEY, task, one_step, batches=1, batch_size=4, dtype=dtype)
+    assert set(task.asked) == {np.dtype("float32"), None} and task.asked[0] == np.dtype("float32")
+
+
+@pytest.mark.parametrize("options", [{"compress": True}, {"dtype": jnp.float16}, {}], ids=str)
+def test_a_task_s_own_sample_is_that_of_the_function(options):
+    task = GaussianTask([1.0, -2.0], 8)
+    mine, expected = task.sample(KEY, 5, **options), sample(KEY, task, 5, **options)
+    for part, other in zip(mine, expected, strict=True):
+        assert part.dtype == other.dtype
+        np.testing.assert_array_equal(part, other)
+    assert (mine.X.shape[1], mine.X.dtype) == (2 if "compress" in options else 8, options.get("dtype", jnp.float32))
+
+
 def test_a_foreign_task_is_trained_on():
     task = Signs()
 

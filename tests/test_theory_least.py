@@ -92,6 +92,23 @@ def test_searches_that_differ_by_rounding_agree(monkeypatch):
     assert least.reason == "the lowest of 4 searches, 3 of which agree to nine digits"
 
 
+def test_what_agrees_is_the_same_in_any_unit(monkeypatch):
+    """Ends that are apart by 1e-7 of a label's variance do not agree, however large labels are."""
+    found, unit = searching._lowest, 1e4
+
+    def ends(*args):
+        *layer, values = found(*args)
+        return *layer, np.asarray(values).min() + np.array([0.0, 1e-7, 2e-7, 1e-12])
+
+    monkeypatch.setattr(searching, "_lowest", ends)
+    large = GaussianTask(
+        unit * SMALL.prior_mean, 3, SMALL.feature_cov, unit**2 * SMALL.prior_cov, unit * SMALL.noise_std
+    )
+    for task, scale in ((SMALL, 1.0), (large, unit)):
+        least = least_risk(task, 1, scale * GUESS[:2], scale * BIAS, starts=4, steps=20)
+        assert least.reason == "the lowest of 4 searches, 2 of which agree to nine digits"
+
+
 def test_another_seed_has_other_starts():
     first, again, other = (_starts(3, 2, 6, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)

@@ -163,6 +163,12 @@ class GaussianTask:
         return task
 
 
+def check_task(task, instead: str = "") -> None:
+    """Refuse what is no GaussianTask; a task that JAX put together again is one, too."""
+    if not isinstance(task, GaussianTask):
+        raise ValueError(f"task must be a GaussianTask, got {_arrays.shown(task)}{instead}")
+
+
 class StandardTask(NamedTuple):
     """What is left of a task in the coordinates where it is simple (see ``standardize``)."""
 
@@ -189,10 +195,14 @@ def standardize(task: GaussianTask) -> StandardTask:
     Returns:
         A ``StandardTask``, in float64 where the task's numbers are known.
 
+    Raises:
+        ValueError: if ``task`` is no GaussianTask.
+
     Example:
         >>> standardize(GaussianTask([0.0, 0.0], 3, feature_cov=[[4.0, 0.0], [0.0, 1.0]])).prior_root.tolist()
         [[2.0, 0.0], [0.0, 1.0]]
     """
+    check_task(task)
     xp, (prior_mean, noise_std, *covs) = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     U = T = None
     if any(cov is not None for cov in covs):
@@ -230,9 +240,7 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
 
     Source: section 2 of arXiv 2512.04268.
     """
-    if not isinstance(task, GaussianTask):
-        got = _arrays.shown(task)
-        raise ValueError(f"task must be a GaussianTask, got {got}; another one has its own sample(key, n)")
+    check_task(task, "; another one has its own sample(key, n)")
     key, batch_size = _validate.key(key), _validate.count("batch_size", batch_size)
     dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
     xp, numbers = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)

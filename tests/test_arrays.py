@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lsalib import _arrays, attention, estimators, theory
-from lsalib.tasks import GaussianTask
+from lsalib.tasks import GaussianTask, standardize
 from tools.meter import Meter
 
 X, Y, X_Q = [[1, 2], [0, 1], [2, -1]], [1, 0, 2], [1, 1]
@@ -79,6 +79,8 @@ class Fitted:
     [
         (lambda: attention.lsa(Fitted(), X), "params must be LSAParams, got a Fitted; its weights: fitted.params"),
         (lambda: theory.gd_risk(Fitted()), "task must be a GaussianTask, got a Fitted; .* its task: fitted.task"),
+        (lambda: standardize([1.0]), r"task must be a GaussianTask, got \[1\.0\]"),
+        (lambda: theory.gd_risk(task=None), "task must be a GaussianTask, got None"),
         (lambda: theory.gd_risk(None), "task must be a GaussianTask, got None"),
         (lambda: attention.lsa(tuple(WEIGHTS), X), "params must be LSAParams, got "),
         (lambda: attention.gram(WEIGHTS, Y), "X must be an array of real numbers, got "),

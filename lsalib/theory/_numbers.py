@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
-from lsalib.tasks import GaussianTask
+from lsalib.tasks import GaussianTask, check_task
 
 __all__ = ["Number", "inverse", "isotropic", "numbers", "of_task", "precise", "rank"]
 
@@ -53,10 +53,9 @@ def of_task(function: F) -> F:
 
     @wraps(function)
     def with_task(*args, **options):
-        task = args[place] if place < len(args) else options.get("task")
         # A missing argument is for the function itself to refuse.
-        if not isinstance(task, GaussianTask) and (place < len(args) or "task" in options):
-            raise ValueError(f"task must be a GaussianTask, got {_arrays.shown(task)}")
+        if place < len(args) or "task" in options:
+            check_task(args[place] if place < len(args) else options["task"])
         return function(*args, **options)
 
     return cast(F, with_task)

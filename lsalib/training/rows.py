@@ -1,6 +1,6 @@
 """The runs of a sweep as rows of one program: groups of one shape, padded to the same heads, and taken apart again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -83,22 +83,33 @@ _ADAM = optax.chain(optax.scale_by_adam(), _own_rate())
 def _initial(group: Rows, keys: list, dtype):
     """Rows (S, R, P) of weights before the first step, and Adam's state there; on the host, nothing is compiled."""
 
-    def row(run: Run, key):
-        params = jax.device_get(_init(run, key, dtype))
+    start, heads = _starts(keys, dtype), group.heads
+
+    def row(run: Run, seed: int):
+        params = start(run, seed)
         trained = params.W_K, params.W_Q, params.W_V, params.W_P[:, -1]
-        padded = [np.pad(W, ((0, group.heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained]
+        padded = [np.pad(W, ((0, heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained]
         return pack(Weights._make([*padded, np.asarray(run.guess, dtype)]))
 
-    rows = np.stack([[row(run, key) for run in group.runs] for key in keys])
+    rows = np.stack([[row(run, seed) for run in group.runs] for seed in range(len(keys))])
     shapes = jax.eval_shape(jax.vmap(_ADAM.init), rows)
     adam, rates = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     return rows, (adam, rates + np.array([[run.learning_rate] for run in group.runs], dtype))
 
 
-def _init(run: Run, key, dtype) -> LSAParams:
-    if run.start is not None:
-        return LSAParams._make(W.astype(dtype) for W in run.start)
-    return init(key[0], run.task.dim, run.heads, run.init_scale, dtype=dtype)
+def _starts(keys: list, dtype) -> Callable[[Run, int], LSAParams]:
+    """The weights that a run of a seed starts with, on the host; runs of one shape and scale share a draw."""
+    drawn: dict[tuple, LSAParams] = {}
+
+    def start(run: Run, seed: int) -> LSAParams:
+        if run.start is not None:
+            return LSAParams._make(W.astype(dtype) for W in run.start)
+        what = seed, run.task.dim, run.heads, run.init_scale
+        if what not in drawn:
+            drawn[what] = jax.device_get(init(keys[seed][0], *what[1:], dtype=dtype))
+        return drawn[what]
+
+    return start
 
 
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
@@ -114,12 +125,12 @@ def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
 
 def results(group: Rows, record: Record, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
     """Each run's place and ``Fit``, without the padding."""
-    losses = record.loss()
+    losses, start, heads = record.loss(), _starts(keys, dtype), group.heads
     taken = [record.snapshots[step] for step in snapshots if step <= record.steps]
     for r, (run, place) in enumerate(zip(group.runs, group.places, strict=True)):
-        W_P = np.stack([_init(run, key, dtype).W_P for key in keys])
-        end = _unpadded(record.state.params[:, r], group.heads, run, W_P)
-        kept = [_unpadded(rows[:, r], group.heads, run, W_P) for rows in taken]
+        W_P = np.stack([start(run, seed).W_P for seed in range(len(keys))])
+        end = _unpadded(record.state.params[:, r], heads, run, W_P)
+        kept = [_unpadded(rows[:, r], heads, run, W_P) for rows in taken]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None
         (params, guess), losses_here, stacked = jax.device_put((end, losses[:, :, r], stacked))
         yield place, Fit(params, guess, losses_here, run, stacked)

@@ -32,6 +32,7 @@ class Progress:
         self.total, self.done, self.first = total, done, done
         self.began = self.said = time.perf_counter()
         self.shown = sys.stderr.isatty()
+        self.open = False  # whether the cursor stands behind a bar
 
     def add(self, steps: int) -> None:
         """Count finished steps, and show them."""
@@ -49,11 +50,18 @@ class Progress:
 
     def _draw(self, elapsed: float, left: float) -> None:
         bar = "#" * (_WIDTH * self.done // self.total)
-        end = "\n" if self.done >= self.total else ""
+        self.open = self.done < self.total
+        end = "" if self.open else "\n"
         sys.stderr.write(
             f"\r[{bar:.<{_WIDTH}}] {self.done}/{self.total} steps, {elapsed:.0f} s, {left:.0f} s left \x1b[K{end}"
         )
         sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line where the work ended early, so that what comes next does not stand beside the bar."""
+        if self.open:
+            self.open = False
+            sys.stderr.write("\n")
 
 
 def _duration(seconds: float) -> str:

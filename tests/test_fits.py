@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from refusals import refusals
 
-from lsalib import metrics, theory
+from lsalib import attention, metrics, theory
 from lsalib.tasks import GaussianTask
-from lsalib.training import Fit, Run, fit, load, merge, save, sweep
+from lsalib.training import Fit, Run, Snapshots, fit, load, merge, save, sweep
 
 KEY = jax.random.key(0)
 TASK = GaussianTask([2.0, -1.0], context_size=4)
@@ -69,6 +69,8 @@ def test_other_files_are_refused(tmp_path, fits):
         with pytest.raises(ValueError, match=rf"path must be a file that save wrote, got .*{name}"):
             Fit.load(tmp_path / name)
     save(tmp_path / "all.npz", fits)
+    with pytest.raises(ValueError, match="path must be a file that save wrote"):
+        load(tmp_path)
     with pytest.raises(ValueError, match=r"with 3: use training\.load"):
         Fit.load(tmp_path / "all.npz")
 
@@ -139,6 +141,42 @@ def test_the_risk_is_that_of_the_weights_with_their_guess(fits):
     assert abs(sampled.mean - forgotten) > 5 * sampled.standard_error, "the control: without bias and guess"
 
 
+def test_a_context_comes_as_the_user_has_it(fits, unchecked):
+    """The whole layer in NumPy's float64 is the reference; one fit, and a whole sweep result."""
+    X, y, x_q = [[1, 2], [0, 1], [3, -1]], [1, -2, 0], [2, 1]
+    for each in (fits[0], fits[0].seed(0)):
+        found = np.atleast_1d(each.predict(X, y, x_q))
+        one = fits[0].seed(0)
+        W_K, W_Q, W_P, W_V = (np.asarray(W, np.float64) for W in one.params)
+        Z, z = np.c_[X, y], np.r_[x_q, np.asarray(one.guess) @ x_q + one.bias]
+        heads = [W_P[h] @ W_V[h] @ Z.T @ Z @ W_K[h].T @ W_Q[h] @ z / 3 for h in range(2)]
+        assert found[0] == pytest.approx(z[-1] + sum(head[-1] for head in heads), rel=1e-5)
+        arrays = np.atleast_1d(each.predict(jnp.array(X, float), np.array(y), np.array(x_q)))
+        np.testing.assert_array_equal(found, arrays)
+
+
+def test_a_place_among_seeds_and_snapshots(fits, unchecked):
+    """Negative places count from the end, as in Python; under ``jit`` it is the same."""
+    assert_equal(fits[0].seed(-1), fits[0].seed(np.int64(2)))
+    assert_equal(fits[0].snapshot(-3), fits[0].snapshot(0))
+    look = lambda fit: fit.seed(1).snapshot(2)
+    assert_equal(jax.jit(look)(fits[1]), look(fits[1]))
+
+
+def test_parts_come_one_by_one(fits):
+    assert_equal(merge((part for part in (fits[0::2], fits[1::2])), (run for run in RUNS)), fits)
+
+
+def test_a_run_keeps_its_guess():
+    guess = np.array([1.0, 2.0])
+    run = Run(TASK, 2, guess=guess)
+    guess[0] = 5.0
+    assert run == Run(TASK, 2, guess=[1.0, 2.0])
+    for each in (run, Run(TASK, 2)):
+        with pytest.raises(ValueError, match="read-only"):
+            each.guess[0] = 5.0
+
+
 def test_a_warm_start_goes_on_from_the_weights():
     first = fit(KEY, TASK, 2, train_guess=True, **OPTIONS)
     warm = fit(KEY, TASK, 2, train_guess=True, start=first, snapshots=[0], **OPTIONS)
@@ -162,8 +200,25 @@ def test_snapshots_are_shorter_trainings(fits):
 
 
 single = lambda: Fit(None, np.ones(2), np.ones(4), RUNS[0])
+ready = lambda: single()._replace(params=attention.init(KEY, 2, 1, 0.1))
+whole = lambda: Fit(None, np.ones((3, 2)), np.ones((3, 4)), RUNS[0], Snapshots(None, np.ones((3, 5, 2))))
 test_confused_uses_are_refused = refusals(
     (lambda: single().seed(0), "is for a result of sweep, got a single fit: use it as it is"),
+    *(
+        (lambda at=at: whole().seed(at), r"place must be a whole number from -3 to 2, got ")
+        for at in (3, -4, 1.0, True, None, [0, 1], slice(2))
+    ),
+    *(
+        (lambda at=at: whole().snapshot(at), r"place must be a whole number from -5 to 4, got ")
+        for at in (5, -6, 1.0, [0])
+    ),
+    (lambda: single().population_risk(GaussianTask([1.0] * 3, 4)), "task must have d = 2, as in training, got d = 3"),
+    (lambda: ready().predict([[1, 2]], [1], [1, 2, 3]), r"x_q must have shape \(2,\), got shape \(3,\)"),
+    (lambda: ready().predict([[1, 2, 3]], [1], [1, 2]), r"x_q must have shape \(3,\), got shape \(2,\)"),
+    (lambda: ready().predict([[1, 2]], [1, 2], [1, 2]), r"y must have shape \(1,\), got shape \(2,\)"),
+    (lambda: ready().predict("X", [1], [1, 2]), "X must be an array of real numbers, got 'X'"),
+    (lambda: merge([single(), single()]), "parts must be one list of fits from each job, got"),
+    (lambda: merge([[1], [2]]), "parts must be one list of fits from each job, got"),
     (lambda: single().snapshot(0), "needs snapshots, got a fit without: ask for some with snapshots="),
     (lambda: save("a.npz", []), "fits must be a sequence of at least one Fit, got a list"),
     (lambda: save("a.npz", single()), "fits must be a sequence of at least one Fit, got a Fit"),

@@ -24,13 +24,14 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(capsys):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     exec(compile(code, "README.md", "exec"), {})
-    gd, best, estimate = capsys.readouterr().out.splitlines()
+    gd, best, exact, estimate = capsys.readouterr().out.splitlines()
     task = tasks.GaussianTask([2.0] * 10, 10)
     np.testing.assert_allclose([float(gd), float(best)], [theory.gd_risk(task), theory.optimal_risk(task)])
     mean, error = map(float, re.findall(r"=([\d.e-]+)", estimate))
     # A million fresh tasks tell the trained layer's risk to a hundredth: near its optimum, well above gradient descent.
     assert error < 0.02
     assert abs(mean - float(best)) < 0.01 * float(best) + 5 * error
+    assert abs(mean - float(exact)) < 5 * error
     assert mean - 5 * error > float(gd)
 
 

@@ -184,6 +184,18 @@ def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
             sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"checkpoint": path})
 
 
+def test_who_is_killed_at_the_first_write_begins_again(tmp_path):
+    """A part of the very first file is no foreign folder."""
+    (tmp_path / ".training.json.12.34.part").write_text("{")
+    stored = OPTIONS | {"checkpoint": tmp_path}
+    assert_equal(
+        sweep(jax.random.key(0), [RUNS["plain"]], **stored), sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
+    )
+    (tmp_path / "training.json").write_text("[1]")
+    with pytest.raises(ValueError, match="checkpoint must be a folder that a training wrote"):
+        sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+
+
 def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
     """The disk is full at some write: with the losses stored and the state not, the state before still counts."""
     stored = OPTIONS | {"checkpoint": tmp_path / "a", "checkpoint_every": 10}
@@ -260,6 +272,12 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, tmp_path):
     for steps in (10, 20):
         sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"steps": steps, "checkpoint": tmp_path / "a"})
     assert again.getvalue().split("steps")[-2].endswith("20/20 ")
+    # What ends early leaves the line, too.
+    stream = Terminal()
+    monkeypatch.setattr(_progress.sys, "stderr", stream)
+    ended = {"callback": lambda step, metrics: True, "callback_every": 10}
+    sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | ended)
+    assert "10/25 steps" in stream.getvalue() and stream.getvalue().endswith("\n")
     # Cut into pieces for the bar, the run is still the same, bit for bit.
     monkeypatch.setattr(_progress.sys, "stderr", Terminal())
     assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)

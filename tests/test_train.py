@@ -144,6 +144,39 @@ def test_independent_losses_do_not_disturb_each_other():
     assert np.abs(pair.params[0] - alone.params).max() > 1
 
 
+@pytest.mark.parametrize("loss", [lambda x, key: 1.0, lambda x, key: np.float64(1.0)])
+def test_a_constant_is_a_loss(loss):
+    end = train(loss, START, jax.random.key(0), steps=3, optimizer=ADAM)
+    np.testing.assert_array_equal(end.risk, [1.0, 1.0, 1.0])
+
+
+class Distance:
+    """A loss with a number that its owner changes between two trainings, as in a notebook."""
+
+    def __init__(self, centre):
+        self.centre = centre
+
+    def loss(self, x, key):
+        return ((x - self.centre) ** 2).sum()
+
+
+def test_a_loss_is_read_again_at_every_call():
+    """The same function by name, with another number in it, is not the program that was compiled before."""
+    target, options = Distance(CENTRE), {"steps": 5, "optimizer": ADAM}
+    first = train(target.loss, START, jax.random.key(0), **options)
+    target.centre = 2 * CENTRE
+    fresh = train(Distance(2 * CENTRE).loss, START, jax.random.key(0), **options)
+    assert_equal(train(target.loss, START, jax.random.key(0), **options), fresh)
+    assert abs(np.asarray(first.risk) - fresh.risk).min() > 0.1
+
+
+def test_old_and_new_keys_are_the_same_training(tmp_path):
+    stored = {"optimizer": ADAM, "checkpoint": tmp_path / "a"}
+    train(bowl, START, jax.random.PRNGKey(0), steps=5, **stored)
+    longer = train(bowl, START, jax.random.key(0), steps=9, **stored)
+    assert_equal(longer, train(bowl, START, jax.random.PRNGKey(0), steps=9, optimizer=ADAM))
+
+
 class Stop(Exception):
     pass
 

@@ -28,6 +28,13 @@ def train(loss=lambda x, key: x.sum(), params=X_Q, steps=5, optimizer=SGD, **opt
     return training.train(loss, params, KEY, steps=steps, optimizer=optimizer, **options)
 
 
+class Unhashable:
+    __hash__ = None
+
+    def __call__(self, x, key):
+        return x.sum()
+
+
 test_bad_input_is_refused = refusals(
     (lambda: tasks.GaussianTask([1.0, np.nan], 3), "prior_mean must be finite"),
     (lambda: tasks.GaussianTask(np.eye(2), 3), r"prior_mean must have shape \(d,\).*got shape \(2, 2\)"),
@@ -137,7 +144,28 @@ test_bad_input_is_refused = refusals(
     (lambda: fit(bias=np.inf), "bias must be a finite number, got inf"),
     (lambda: fit(snapshots=[3]), r"snapshots must be increasing whole numbers of 0 to 2, got \[3\]"),
     (lambda: fit(seeds=3), "seeds must be left to sweep: fit trains seed 0"),
+    (lambda: fit(objective=np.array(["sampled"] * 2)), "objective must be one of"),
     (lambda: fit(start=run), "start must be LSAParams, got "),
+    (lambda: fit(start=(1j, 1j, 1j, 1j)), "start.W_K must be an array of real numbers, got 1j"),
+    (
+        lambda: fit(start=attention.init(KEY, 3, 1, 0.1)),
+        r"start.W_K must have shape \(1, 3, 3\), got shape \(1, 4, 4\)",
+    ),
+    (lambda: fit(start=sweep(steps=1, batch_size=4, seeds=2)[0]), "start must be a single fit, got one with 2 seeds"),
+    *(
+        (
+            lambda traced=traced: jax.jit(lambda x: fit(**traced(x)).risk)(X_Q),
+            f"{name} must be known where a run is made",
+        )
+        for name, traced in {
+            "guess": lambda x: {"guess": x},
+            "bias": lambda x: {"bias": x[0]},
+            "start": lambda x: {"start": PARAMS._replace(W_K=jnp.outer(X_Q, x))},
+        }.items()
+    ),
+    (lambda: jax.jit(lambda x: x + fit().risk)(1.0), "key must be known: a training runs its own program, outside of"),
+    (lambda: fit(callback=3), r"callback must be a function of \(step, metrics\), got 3"),
+    (lambda: fit(checkpoint=3), "checkpoint must be the path of a folder, got 3"),
     (lambda: fit(start=PARAMS, heads=2), r"start.W_K must have shape \(2, 3, 3\), got shape \(1, 3, 3\)"),
     (lambda: fit(compress="no"), "compress must be True or False, got 'no'"),
     (lambda: fit(dtype=jnp.float16), "dtype must be float32 or float64, in which Adam's numbers fit, got float16"),
@@ -145,7 +173,8 @@ test_bad_input_is_refused = refusals(
     (lambda: fit(dtype=jnp.int32), "dtype must be a float type in use"),
     (lambda: fit(dtype=jnp.float64), "float64 needs jax_enable_x64"),
     (lambda: train(steps=0), "steps must be a whole number of at least 1, got 0"),
-    (lambda: train(seeds=[]), r"seeds must be a count or different whole numbers of at least 0, got \[\]"),
+    (lambda: train(seeds=[2**32]), r"seeds must be .* whole numbers of 0 to 2\*\*32 - 1, got \[4294967296\]"),
+    (lambda: train(seeds=[]), r"seeds must be a count or different whole numbers of 0 to 2\*\*32 - 1, got \[\]"),
     (lambda: train(checkpoint_every=0.5), "checkpoint_every must be a whole number of at least 1, got 0.5"),
     *(
         (lambda at=at: train(snapshots=at), r"snapshots must be increasing whole numbers of 0 to 5, got \[")
@@ -159,6 +188,19 @@ test_bad_input_is_refused = refusals(
     (lambda: train(callback_every=0), "callback_every must be a whole number of at least 1, got 0"),
     (lambda: training.train(jnp.sum, X_Q, 0, steps=5, optimizer=SGD), r"key must be .*; write jax.random.key\(0\)"),
     (lambda: jax.vmap(lambda x: train(params=x).params)(jnp.ones((2, 3))), "params and key must be known"),
+    (lambda: train(loss=None), r"loss must be a function of \(params, key\) that can be hashed, got None"),
+    (lambda: train(loss=Unhashable()), r"loss must be a function of \(params, key\) that can be hashed, got <"),
+    (lambda: train(params=None, init=3), "init must be a function of a key, got 3"),
+    (
+        lambda: train(params=[X_Q, KEY]),
+        r"params must be a pytree of float arrays, got \['float32\[2\]', 'key<fry>\[\]'\]",
+    ),
+    (lambda: train(optimizer=optax.noisy_sgd(0.1, key=0)), "optimizer must not keep a key in its state"),
+    (lambda: jax.grad(lambda c: train(lambda x, key: c * x.sum()).risk[-1])(1.0), "must read known numbers"),
+    (
+        lambda: train(callback=lambda step, metrics: metrics["loss"] < 9, callback_every=1, seeds=2),
+        r"callback must return one truth value, got bool of shape \(2,\)",
+    ),
     (lambda: train(optimizer="adam"), "optimizer must be an optax.GradientTransformation, got 'adam'"),
     (
         lambda: claims.check("id", X_Q, Y, atol=1.0),
@@ -175,10 +217,16 @@ test_bad_input_is_refused = refusals(
     (lambda: training.Run(TASK, 1, train_guess="no"), "train_guess must be True or False, got 'no'"),
     (lambda: sweep([]), "runs must be a sequence of at least one Run, got"),
     (lambda: sweep([TASK]), "runs must be a sequence of at least one Run, got"),
-    (lambda: sweep(run), r"runs must be a sequence of at least one Run, got Run\("),
+    (lambda: sweep(run), "runs must be a sequence of at least one Run, got a Run"),
     (lambda: sweep(seeds=0), "seeds must be a whole number of at least 1, got 0"),
-    (lambda: sweep(seeds=[1, 1]), r"seeds must be a count or different whole numbers of at least 0, got \[1, 1\]"),
-    (lambda: sweep(seeds=[0, -1]), r"seeds must be a count or different whole numbers of at least 0, got \[0, -1\]"),
+    (
+        lambda: sweep(seeds=[1, 1]),
+        r"seeds must be a count or different whole numbers of 0 to 2\*\*32 - 1, got \[1, 1\]",
+    ),
+    (
+        lambda: sweep(seeds=[0, -1]),
+        r"seeds must be a count or different whole numbers of 0 to 2\*\*32 - 1, got \[0, -1\]",
+    ),
     (lambda: sweep(seeds=[1.5]), r"seeds must be a count or different whole numbers.*got \[1.5\]"),
     (lambda: sweep(seeds=[]), "seeds must be a count or different whole numbers"),
     (lambda: sweep(objective=None), "objective must be one of"),

@@ -10,8 +10,9 @@ from lsalib.training.objectives import OBJECTIVES
 from lsalib.training.processes import Preempted
 from lsalib.training.results import load, merge, save
 from lsalib.training.runs import Fit, Run, Snapshots
+from lsalib.training.stops import DivergedError
 from lsalib.training.sweeps import fit, sweep
-from lsalib.training.trainer import DivergedError, Seeds, Trained, train
+from lsalib.training.trainer import Seeds, Trained, train
 
 __all__ = [
     "OBJECTIVES",

@@ -33,7 +33,10 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike, identity: Mapping[str, object]):
-        self.path = Path(path)
+        try:
+            self.path = Path(path)
+        except TypeError:
+            raise ValueError(f"checkpoint must be the path of a folder, got {path!r}") from None
         self.identity = {name: digest(value) for name, value in identity.items()}
         here = [text == "yes" for text in gathered("yes" if self.path.parent.is_dir() else "no")]
         if not all(here):
@@ -92,9 +95,10 @@ class Checkpoint:
     def _check_owner(self) -> None:
         """Refuse what another training left, and say in what it differs."""
         try:
-            owner = json.loads((self.path / "training.json").read_text())
-        except (OSError, ValueError):
-            if self.path.is_dir() and not any(self.path.iterdir()):
+            owner = dict(json.loads((self.path / "training.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            # Who is killed while the very first file is written leaves a part of it.
+            if self.path.is_dir() and all(path.suffix == ".part" for path in self.path.iterdir()):
                 return
             raise ValueError(
                 f"checkpoint must be a folder that a training wrote, got {self.path}; choose another path"

@@ -1,16 +1,16 @@
 """What makes a training this training, as far as its program shows: by it a checkpoint knows whose it is."""
 
 import re
-from functools import partial
 from hashlib import sha256
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from lsalib.training.loop import Program, State, update
+from lsalib import _arrays
+from lsalib.training.loop import Program, State
 
-__all__ = ["of_training", "one_seed"]
+__all__ = ["of_training", "one_seed", "step_text"]
 
 
 def of_training(program: Program, state: State, key: PRNGKeyArray, numbers: list[int]) -> dict[str, object]:
@@ -21,21 +21,26 @@ def of_training(program: Program, state: State, key: PRNGKeyArray, numbers: list
     start = sha256(repr(jax.tree.structure(state)).encode())
     for leaf in jax.tree.leaves(state):
         start.update(f"{leaf.dtype.name} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
-    traced = jax.make_jaxpr(partial(update, program))(one_seed(state), (), key)
     return {
         "start or state of the optimizer": start.hexdigest(),
         "key": [program.key_impl, jax.random.key_data(key).tolist()],
         "seeds": numbers,
-        "loss, optimizer or version of JAX": [jax.__version__, _text(traced)],
+        "loss, optimizer or version of JAX": [jax.__version__, program.step],
     }
 
 
-def _text(traced) -> str:
-    """A traced function without the addresses of this process, and its constants."""
+def step_text(traced) -> str:
+    """A traced function, and its constants, as a short text without the addresses of this process.
+
+    Raises:
+        ValueError: if a constant is not known, since JAX traces what surrounds the training.
+    """
     found = sha256()
 
     def visit(closed):
         for const in closed.consts:
+            if _arrays.traced(const):
+                raise ValueError("loss and optimizer must read known numbers: train runs its own program")
             array = np.asarray(const)
             found.update(f"{array.dtype.name} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         for equation in closed.jaxpr.eqns:
@@ -44,7 +49,8 @@ def _text(traced) -> str:
                     visit(value)
 
     visit(traced)
-    return re.sub(r"0x[0-9a-f]+", "", str(traced)) + found.hexdigest()
+    found.update(re.sub(r"0x[0-9a-f]+", "", str(traced)).encode())
+    return found.hexdigest()
 
 
 def one_seed(state: State) -> State:

@@ -30,7 +30,8 @@ class Program(NamedTuple):
     """What the compiled loop depends on besides shapes.
 
     ``loss(params, *data, key)`` gives one seed's loss, a scalar or an array of independent ones; ``data_axes`` says of
-    each leaf of the data whether it varies over runs (0) or not (None), and is None where there are no runs.
+    each leaf of the data whether it varies over runs (0) or not (None), and is None where there are no runs. ``step``
+    is the digest of one traced step: when a number that the loss reads from outside changes, so does the program.
     """
 
     loss: Callable
@@ -38,6 +39,7 @@ class Program(NamedTuple):
     key_impl: str
     data_axes: tuple[int | None, ...] | None = None
     mesh: Mesh | None = None
+    step: str = ""
 
     def over_runs(self, leaf) -> bool:
         """Whether a leaf of the state has an axis of runs: in a sweep, what has a third axis."""
@@ -62,7 +64,7 @@ def update(program: Program, state: State, data: tuple, key) -> tuple[State, Arr
     """One step of one seed: the state after it, and the losses before it."""
 
     def total(params):
-        each = program.loss(params, *data, key)
+        each = jnp.asarray(program.loss(params, *data, key))
         return each.sum(), each
 
     (value, each), gradient = jax.value_and_grad(total, has_aux=True)(state.params)

@@ -1,12 +1,13 @@
 """Results that last: fits in files, and the parts of a sweep that was shared among jobs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import numpy as np
 
 from lsalib import _npz
+from lsalib._arrays import shown
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask
 from lsalib.training.runs import Fit, Run, Snapshots
@@ -57,16 +58,16 @@ def load(path: str | os.PathLike) -> list[Fit]:
         runs = [_run(numbers) for numbers in about["fits"]]  # type: ignore[index]  # what is none of ours is caught
     except FileNotFoundError:
         raise ValueError(f"path must be a file that save wrote, got {path}, which does not exist") from None
-    except (_npz.Damaged, TypeError, KeyError) as error:
+    except (_npz.Damaged, IsADirectoryError, TypeError, KeyError) as error:
         raise ValueError(f"path must be a file that save wrote, got {path}: {error}") from None
     return [_fit(arrays, place, run) for place, run in enumerate(runs)]
 
 
-def merge(parts: Sequence[Sequence[Fit]], runs: Sequence[Run] | None = None) -> list[Fit]:
+def merge(parts: Iterable[Iterable[Fit]], runs: Iterable[Run] | None = None) -> list[Fit]:
     """Put the results of ``sweep(key, runs[i::n])``, i = 0..n-1, into the order of ``runs``.
 
     Args:
-        parts: the result of each job, in the order of their i.
+        parts: the result of each job, in the order of their i, as ``sweep`` or ``load`` returned it.
         runs: all runs; where they are given, each fit must be that of its run.
 
     Returns:
@@ -81,15 +82,20 @@ def merge(parts: Sequence[Sequence[Fit]], runs: Sequence[Run] | None = None) -> 
         >>> [fit.task.context_size for fit in merge([fits[0::2], fits[1::2]])]
         [1, 2, 3, 4, 5]
     """
-    lengths = [len(part) for part in parts]
+    # A Fit is a sequence itself: two of them are not two parts.
+    jobs = [list(part) if np.iterable(part) else [part] for part in parts]
+    if not all(isinstance(fit, Fit) for part in jobs for fit in part):
+        raise ValueError(f"parts must be one list of fits from each job, got {shown(jobs)}")
+    lengths = [len(part) for part in jobs]
     total = sum(lengths)
-    if not total or lengths != [len(range(i, total, len(parts))) for i in range(len(parts))]:
+    if not total or lengths != [len(range(i, total, len(jobs))) for i in range(len(jobs))]:
         raise ValueError(f"parts must be the results of all runs[i::n], in the order of their i, got {lengths} fits")
     merged: list[Fit | None] = [None] * total
-    for i, part in enumerate(parts):
-        merged[i :: len(parts)] = part
+    for i, part in enumerate(jobs):
+        merged[i :: len(jobs)] = part
     whole = [fit for fit in merged if fit is not None]
     if runs is not None:
+        runs = list(runs)
         if len(runs) != total:
             raise ValueError(f"runs must be those that were trained, got {len(runs)} for {total} fits")
         for place, (fit, run) in enumerate(zip(whole, runs, strict=True)):

@@ -1,5 +1,6 @@
 """What a run is given, and what comes out of it."""
 
+import operator
 import os
 from dataclasses import dataclass, fields
 from functools import partial
@@ -15,7 +16,7 @@ from lsalib.attention import LSAParams, gram, predict
 from lsalib.tasks import GaussianTask
 from lsalib.theory import population_risk
 
-__all__ = ["Fit", "Run", "Snapshots"]
+__all__ = ["Fit", "Run", "Snapshots", "entry"]
 
 Scalar = Float[Array, "..."]
 
@@ -56,18 +57,21 @@ class Run:
     start: LSAParams | None = None
 
     def __post_init__(self):
+        for field in fields(self):
+            if _arrays.traced(getattr(self, field.name)):
+                raise ValueError(f"{field.name} must be known where a run is made: use sweep in place of jax.vmap")
         if not isinstance(self.task, GaussianTask):
             raise ValueError(f"task must be a GaussianTask, got {self.task!r}")
         d = self.task.dim
-        guess = np.zeros(d) if self.guess is None else _validate.vector("guess", self.guess, d)
-        object.__setattr__(self, "guess", guess)
         object.__setattr__(self, "heads", _validate.count("heads", self.heads))
+        if self.start is not None:
+            object.__setattr__(self, "start", _weights("start", self.start, (self.heads, d + 1, d + 1)))
+        guess = _validate.vector("guess", np.zeros(d) if self.guess is None else self.guess, d)
+        object.__setattr__(self, "guess", guess)
         object.__setattr__(self, "bias", _validate.number("bias", self.bias))
         object.__setattr__(self, "train_guess", _validate.flag("train_guess", self.train_guess))
         for name in ("learning_rate", "init_scale"):
             object.__setattr__(self, name, _validate.number(name, getattr(self, name), above=0.0))
-        if self.start is not None:
-            object.__setattr__(self, "start", _weights("start", self.start, (self.heads, d + 1, d + 1)))
 
     def numbers(self) -> dict[str, object]:
         """All that the run was given, those of the task among them, as JSON data."""
@@ -145,7 +149,7 @@ class Fit(NamedTuple):
         """The trained layer's prediction for one context, with ``y_q = guess.x_q + bias`` (eqs. 6, 11).
 
         Args:
-            X, y, x_q: context and query, (C, d), (C,), (d,).
+            X, y, x_q: context and query, (C, d), (C,), (d,), of any C.
 
         Returns:
             A scalar; of a whole ``sweep`` result one prediction a seed, (seeds,).
@@ -185,6 +189,8 @@ class Fit(NamedTuple):
             1.0
         """
         task = self.task if task is None else task
+        if isinstance(task, GaussianTask) and task.dim != self.task.dim:
+            raise ValueError(f"task must have d = {self.task.dim}, as in training, got d = {task.dim}")
         one = lambda params, guess: population_risk(params, task, guess, self.bias)
         risks = jax.vmap(one)(self.params, self.guess) if self._has_seeds else one(self.params, self.guess)
         if _arrays.traced(risks):
@@ -192,10 +198,10 @@ class Fit(NamedTuple):
         return np.asarray(risks) if self._has_seeds else float(risks)
 
     def seed(self, place: int) -> "Fit":
-        """One of a sweep's repetitions, by its place among the seeds.
+        """One of a sweep's repetitions, by its place among the seeds; negative places count from the end.
 
         Raises:
-            ValueError: if this is a single fit already.
+            ValueError: if this is a single fit already, or there is no such place.
 
         Example:
             >>> two = Fit(None, np.ones((2, 3)), np.ones((2, 7)), None)
@@ -204,19 +210,18 @@ class Fit(NamedTuple):
         """
         if not self._has_seeds:
             raise ValueError("seed(place) is for a result of sweep, got a single fit: use it as it is")
-        # On the host: nothing is compiled for a look at a result.
-        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)
+        return entry(self, place, len(self.guess))
 
     def snapshot(self, place: int) -> "Fit":
         """The fit as it was at one of its snapshots, by their order; ``risk`` stays that of the whole training.
 
         Raises:
-            ValueError: if no snapshots were asked for.
+            ValueError: if no snapshots were asked for, or there is no such place.
         """
         if self.snapshots is None:
             raise ValueError("snapshot(place) needs snapshots, got a fit without: ask for some with snapshots=")
         axis = int(self._has_seeds)
-        params, guess = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf).take(place, axis)), self.snapshots)
+        params, guess = entry(self.snapshots, place, np.shape(self.snapshots.guess)[axis], axis)
         return self._replace(params=params, guess=guess, snapshots=None)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -251,6 +256,20 @@ class Fit(NamedTuple):
     @property
     def _has_seeds(self) -> bool:
         return np.ndim(self.guess) == 2
+
+
+def entry(tree, place: int, length: int, axis: int = 0):
+    """One entry of every array along an axis of this length; nothing is compiled for it."""
+    try:
+        index = operator.index(place)
+    except TypeError:
+        index = length
+    if isinstance(place, bool) or not -length <= index < length:
+        raise ValueError(f"place must be a whole number from {-length} to {length - 1}, got {place!r}")
+    where = (slice(None),) * axis + (index,)
+    return jax.tree.map(
+        lambda leaf: leaf[where] if _arrays.traced(leaf) else jax.device_put(np.asarray(leaf)[where]), tree
+    )
 
 
 @partial(_arrays.promoted, least=np.float32)

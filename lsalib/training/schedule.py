@@ -5,6 +5,7 @@ Between two pieces the host looks at the losses, stores the state, reports, and 
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 
 import jax
 import numpy as np
@@ -35,6 +36,7 @@ class _Job:
         self.keys = put(group.keys, PartitionSpec("seeds"))
         record.stopped = np.broadcast_to(record.stopped, group.units).copy()
         self.held = record.state
+        self.past = self.state, record.steps  # where the piece before began
         self.piece, self.seen = _FIRST_PIECE, record.steps
         if record.steps in plan.snapshots:
             record.snapshots[record.steps] = record.state.params
@@ -55,7 +57,7 @@ class _Job:
         state, losses, finite = self.result
         losses = np.array(fetch(losses, units, first=1)[: self.end - begin])
         self._stop_what_is_not_finite(losses, fetch(finite, units), begin)
-        self.state, self.result = state, None
+        self.past, self.state, self.result = (self.state, begin), state, None
         record.losses.append(losses)
         record.steps = self.end
         if (record.stopped >= 0).all():
@@ -96,10 +98,12 @@ class _Job:
         new = ~good.all(0) & (record.stopped < 0)
         first = begin + np.argmin(good, 0)
         for step in np.unique(first[new]):
-            # The loss before this one was finite, and so were the parameters it was computed from.
-            state, last = self.state, max(step - 1, begin)
-            if last > begin:
-                state = run_steps(self.state, self.data, self.keys, begin, int(last), program=self.program)[0]
+            # The loss before this one was finite, and so were the parameters it was computed from. Where this one is
+            # the first of its piece, they are found in the piece before.
+            state, start = (self.state, begin) if step > begin else self.past
+            last = max(int(step) - 1, start)
+            if last > start:
+                state = run_steps(state, self.data, self.keys, start, last, program=self.program)[0]
             self.held = self._merged(new & (first == step), self._on_host(state), self.held)
         record.stopped = np.where(new, first, record.stopped)
         late = begin + np.arange(len(losses)).reshape(-1, *[1] * len(units)) >= record.stopped[None]
@@ -144,7 +148,7 @@ def advance(groups: Sequence[Group], plan: Plan) -> list[Record]:
             records[number].snapshots[plan.steps] = records[number].state.params
     active: list[_Job] = []
     free, used = list(jax.devices()), set()
-    with Notice(listen=store is not None) as notice:
+    with closing(progress), Notice(listen=store is not None) as notice:
         while waiting or active:
             for number in list(waiting):
                 seeds, runs = groups[number].units[0], groups[number].runs or 1

@@ -1,6 +1,7 @@
 """The paper's experiments, one run or many at once, on its fast loss."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from lsalib import _validate
+from lsalib._arrays import shown
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask
 from lsalib.training.checkpoint import Checkpoint
@@ -16,7 +18,8 @@ from lsalib.training.objectives import OBJECTIVES
 from lsalib.training.rows import Rows, grouped, prepared, results
 from lsalib.training.runs import Fit, Run
 from lsalib.training.schedule import advance
-from lsalib.training.trainer import increasing, report_stopped, seed_keys, seed_numbers
+from lsalib.training.stops import DivergedError, diverged, report_stopped, watcher
+from lsalib.training.trainer import increasing, seed_keys, seed_numbers
 
 __all__ = ["fit", "sweep"]
 
@@ -45,8 +48,8 @@ def fit(
         key: a key of ``jax.random``; equal keys give equal runs, and the run of ``sweep``'s seed 0.
         task, heads, learning_rate, init_scale, guess, bias, train_guess: as in ``Run``.
         steps, batch_size: the paper's values (appendix C.1, Table 1) by default.
-        start: a warm start: initial weights, or another single fit, whose guess is taken where ``guess`` is None.
-            Adam starts new.
+        start: a warm start: initial weights, or another single fit, whose guess is taken where ``guess`` is None. Its
+            other values, such as ``bias`` and ``train_guess``, are not taken. Adam starts new.
         options: ``objective``, ``compress``, ``dtype``, ``snapshots``, ``checkpoint``, ``checkpoint_every``,
             ``callback`` and ``callback_every``, as in ``sweep``.
 
@@ -55,7 +58,7 @@ def fit(
 
     Raises:
         ValueError: as ``Run`` and ``sweep``.
-        DivergedError: if the loss is not finite.
+        DivergedError: if the loss is not finite; ``last`` is the fit at its last good weights.
 
     Example:
         >>> run = fit(jax.random.key(0), GaussianTask([1.0, 1.0], context_size=5), heads=1, steps=3, batch_size=8)
@@ -65,11 +68,16 @@ def fit(
     Source: appendix C.1 of arXiv 2512.04268.
     """
     if isinstance(start, Fit):
+        if np.ndim(start.guess) > 1:
+            raise ValueError(f"start must be a single fit, got one with {len(start.guess)} seeds; write start.seed(0)")
         guess, start = start.guess if guess is None else guess, start.params
     run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale, start)
     if "seeds" in options:
         raise ValueError("seeds must be left to sweep: fit trains seed 0")
-    return sweep(key, [run], steps=steps, batch_size=batch_size, **options)[0].seed(0)
+    try:
+        return sweep(key, [run], steps=steps, batch_size=batch_size, **options)[0].seed(0)
+    except DivergedError as error:
+        raise diverged(f"at step {error.step}", error.step, error.last[0].seed(0)) from None
 
 
 def sweep(
@@ -130,7 +138,7 @@ def sweep(
         ValueError: if ``runs`` is no sequence of at least one ``Run``, ``objective`` is none of ``OBJECTIVES``, a count
             is below 1, ``seeds`` are not different numbers, ``dtype`` is no float type in use, or ``checkpoint`` is
             damaged, belongs to another sweep, or has reached more steps.
-        DivergedError: if no loss is finite.
+        DivergedError: if no loss is finite; ``last`` holds the fits.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -146,12 +154,12 @@ def sweep(
     callback_every, snapshots = _validate.count("callback_every", callback_every), increasing(snapshots, steps)
     batch_size, compress = _validate.count("batch_size", batch_size), _validate.flag("compress", compress)
     sampling = (batch_size, compress) if objective == "sampled" else None
-    key, seeds = _validate.key(key), seed_numbers(seeds)
+    seeds = seed_numbers(seeds)
     keys = seed_keys(key, seeds)
     groups = grouped(runs, sampling)
     identity = _identity(key, runs, seeds, sampling, dtype)
     store = None if checkpoint is None else Checkpoint(checkpoint, identity)
-    watch = None if callback is None else _reporter(callback, groups)
+    watch = watcher(callback, partial(_metrics, groups))
     plan = Plan(steps, identity, store, every, snapshots, watch, callback_every)
     records = advance([prepared(group, keys, dtype) for group in groups], plan)
     fits: dict[int, Fit] = {}
@@ -167,21 +175,19 @@ def sweep(
 
 
 def _check(runs: Sequence[Run], objective: str, dtype) -> np.dtype:
-    if objective not in OBJECTIVES:
+    if not isinstance(objective, str) or objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
     if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
-        raise ValueError(f"runs must be a sequence of at least one Run, got {runs!r}")
+        raise ValueError(f"runs must be a sequence of at least one Run, got {shown(runs)}")
     dtype = _validate.float_type("dtype", dtype)
     if dtype.itemsize < 4:
         raise ValueError(f"dtype must be float32 or float64, in which Adam's numbers fit, got {dtype.name}")
     return dtype
 
 
-def _reporter(callback: Callable, groups: list[Rows]) -> Callable:
-    """The callback as the loop calls it."""
-    return lambda group, record, losses: callback(
-        record.steps, {"runs": list(groups[group].places), "loss": losses[-1], "losses": losses}
-    )
+def _metrics(groups: list[Rows], group, record, losses) -> dict:
+    """What a callback sees of a group."""
+    return {"runs": list(groups[group].places), "loss": losses[-1], "losses": losses}
 
 
 def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dtype) -> dict:

@@ -1,8 +1,7 @@
 """One trainer for any loss and any optimizer of optax."""
 
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,11 +15,13 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from lsalib import _arrays, _validate
 from lsalib.training.checkpoint import Checkpoint
 from lsalib.training.groups import Group, Plan, Record
-from lsalib.training.identity import of_training, one_seed
+from lsalib.training.identity import of_training, one_seed, step_text
 from lsalib.training.loop import Program, State, update
+from lsalib.training.runs import entry
 from lsalib.training.schedule import advance
+from lsalib.training.stops import report_stopped, watcher
 
-__all__ = ["DivergedError", "Seeds", "Trained", "increasing", "report_stopped", "seed_keys", "seed_numbers", "train"]
+__all__ = ["Seeds", "Trained", "increasing", "seed_keys", "seed_numbers", "train"]
 
 
 @jax.tree_util.register_static
@@ -46,10 +47,10 @@ class Trained(NamedTuple):
     seeds: Seeds | None = None
 
     def seed(self, place: int) -> "Trained":
-        """One of the repetitions, by its place among the seeds; nothing is compiled for it.
+        """One of the repetitions, by its place among the seeds; negative places count from the end.
 
         Raises:
-            ValueError: if this is a single training already.
+            ValueError: if this is a single training already, or there is no such place.
 
         Example:
             >>> two = Trained(np.ones((2, 3)), np.ones((2, 7)), None, None, Seeds((0, 1)))
@@ -58,15 +59,7 @@ class Trained(NamedTuple):
         """
         if self.seeds is None:
             raise ValueError("seed(place) is for a training with seeds, got a single one: use it as it is")
-        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[place]), self)._replace(seeds=None)
-
-
-class DivergedError(ArithmeticError):
-    """The loss is no longer finite. ``step`` says since when, and ``last`` holds the last good state."""
-
-    def __init__(self, message: str, step: int, last):
-        super().__init__(message)
-        self.step, self.last = step, last
+        return entry(self, place, len(self.seeds.numbers))._replace(seeds=None)
 
 
 def train(
@@ -93,7 +86,8 @@ def train(
     (Adam, SGD), and share their batches. Seeds are side by side, and spread over the devices. Seed s has
     ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter training is the
     beginning of a longer one. One loss and one optimizer make one program, whatever the number of steps; a lambda
-    that is written again is another loss.
+    that is written again is another loss. What a loss reads from outside is read again at every call of ``train``:
+    give it another array, but do not change the numbers of an array of NumPy in place, which JAX may not see.
 
     If the loss is not finite, the training stops: it raises a ``DivergedError`` with the step and the last good state.
     Of several seeds the others go on, with a warning; the losses of the one that stopped are NaN from there on.
@@ -107,7 +101,8 @@ def train(
             (``optax.lbfgs``, ``optax.polyak_sgd``, ``optax.contrib.reduce_on_plateau``), which get ``value``, ``grad``
             and ``value_fn`` of the step's batch, and ``optax.MultiSteps``. With ``optax.contrib.schedule_free`` the
             weights to use are ``schedule_free_eval_params(opt_state, params)``. One that calls for more, as the opaque
-            mode of ``optax.contrib.sam`` does with ``grad_fn``, is refused.
+            mode of ``optax.contrib.sam`` does with ``grad_fn``, is refused, and one that keeps a key of ``jax.random``
+            in its state, such as ``optax.noisy_sgd``.
         init: draws the start from a key, for each seed its own; ``params`` is None then.
         seeds: how many repetitions, or their numbers; None is seed 0, without an axis for seeds.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
@@ -128,7 +123,8 @@ def train(
         ValueError: if a count is below 1, ``params`` holds anything but float arrays, ``loss`` does not return floats,
             ``optimizer`` is none or calls for what it does not get, ``snapshots`` are not increasing or lie outside,
             or ``checkpoint`` is damaged, belongs to another training, or has reached more steps.
-        DivergedError: if the loss is not finite, for a single training or for all seeds.
+        DivergedError: if the loss is not finite, for a single training or for all seeds; ``last`` is the ``Trained`` at
+            the last good state.
 
     Example:
         >>> bowl = lambda x, key: ((x - 3.0) ** 2).sum()
@@ -139,21 +135,23 @@ def train(
     steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
     callback_every = _validate.count("callback_every", callback_every)
     snapshots = increasing(snapshots, steps)
-    key = _validate.key(key)
     if _arrays.traced((params, key)):
         raise ValueError("params and key must be known: train runs its own program; use seeds in place of jax.vmap")
+    if not callable(loss) or not isinstance(loss, Hashable):
+        raise ValueError(f"loss must be a function of (params, key) that can be hashed, got {_arrays.shown(loss)}")
     optimizer = _optimizer(optimizer)
     numbers = [0] if seeds is None else seed_numbers(seeds)
     keys = seed_keys(key, numbers)
     start = _start(params, init, keys)
     state = State(start, jax.device_get(jax.jit(jax.vmap(optimizer.init))(start)))
-    program = Program(loss, optimizer, str(jax.random.key_impl(key)))
-    _check_step(program, state, keys[0][1])
+    if any(map(_is_key, jax.tree.leaves(state))):
+        raise ValueError("optimizer must not keep a key in its state, got one that does; draw noise in the loss")
+    program = _checked(Program(loss, optimizer, str(jax.random.key_impl(keys[0]))), state, keys[0][1])
     identity = {}
     if checkpoint is not None or jax.process_count() > 1:
         identity = of_training(program, state, key, numbers)
     store = None if checkpoint is None else Checkpoint(checkpoint, identity)
-    watch = None if callback is None else _reporter(callback, single=seeds is None)
+    watch = watcher(callback, partial(_metrics, single=seeds is None))
     plan = Plan(steps, identity, store, every, snapshots, watch, callback_every)
     data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
     (record,) = advance([Group(program, Record(state), (), data_keys)], plan)
@@ -167,32 +165,12 @@ def train(
     return ended
 
 
-def report_stopped(steps: dict[str, int], last) -> None:
-    """Raise if all of these have stopped, warn if some have; a step of -1 stands for one that has not."""
-    stopped = {name: int(step) for name, step in steps.items() if step >= 0}
-    if not stopped:
-        return
-    named = ", ".join(f"of {name} at step {step}" if name else f"at step {step}" for name, step in stopped.items())
-    if len(stopped) == len(steps):
-        message = f"the loss is not finite {named}; ``last`` holds the last good state"
-        raise DivergedError(message, min(stopped.values()), last)
-    warnings.warn(
-        f"the loss is not finite {named}: these stopped at their last good weights, and the others went on",
-        RuntimeWarning,
-        stacklevel=3,
-    )
-
-
-def _reporter(callback: Callable, single: bool) -> Callable:
-    """The callback as the loop calls it: of a single training without the axis of seeds."""
-
-    def watch(group, record, losses):
-        params = record.state.params
-        if single:
-            losses, params = losses[:, 0], jax.tree.map(lambda leaf: leaf[0], params)
-        return callback(record.steps, {"loss": losses[-1], "losses": losses, "params": params})
-
-    return watch
+def _metrics(group, record, losses, *, single: bool) -> dict:
+    """What a callback sees; of a single training without the axis of seeds."""
+    params = record.state.params
+    if single:
+        losses, params = losses[:, 0], jax.tree.map(lambda leaf: leaf[0], params)
+    return {"loss": losses[-1], "losses": losses, "params": params}
 
 
 def _optimizer(optimizer) -> optax.GradientTransformation:
@@ -209,14 +187,23 @@ def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
         return list(range(_validate.count("seeds", seeds)))
     numbers = np.asarray(seeds)
     whole = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)
-    if not whole or numbers.min() < 0 or len(set(numbers.tolist())) < numbers.size:
-        raise ValueError(f"seeds must be a count or different whole numbers of at least 0, got {seeds!r}")
+    # ``fold_in`` takes 32 bits.
+    if not whole or numbers.min() < 0 or numbers.max() >= 2**32 or len(set(numbers.tolist())) < numbers.size:
+        raise ValueError(f"seeds must be a count or different whole numbers of 0 to 2**32 - 1, got {seeds!r}")
     return numbers.tolist()
 
 
 def seed_keys(key: PRNGKeyArray, numbers: Sequence[int]) -> list:
     """Of each seed the key of its start and the key of its batches."""
-    return [jax.random.split(jax.random.fold_in(key, number)) for number in numbers]
+    key = _validate.key(key)
+    if not _is_key(key):
+        key = jax.random.wrap_key_data(key)
+    keys = [jax.random.split(jax.random.fold_in(key, number)) for number in numbers]
+    if _arrays.traced(keys):
+        raise ValueError(
+            "key must be known: a training runs its own program, outside of jax.jit; use seeds in place of jax.vmap"
+        )
+    return keys
 
 
 def increasing(snapshots: Sequence[int], steps: int) -> list[int]:
@@ -234,11 +221,15 @@ def _start(params, init, keys: list) -> PyTree:
     if init is not None:
         if params is not None:
             raise ValueError("params must be None where init draws the start, got both")
+        if not callable(init):
+            raise ValueError(f"init must be a function of a key, got {_arrays.shown(init)}")
         drawn = jax.device_get(jax.jit(jax.vmap(init))(jnp.stack([start for start, _ in keys])))
     elif jax.tree_util.all_leaves([params]) and callable(params):
         raise ValueError(f"params must be a pytree of float arrays, got a function, {params!r}; write init=")
     else:
-        drawn = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * len(keys)), params)
+        # A key is kept as it is, and refused below.
+        repeated = lambda leaf: leaf[None] if _is_key(leaf) else np.stack([np.asarray(leaf)] * len(keys))
+        drawn = jax.tree.map(repeated, params)
     leaves = jax.tree.leaves(drawn)
     if not leaves or not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
         got = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape[1:])}", drawn)
@@ -247,17 +238,26 @@ def _start(params, init, keys: list) -> PyTree:
     return jax.tree.map(lambda leaf: leaf.astype(in_use) if leaf.dtype.itemsize > in_use.itemsize else leaf, drawn)
 
 
-def _check_step(program: Program, state: State, key) -> None:
-    """Trace a step, so that what does not fit is refused before anything is compiled."""
+def _is_key(leaf) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _checked(program: Program, state: State, key) -> Program:
+    """Trace a step, so that what does not fit is refused before anything is compiled; the program with its text.
+
+    JAX remembers what it traced. It is asked for functions that are new, so that the loss is read again: a number that
+    it reads, such as a global variable, may have changed, and the same function is then another program.
+    """
     one = one_seed(state)
-    each = jax.eval_shape(program.loss, one.params, key)
+    each = jax.eval_shape(lambda params, key: program.loss(params, key), one.params, key)
     if not isinstance(each, jax.ShapeDtypeStruct) or not jnp.issubdtype(each.dtype, jnp.floating):
         raise ValueError(f"loss must return a float scalar or one array of them, got {each!r}")
     try:
-        after, _ = jax.eval_shape(partial(update, program), one, (), key)
+        traced, (after, _) = jax.make_jaxpr(partial(update, program), return_shape=True)(one, (), key)
     except (TypeError, ValueError) as error:
         expected = "optimizer must work with value, grad and value_fn"
         raise ValueError(f"{expected}, got one that does not: {error}") from error
     types = lambda tree: [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
     if types(after) != types(one):
         raise ValueError("optimizer must keep the shapes and types of params and of its state, got one that does not")
+    return program._replace(step=step_text(traced))

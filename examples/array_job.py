@@ -3,14 +3,15 @@
 python examples/array_job.py train I N FOLDER    # job I of N, I from 0
 python examples/array_job.py merge N FOLDER      # when all jobs are done
 
-A job that was killed continues when it is started again. With Slurm:
+A job that was ended early continues when it is submitted again. With Slurm:
 
     #!/bin/bash
-    #SBATCH --array=0-15 --time=4:00:00 --signal=TERM@60 --requeue
-    srun python examples/array_job.py train $SLURM_ARRAY_TASK_ID 16 results
+    #SBATCH --array=0-3 --time=4:00:00 --signal=TERM@60
+    srun python examples/array_job.py train $SLURM_ARRAY_TASK_ID 4 results
 """
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def merge(n: int, folder: Path) -> list[training.Fit]:
 
 
 if __name__ == "__main__":
-    # Nobody watches a bar: the log says how far the sweep has come.
+    # One device per core; and since nobody watches a bar, a log of how far the sweep has come.
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     command, *numbers, folder = sys.argv[1:]
     {"train": train, "merge": merge}[command](*map(int, numbers), Path(folder))

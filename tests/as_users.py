@@ -54,7 +54,7 @@ def call(entry: Entry, values: dict, by_name: bool = False) -> list[np.ndarray]:
 
 
 def computed_in(entry: Entry, forms: dict) -> np.dtype:
-    """The float type that numbers in these forms must be computed in: the widest of them, or the least that is said."""
+    """The float type that numbers in these forms are computed in: the widest of them, or the entry's own minimum."""
     widest = "float64" if jax.config.jax_enable_x64 else "float32"
     # A task is rounded to the type of the weights; Python's own numbers fit any type.
     own = {name for name, argument in entry.arguments.items() if getattr(argument, "make", None) is tasks.GaussianTask}

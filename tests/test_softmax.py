@@ -225,7 +225,7 @@ test_bad_input_is_named = refusals(
 
 @pytest.mark.parametrize("omega", [[0.1, 0.1], [0.3, -0.2, 0.3, 0.3, -0.2], [0.0, 0.0]])
 def test_heads_that_are_the_same_share_one_weight(omega, x64):
-    """They are one function of the context: with copies or without, the least risk is that of the different heads."""
+    """Equal heads are one function of the context, so copies of a head do not change the minimum risk."""
     each, place, count = np.unique(omega, return_inverse=True, return_counts=True)
     shared = (theory.softmax_output(TASK, each) / count)[place]
     least = theory.softmax_risk(TASK, each)

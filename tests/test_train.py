@@ -75,9 +75,9 @@ def test_it_is_a_plain_loop(optimizer):
 
 
 def test_an_optimizer_that_calls_for_more_is_refused():
-    for greedy in (optax.contrib.sam(ADAM, ADAM, opaque_mode=True), optax.contrib.sophia(0.1)):
-        with pytest.raises(ValueError, match="optimizer must work with value, grad and value_fn, got one that"):
-            train(bowl, START, jax.random.key(0), steps=3, optimizer=greedy)
+    greedy = optax.contrib.sam(ADAM, ADAM, opaque_mode=True)
+    with pytest.raises(ValueError, match="optimizer must work with value, grad and value_fn, got one that does not"):
+        train(bowl, START, jax.random.key(0), steps=3, optimizer=greedy)
 
 
 @jax.tree_util.register_dataclass

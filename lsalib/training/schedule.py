@@ -19,8 +19,9 @@ from lsalib.training.processes import Notice, Preempted, number_of_first
 
 __all__ = ["advance"]
 
-# Seconds that a piece should take: a notice to end is heard after it, and a bar moves.
-_PIECE_SECONDS, _BAR_SECONDS, _FIRST_PIECE = 5.0, 0.5, 64
+# Seconds that a piece should take: a notice to end is heard after it, and a bar moves. The first one is short, since
+# nobody knows yet how long a step takes.
+_PIECE_SECONDS, _BAR_SECONDS, _FIRST_PIECE = 5.0, 0.5, 8
 
 
 class _Job:

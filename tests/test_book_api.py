@@ -44,7 +44,7 @@ def names():
 def built(tmp_path_factory):
     """The API pages, and one whose prose names what is there and what is not: their folder, and what the build said."""
     project = copy_project(tmp_path_factory.mktemp("api"))
-    sections = "".join(f"  - file: book/{page}\n" for page in ["reference", *API])
+    sections = "".join(f"  - file: book/{page}\n" for page in ["reference", "large_sweeps", *API])
     (project / "_toc.yml").write_text(f"format: jb-book\nroot: book/names\nchapters:\n{sections}", encoding="utf-8")
     unknown = ", ".join(f"`{name}`" for name in UNKNOWN)
     (project / "book/names.md").write_text(f"# Names\n\n{PROSE}\n\n{unknown}\n", encoding="utf-8")

@@ -22,11 +22,6 @@ URL =
 .PHONY: help setup data book pdf test lint test-library test-notebooks test-book check profile page notebooks notebook named \
   ledger serve bench address addressed lock clean
 
-# The tests in three parts: each needs more than the one before, the library, the pages, a browser.
-BOOK_TESTS := $(wildcard tests/test_book*.py)
-PAGE_TESTS := $(wildcard $(patsubst %,tests/test_%.py,address check colab commands ledger meter mutants new_page notebooks \
-  packaging parts plain programs readme sts_page trust workflows))
-LIBRARY_TESTS := lsalib $(filter-out $(BOOK_TESTS) $(PAGE_TESTS),$(wildcard tests/test_*.py))
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
 
 help:  ## list the commands
@@ -56,12 +51,13 @@ data: setup  ## get the sentence pairs of the language-model page, once
 	@$(PY) -m lsalib.sts data
 
 book: setup  ## execute what changed and build the HTML
-	@$(PY) -m tools.notebooks --changed
-	@$(PY) -m tools.build
+	@$(PY) -m tools.notebooks.execute --changed
+	@$(PY) -m tools.site.build
 
 pdf: book  ## the whole book as one PDF
-	@$(PY) -m tools.pdf
+	@$(PY) -m tools.site.pdf
 
+# Each part of the tests needs more than the one before: the library, the pages, a browser.
 test: lint test-library test-notebooks test-book  ## run every test: form and types, library, notebooks, built book
 
 lint: setup  ## form and types, in seconds
@@ -70,33 +66,33 @@ lint: setup  ## form and types, in seconds
 	@$(PY) -m mypy --no-error-summary
 
 test-library: setup
-	@$(PYTEST) $(LIBRARY_TESTS)
+	@$(PYTEST) lsalib tests/library
 
 test-notebooks: setup
-	@$(PYTEST) $(PAGE_TESTS)
-	@$(PY) -m tools.notebooks --validate
+	@$(PYTEST) tests/tools
+	@$(PY) -m tools.notebooks.execute --validate
 
 # Page by page: one file has most of them.
 test-book: setup
-	@$(PYTEST) --dist loadgroup $(BOOK_TESTS)
+	@$(PYTEST) --dist loadgroup tests/site
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
-	@$(PY) -m tools.check $(NAME)
+	@$(PY) -m tools.notebooks.check $(NAME)
 
 page: named setup  ## begin a page that passes, and put it into the book: make page NAME=first_light
-	@$(PY) -m tools.new_page "$(NAME)"
+	@$(PY) -m tools.notebooks.new_page "$(NAME)"
 	@$(MAKE) --no-print-directory notebook
 	@echo "Next: write book/$(NAME).md and its claim in book/claims.toml, then make check NAME=$(NAME)"
 
 profile: named setup  ## what a page or a test file costs, part by part: make profile NAME=heads
-	@$(PY) -m tools.profile $(NAME)
+	@$(PY) -m tools.notebooks.profile $(NAME)
 
 notebooks: setup  ## execute every page from its .md again
-	@$(PY) -m tools.notebooks --all
+	@$(PY) -m tools.notebooks.execute --all
 	@$(MAKE) --no-print-directory ledger
 
 notebook: named setup  ## execute one page again: make notebook NAME=heads
-	@$(PY) -m tools.notebooks $(NAME)
+	@$(PY) -m tools.notebooks.execute $(NAME)
 	@$(MAKE) --no-print-directory ledger
 
 named:
@@ -104,20 +100,20 @@ named:
 
 # The claims against what the notebooks checked, and the README's figure from the first of them.
 ledger: setup
-	@$(PY) -m tools.claims
-	@$(PY) -m tools.headline
+	@$(PY) -m tools.ledger.claims
+	@$(PY) -m tools.ledger.headline
 
 serve: book  ## build the book and serve it on localhost
 	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
 bench: setup  ## measure the speed ratios again
-	@$(PY) -m benchmarks
-	@$(PY) -m benchmarks --one-core
-	@$(PY) -m benchmarks.engine
-	@$(PY) -m benchmarks.pages
+	@$(PY) -m studies.benchmarks
+	@$(PY) -m studies.benchmarks --one-core
+	@$(PY) -m studies.benchmarks.engine
+	@$(PY) -m studies.benchmarks.pages
 
 address: addressed setup  ## write the repository's address: make address URL=https://…
-	@$(PY) -m tools.address "$(URL)"
+	@$(PY) -m tools.notebooks.address "$(URL)"
 
 addressed:
 	@$(if $(filter command,$(origin URL)),:,echo "Which address? make address URL=https://…, or URL= to take it out" >&2; exit 1)

@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tools import meter, programs
+from tools.notebooks import meter, programs
 
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from tools import address
+from tools.notebooks import address
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,7 +9,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 __all__ = ["fetch", "grid", "make_mesh", "place"]
 
-# Drawing a batch costs about as much as ten runs that read it (benchmarks/results.md), and each row draws its own.
+# Drawing a batch costs about as much as ten runs that read it (studies/benchmarks/results.md),
+# and each row draws its own.
 _BATCH = 10
 
 

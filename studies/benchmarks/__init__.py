@@ -1,0 +1,1 @@
+"""Side-by-side timings: ``python -m studies.benchmarks`` writes ``studies/benchmarks/results.md``."""

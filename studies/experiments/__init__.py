@@ -1,0 +1,10 @@
+"""What takes too long for a page: run once, and stored with how it was made. `python -m studies.experiments` lists it.
+
+A new one is a function that returns named arrays, and a line in the registry of its module.
+"""
+
+from studies.experiments import depth, depth_alike, depth_training, language_models, probes, softmax, training_speed
+
+EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
+EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
+EXPERIMENTS |= language_models.EXPERIMENTS | probes.EXPERIMENTS

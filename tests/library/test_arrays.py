@@ -1,0 +1,120 @@
+"""The door of the functions of arrays: types, transformations of JAX, and what is no array of numbers."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lsalib import _arrays, attention, estimators, theory
+from lsalib.tasks import GaussianTask, standardize
+from tools.notebooks.meter import Meter
+
+X, Y, X_Q = [[1, 2], [0, 1], [2, -1]], [1, 0, 2], [1, 1]
+WEIGHTS = attention.LSAParams(*(np.arange(18).reshape(2, 3, 3) % 5 - 1 for _ in range(4)))
+
+
+def type_of(*values, least=None):
+    return _arrays.promoted(lambda a, b=0.0: a + b, least=least)(*values).dtype.name
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_type_is_the_widest_that_came(wide):
+    full = "float64" if wide else "float32"
+    with jax.enable_x64(wide):
+        half, brain, single = (jnp.ones(2, name) for name in ("float16", "bfloat16", "float32"))
+        assert type_of([1, 2]) == type_of(np.array([1, 2])) == type_of([1.0, 2.0]) == full
+        assert type_of(half) == type_of(half, 2.0) == type_of(half, 2) == "float16"
+        assert type_of(brain, half) == type_of(brain, single) == type_of(half, least=np.float32) == "float32"
+        assert type_of(single, np.float64(1.0)) == type_of(single, np.int32(1)) == type_of([1], half) == full
+        assert type_of(np.ones(2, np.longdouble)) == type_of(np.ones(2, jnp.float8_e4m3fn)) == full
+
+
+def test_the_right_number_of_integer_weights():
+    """It was computed with the task rounded to integers."""
+    task = GaussianTask([0.5, 1.7], 3)
+    floats = jax.tree.map(np.float32, WEIGHTS)
+    exact = float(theory.population_risk(floats, task, bias=0.6))
+    assert float(theory.population_risk(WEIGHTS, task, bias=0.6)) == exact
+    rounded = float(theory.population_risk(floats, GaussianTask([0.0, 1.0], 3)))
+    assert abs(rounded - exact) > 0.5 * exact, "the control: that is another number"
+
+
+def test_jit_vmap_grad_and_shapes_alone():
+    predict = lambda y_q: attention.predict(WEIGHTS, attention.gram(X, Y), X_Q, y_q)
+    value = float(predict(0.5))
+    by_hand = (float(predict(0.5 + 1e-2)) - float(predict(0.5 - 1e-2))) / 2e-2
+    np.testing.assert_allclose(jax.jit(predict)(0.5), value, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(predict)(jnp.array([0, 0.5]))[1], value, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(predict)(0.5), by_hand, rtol=1e-3)
+    assert jax.eval_shape(predict, jnp.int32(1)).dtype == jnp.float32
+    # Tracers in a list, and integers that are traced.
+    step = lambda a: estimators.one_step_gd(X, [1, a, 2], [a, 1], [0, 0], 1)
+    np.testing.assert_allclose(jax.jit(step)(2), step(2), rtol=1e-6)
+
+
+def test_a_known_number_stays_known_under_jit():
+    bad = jax.jit(lambda x_q: estimators.bayes(X, Y, x_q, [0, 0], noise_std=np.float32(-1)))
+    with pytest.raises(ValueError, match="noise_std must be a finite number of at least 0"):
+        bad(jnp.ones(2))
+
+
+def test_numpy_arrays_of_another_type_need_no_program_of_their_own():
+    arguments = [np.asarray(value, np.float32) for value in (X, Y, X_Q, [0, 0], 0.5)]
+    estimators.one_step_gd(*arguments)
+    meter = Meter()
+    estimators.one_step_gd(X, np.int8(Y), np.float16(X_Q), [0, 0], np.float64(0.5))
+    assert meter.read().programs + meter.read().cached == 0
+
+
+class Fitted:
+    """What a user hands on whole."""
+
+    params, task = WEIGHTS, None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: attention.lsa(Fitted(), X), "params must be LSAParams, got a Fitted; its weights: fitted.params"),
+        (lambda: theory.gd_risk(Fitted()), "task must be a GaussianTask, got a Fitted; .* its task: fitted.task"),
+        (lambda: standardize([1.0]), r"task must be a GaussianTask, got \[1\.0\]"),
+        (lambda: theory.gd_risk(task=None), "task must be a GaussianTask, got None"),
+        (lambda: theory.gd_risk(None), "task must be a GaussianTask, got None"),
+        (lambda: attention.lsa(tuple(WEIGHTS), X), "params must be LSAParams, got "),
+        (lambda: attention.gram(WEIGHTS, Y), "X must be an array of real numbers, got "),
+        (
+            lambda: attention.gram(X, jax.random.key(0)),
+            r"y must be an array of real numbers, got key<fry> of shape \(\)",
+        ),
+        (lambda: attention.gram(X, np.ma.array(Y, mask=True)), "y must be .*, got int64 of shape .*, masked"),
+        (lambda: attention.effective(WEIGHTS._replace(W_Q=None)), "W_Q must be an array of real numbers, got None"),
+        (lambda: attention.embed(X, Y, X_Q, X_Q), r"y_q must have shape \(\), got shape \(2,\)"),
+        (lambda: estimators.one_step_gd(X, Y, X_Q, X_Q, X_Q), r"step_size must have shape \(\), got shape \(2,\)"),
+        (lambda: estimators.bayes(X, Y, X_Q, X_Q, [[1, 0.5], [0.4, 1]]), "prior_cov must be symmetric"),
+    ],
+)
+def test_what_came_is_named(call, words, unchecked):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_too_many_and_unknown_arguments_are_python_s_to_refuse():
+    for call in (partial(attention.gram, X, Y, X_Q), partial(attention.gram, X, labels=Y)):
+        with pytest.raises(TypeError, match="argument"):
+            call()
+
+
+@pytest.mark.parametrize("name", [name for name in theory.__all__ if name[0].islower()])
+def test_no_result_is_asked_of_anything_but_a_task(name):
+    """One's own task has no covariances, and a list no name."""
+    floats = jax.tree.map(np.float32, WEIGHTS)
+    more = {"few_heads_weights": (1,), "least_risk": (1,), "depth_price": (1,), "depth_risk": (1,)}
+    more |= {"softmax_risk": ([0.1],), "softmax_output": ([0.1],)}
+    first = {"population_risk": (floats,), "ltb_risk": (floats, np.eye(3), np.eye(3))}
+    first |= {"standard_form": (np.ones((1, 3)), np.ones((1, 3, 3)), np.ones(3), np.ones(3))}
+    first |= {"standard_risk": (np.ones((1, 3)), np.ones((1, 3, 3)), np.ones(3))}
+    for wrong in ([1.0, 2.0], 3, object()):
+        with pytest.raises(ValueError, match=r"task must be (a GaussianTask|StandardTask), got "):
+            getattr(theory, name)(*first.get(name, ()), wrong, *more.get(name, ()))

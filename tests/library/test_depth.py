@@ -1,0 +1,183 @@
+"""Layers after one another: the exact rules, the layers as attention, and where what is stored ends."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lsalib import theory
+from lsalib.book import stored
+from lsalib.tasks import GaussianTask
+from studies.experiments import EXPERIMENTS, depth, depth_alike, depth_training, experiment
+
+
+def traces(d, C):
+    """E tr S^k, for k up to 4, in closed form."""
+    third = C * C + d * d + 3 * C * d + 3 * C + 3 * d + 4
+    fourth = C**3 + d**3 + 6 * C * d * (C + d) + 6 * (C * C + d * d) + 17 * C * d + 21 * (C + d) + 20
+    return [d, d, d * (C + d + 1) / C, d * third / C**2, d * fourth / C**3]
+
+
+def law(d, C, layers, u):
+    """Of layers of whose guess u is the error's length."""
+    return theory.depth_risk(GaussianTask([u] + [0.0] * (d - 1), C), layers)
+
+
+@pytest.mark.parametrize(("dim", "context_size"), [(1, 3), (2, 1), (2, 3), (3, 5)])
+def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
+    """E tr S^k for k up to 4, which takes degree two; degree one misses the fourth."""
+    known = traces(dim, context_size)
+    power = lambda S, k: np.trace(np.linalg.matrix_power(S, k), axis1=1, axis2=2)
+    S, eps, weights = depth.rule(dim, context_size, 2)
+    np.testing.assert_allclose([weights @ power(S, k) for k in range(5)], known, rtol=1e-12)
+    np.testing.assert_allclose(np.einsum("n,ni,nj->ij", weights, eps, eps), np.eye(dim), atol=1e-12)
+    np.testing.assert_allclose(depth_alike.traces(dim, context_size, 4), known, rtol=1e-12)
+    S, _, weights = depth.rule(dim, context_size, 1)
+    assert abs(weights @ power(S, 4) / known[-1] - 1) > 1e-3
+
+
+def test_counted_moments_beyond_the_fourth():
+    """The sixth, by quadrature; of two features the rule is exact, and one degree less is not enough."""
+    power = lambda S: np.trace(np.linalg.matrix_power(S, 6), axis1=1, axis2=2)
+    exact, less = ((weights @ power(S)) for S, _, weights in (depth.rule(2, 5, n) for n in (3, 2)))
+    np.testing.assert_allclose(depth_alike.traces(2, 5, 6)[-1], exact, rtol=1e-12)
+    assert abs(less / exact - 1) > 1e-3
+
+
+def attend(tokens, heads):
+    """z <- z + sum_h P_h G Q_h z for all tokens, the query last and not in G."""
+    context = tokens[:, :-1]
+    G = context @ context.T / context.shape[1]
+    return tokens + sum(P @ G @ Q @ tokens for P, Q in heads)
+
+
+def heads_of(scale, add, read):
+    """Heads of a layer in the basis of residual labels; one value each, a feature or the label."""
+    d, heads = len(scale), []
+    for i in range(d):
+        P, Q = np.zeros((2, d + 1, d + 1))
+        P[-1, i] = 1.0
+        Q[:d, :d], Q[:d, -1] = add[:, i].T, scale[i]
+        Q[-1, :d] = read[:, i]
+        heads.append((P, Q))
+    return heads
+
+
+def context(seed, d, C):
+    rng = np.random.default_rng(seed)
+    return rng, rng.normal(size=(C, d)), rng.normal(size=d), rng.normal(size=d)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_layers_are_attention(sign):
+    """Token by token, with a query whose label begins with the wrong guess."""
+    d, C = 3, 4
+    rng, X, x_q, eps = context(0, d, C)
+    u, layers = rng.normal(size=d), [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)]
+    tokens = np.vstack([np.vstack([X, x_q]).T, np.append(X @ eps, -sign * u @ x_q)])
+    for layer in zip(*layers, strict=True):
+        tokens = attend(tokens, heads_of(*layer))
+    with jax.enable_x64(True):
+        error = depth.errors(tuple(map(jnp.asarray, layers)), (X.T @ X / C)[None], eps[None], jnp.asarray(u), sign)
+    np.testing.assert_allclose(sign * tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10)
+
+
+def test_layers_of_full_matrices_are_attention():
+    """The same for layers that write features, too: labels as they are, and a prior mean; its loss is a sum over d
+    queries, the unit vectors."""
+    d, C, (mean, guess) = depth_training.DIM, depth_training.LENGTH, (2.0, 0.5)
+    rng, X, _, eps = context(1, d, C)
+    residual = np.eye(d + 1)
+    residual[-1, :-1] = -mean
+    layers = 0.05 * rng.normal(size=(2, len(depth_training.UPPER[0]), d + 1, d + 1))
+    labels, features = np.append(X @ (eps + mean), np.full(d, guess)), np.vstack([X, np.eye(d)])
+    tokens = residual @ np.vstack([features.T, labels])
+    for parts in layers:
+        # A pair of heads for each entry of the Gram matrix, and any value for it.
+        G = tokens[:, :C] @ tokens[:, :C].T / C
+        tokens = tokens + np.einsum("k,kij->ij", G[depth_training.UPPER], parts) @ tokens
+    answers = (np.linalg.inv(residual) @ tokens)[-1, C:]
+    given = (X.T @ X / C)[None].astype(np.float32), eps[None].astype(np.float32)
+    loss = depth_training.features(layers.astype(np.float32), *given, np.array([mean, guess], np.float32))
+    np.testing.assert_allclose(np.asarray(loss)[0], np.square(answers - eps - mean).sum(), rtol=1e-3)
+
+
+def test_layers_alike_are_layers():
+    """The quadratic form in coefficients, and the exact rule for two features, for random numbers of all kinds."""
+    rng, d, C, u = np.random.default_rng(2), 2, 5, 1.5
+    numbers, eye = 0.4 * rng.normal(size=(3, 4)), np.eye(2)
+    own, read, move, turn = (each[:, None, None] for each in numbers.T)
+    along = np.einsum("ki,j->kij", eye, eye[0])  # <S, along_k> is entry k of S e_1
+    add = u * (move[:, None] * np.einsum("k,ij->kij", eye[0], eye / d) + turn[:, None] * along)
+    layers = own * eye / d, add, read * eye
+    with jax.enable_x64(True):
+        S, eps, weights = depth.rule(d, C, 3)
+        error = depth.errors(tuple(map(jnp.asarray, layers)), S, eps, u * eye[0])
+        exact = weights @ np.square(np.asarray(error)).sum(1)
+        # |u| enters as |u| / sqrt(d): E h' h |u|^2 = |u|^2 E tr h^2 / d
+        parts = depth_alike.alike(numbers.ravel(), depth_alike.form(d, C, 3), u / np.sqrt(d), 1.0, depth=3)
+    np.testing.assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
+
+
+def test_every_search_of_one_and_two_layers_ends_at_the_law():
+    """With the answer read as it is; read with a minus, two layers end above it. For one feature, three, too."""
+    arrays, about = stored.load("depth")
+    sizes, lengths, depths = about["errors"], about["lengths"], about["depths"]
+    for (i, d), (k, C), (n, L) in product(*map(enumerate, (about["dims"], lengths, depths))):
+        if L < 3 or d == 1:
+            want = np.array([law(d, C, L, u) for u in sizes])
+            np.testing.assert_allclose(arrays["risk"][i, k, n, :, 0].T, np.tile(want, (about["starts"], 1)), rtol=1e-6)
+    minus, plus = (arrays["risk"][0, :-1, 1, :, sign].min(-1) for sign in (1, 0))
+    assert (minus > 1.001 * plus).all()
+
+
+def test_three_layers_lie_between_bounds_that_are_proved():
+    """Above the price's bound, below two layers, concave in the squared error; two layers' price is no bound."""
+    arrays, about = stored.load("depth")
+    best, u2 = arrays["risk"][0, :, 2].min(-1), np.square(about["errors"])
+    for (i, C), sign in product(enumerate(about["lengths"]), range(2)):
+        R, task = best[i, :, sign], GaussianTask([0.0, 0.0], C)
+        price = (R[1:] - R[0]) / u2[1:]
+        assert (price > theory.depth_price(task, 3) * (1 - 1e-6)).all()
+        assert price[1] <= price[0] * (1 + 1e-6)
+        assert sign == 1 or (R <= [law(2, C, 2, u) * (1 + 1e-6) for u in about["errors"]]).all()
+        assert (price < theory.depth_price(task, 2)).any()
+
+
+def test_layers_that_write_features_lie_between_bounds_that_are_proved():
+    """Above the floor, and without a guess at most (1 + |u|^2/d) times the risk at zero; half of that is too little."""
+    arrays, about = stored.load("depth")
+    best, u2 = arrays["features"].min(-1), np.square(about["errors"][1:])
+    right, none = best[..., 0], best[..., about["tasks"].index([1, 0])]
+    np.testing.assert_allclose(right[:, 0], right[:, 1], rtol=1e-6)
+    floor = lambda C: theory.depth_price(GaussianTask([0.0, 0.0], C), 4)
+    assert all((none[i] > (2 + u2) * floor(C)).all() for i, C in enumerate(about["lengths"]))
+    assert (none <= (1 + u2 / 2) * right * (1 + 1e-6)).all()
+    assert not (none <= (1 + u2 / 2) * right / 2).all()
+
+
+def test_the_searches_again():
+    """The beginning of what is stored; another depth or another guess ends elsewhere."""
+    for name in ("depth", "depth_alike"):
+        again = EXPERIMENTS[name].again()
+        assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda again=again: again)) == []
+        for axis in (2, 3) if name == "depth" else (1, 2):
+            swapped = {"risk": np.flip(again["risk"], axis)}
+            assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda swapped=swapped: swapped))
+
+
+def test_a_tested_layer_has_its_risk(monkeypatch):
+    """The best single layer, with a wrong guess; that of a wrong step is another."""
+    monkeypatch.setattr(depth_training, "TESTS", 40_000)
+    d, C, u = depth_training.DIM, depth_training.LENGTH, 2.0
+    order, step = C * d / 2, theory.optimal_step(GaussianTask(np.zeros(d), C))
+    add = u * order / (order + 1) * np.einsum("k,ij->kij", np.ones(d), np.eye(d) / d)
+    off = []
+    for factor in (1.0, 1.1):
+        layer = np.zeros((d, d)), add, factor * step * np.eye(d)
+        layers = tuple(np.float32(part)[None, None] for part in layer)
+        risk, error = depth_training.evaluate(depth_training.labels, layers, np.array([u], np.float32))[0]
+        off.append(abs(risk - law(d, C, 1, u * np.sqrt(d))) / error)
+    assert off[0] < 5 < off[1] and error < 0.02

@@ -1,0 +1,133 @@
+"""A real browser over the built book: build a copy, serve it, visit a page and note what goes wrong."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from loopback import running
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
+
+from tools.site.chromium import FLAGS, executable
+
+ROOT = Path(__file__).resolve().parents[2]
+# A book that is there already, to be tested as it is: the one that will be published.
+GIVEN = os.environ.get("BOOK_HTML")
+# What the build makes itself.
+GENERATED = ("book/_static/answer.svg",)
+NOT_COPIED = shutil.ignore_patterns(
+    ".git", ".venv*", "_build", "study-runs", "build", "*.egg-info", "__pycache__", ".*_cache"
+)
+
+
+class Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """The tests report what matters."""
+
+
+def copy_project(folder: Path) -> Path:
+    """A copy of the project that a test may change."""
+    return shutil.copytree(ROOT, folder / "project", ignore=NOT_COPIED)
+
+
+def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """`python -m tools.site.build` of that copy; the HTML lands in out/_build/html."""
+    command = [sys.executable, "-m", "tools.site.build", "--out", str(out)]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True)
+
+
+def build(project: Path, out: Path) -> Path:
+    """The HTML of that copy."""
+    done = run_build(project, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out / "_build/html"
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """The folder's address on a free loopback port."""
+    handler = functools.partial(Silent, directory=folder)
+    with running(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}/"
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium; without one the tests are skipped, and fail where CI=true."""
+    try:
+        path = executable()
+    except SystemExit as missing:
+        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        give_up(f"The built book is not tested. {missing}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+def listen(page: Page, address: str) -> list[str]:
+    """The list into which the page's errors and its requests to elsewhere will fall."""
+    noise: list[str] = []
+
+    def outside(request: Request) -> None:
+        if not request.url.startswith((address, "data:", "blob:")):
+            noise.append(f"request to elsewhere: {request.url}")
+
+    def failed(request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # cut off when the page was left for another
+            noise.append(f"failed request: {request.url}")
+
+    page.on("console", lambda said: said.type in ("error", "warning") and noise.append(f"console: {said.text}"))
+    page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
+    page.on("request", outside)
+    page.on("requestfailed", failed)
+    page.on("response", lambda got: got.status >= 400 and noise.append(f"status {got.status}: {got.url}"))
+    return noise
+
+
+def planter(html: str):
+    """A route that adds this HTML at the end of the page's article, as if the book had been built with it."""
+
+    def plant(route: Route) -> None:
+        response = route.fetch()
+        body = response.text()
+        assert "</article>" in body, f"{route.request.url} has no article to plant in"
+        route.fulfill(response=response, body=body.replace("</article>", html + "</article>", 1))
+
+    return plant
+
+
+@contextmanager
+def context_of(
+    browser: Browser, *, width: int = 1280, theme: str = "light", scripts: bool = True
+) -> Iterator[BrowserContext]:
+    """A browser that knows nothing yet, on a screen of this width, by day or by night."""
+    screen = {"width": width, "height": 900}
+    context = browser.new_context(viewport=screen, color_scheme=theme, java_script_enabled=scripts)
+    context.set_default_timeout(180_000)  # ends a hang, and nothing that a busy machine does
+    context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+@contextmanager
+def visit(
+    browser: Browser, address: str, path: str, *, planted: str = "", **screen
+) -> Iterator[tuple[Page, list[str]]]:
+    """An open page that has settled, and the noise it made; see context_of for the screen."""
+    with context_of(browser, **screen) as context:
+        page = context.new_page()
+        noise = listen(page, address)
+        if planted:
+            page.route(address + path, planter(planted))
+        page.goto(address + path, wait_until="load")
+        page.evaluate("document.fonts.ready.then(() => true)")
+        yield page, noise

@@ -1,0 +1,118 @@
+"""Figures are drawings: the same bytes each time, and parts of a page in the colours of its theme."""
+
+import io
+import re
+from types import SimpleNamespace
+
+import book_checks as checks
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from browser import ROOT, visit
+from matplotlib.colors import to_rgb
+
+from lsalib.book import figures
+from tools.site import figures as sphinx_figures
+from tools.site.build import toc_pages
+
+
+@pytest.fixture
+def drawing():
+    """A function that draws one figure and returns it as a notebook would show it."""
+
+    def draw(colour: str = "lsa") -> str:
+        figures.use_style()
+        figure, ax = plt.subplots()
+        ax.plot([1, 2], [3, 1], color=figures.COLOURS[colour], label="a risk")
+        ax.imshow(figures.tint(np.eye(2)), extent=(1, 2, 1, 2))
+        ax.legend()
+        file = io.StringIO()
+        figure.savefig(file, format="svg", **figures.BARE)
+        plt.close(figure)
+        return file.getvalue()
+
+    yield draw
+    plt.rcdefaults()
+
+
+def test_a_figure_has_the_same_bytes_each_time(drawing):
+    assert drawing() == drawing() != drawing("gd")
+    assert re.search(r"<dc:date>|Matplotlib v", drawing()) is None
+
+
+def test_a_drawing_in_a_page_has_ids_of_its_own_and_the_theme_s_colours(drawing):
+    shown = sphinx_figures.inline(drawing(), "drawing-3", 'a < "b"')
+    assert shown.startswith('<svg class="drawing" role="img" aria-label="a &lt; &quot;b&quot;" width="')
+    ids = re.findall(r'(?<!\w)id="([^"]*)"', shown)
+    leads = re.findall(r'(?:href="#|url\(#)([^")]*)', shown)
+    assert len(ids) == len(set(ids)) and {name.startswith("drawing-3-") for name in ids} == {True}
+    assert leads and set(leads) <= set(ids)
+    assert "var(--fig-lsa)" in shown and "var(--fig-ink)" in shown
+    assert set(re.findall(r"(?<=: )#[0-9a-f]{6}\b(?!, var)", shown)) == set()
+    assert "<style" not in shown and "<?xml" not in shown and "<!--" not in shown
+
+
+def test_the_sheet_has_every_colour_for_both_themes():
+    light, dark = sphinx_figures.sheet().split("html[")
+    for name, (_, day, night) in figures.PALETTE.items():
+        assert f"--fig-{name}: {day};" in light and f"--fig-{name}: {night};" in dark
+
+
+def test_positive_is_blue_and_negative_orange():
+    blue, orange = (np.array(to_rgb(figures.COLOURS[name])) for name in ("yq", "lsa"))
+    np.testing.assert_array_equal(figures.tint([[0.5, -0.5]])[0, :, :3], [blue, orange])
+    assert blue[2] > blue[0] and orange[0] > orange[2]
+
+
+def test_a_window_s_mean_stands_in_its_middle():
+    figure, ax = plt.subplots()
+    figures.loss_curve(ax, np.arange(100.0), colour="lsa", window=50)
+    plt.close(figure)
+    # The loss is the step: where the mean of a window is, so is its place, but for half a step.
+    np.testing.assert_allclose(ax.lines[0].get_xdata() - ax.lines[0].get_ydata(), 0.5)
+
+
+def test_what_has_no_size_is_no_drawing():
+    with pytest.raises(ValueError, match="drawing-0: no size in points"):
+        sphinx_figures.inline("<svg><path/></svg>", "drawing-0", "a path")
+
+
+def test_a_notebook_shows_drawings_without_a_date(monkeypatch):
+    backend = SimpleNamespace(instance=lambda parent: shown.append(parent) or backend)
+    shown = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: "a shell")
+    monkeypatch.setattr("matplotlib_inline.config.InlineBackend", backend)
+    figures.use_style()
+    assert (shown, backend.figure_formats, backend.print_figure_kwargs) == (["a shell"], {"svg"}, figures.BARE)
+    plt.rcdefaults()
+
+
+LEAST = {1280: 12, 390: 10}  # pixels to the em, on a desk and on a telephone
+DRAWN = re.compile('<svg class="drawing"|<div class="explorer"')
+
+
+@pytest.fixture(scope="module")
+def drawn(html):
+    """The pages with figures."""
+    return [f"{page}.html" for page in toc_pages(ROOT) if DRAWN.search((html / f"{page}.html").read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("width", LEAST)
+def test_the_letters_of_every_figure_can_be_read(browser, address, drawn, width):
+    found = []
+    for path in drawn:
+        with visit(browser, address, path, width=width) as (page, _):
+            found += checks.small_letters(page, LEAST[width])
+    assert found == [] and len(drawn) >= 10
+
+
+def test_small_letters_are_seen(browser, address, drawn):
+    with visit(browser, address, drawn[0]) as (page, _):
+        first = page.locator("article svg.drawing").first
+        alt, width = first.evaluate("e => [e.ariaLabel, e.viewBox.baseVal.width]")
+        first.evaluate("e => (e.style.width = '200px')")
+        assert checks.small_letters(page, 12) == [f"letters of {200 / width * 12:.1f} px: {alt}"]
+        page.locator(".explorer svg[role=img]").first.evaluate("e => (e.style.fontSize = '9px')")
+        assert any(line.startswith("letters of 9.0 px: ") for line in checks.small_letters(page, 12))
+        first.evaluate("e => e.replaceChildren()")
+        assert f"figure without words: {alt}" in checks.small_letters(page, 12)

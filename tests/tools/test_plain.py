@@ -1,0 +1,126 @@
+"""The notebooks' text: nothing in it that only the book can show, and the numbers that the book has."""
+
+import re
+
+import nbformat
+import pytest
+from tiny_book import ROOT
+
+from tools.notebooks import fold, pages
+from tools.notebooks import markdown as plain
+from tools.notebooks.labels import chapters, labels
+from tools.notebooks.pages import Page
+
+SOURCES = plain.book(ROOT, {}).sources
+BOOK = plain.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}, SOURCES, {"a-claim": "sharpened"})
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        (
+            ":::{admonition} The paper says\n:class: paper\nOne.\n\nTwo.\n:::",
+            "> **The paper says**\n>\n> One.\n>\n> Two.",
+        ),
+        (
+            ":::{prf:theorem} A name\n:label: thm-a\nIt holds.\n:::",
+            "> **Theorem 2.1** (A name)**.** It holds.",
+        ),
+        (
+            ":::{dropdown} Proof\nBy {prf:ref}`thm-a`.\n:::",
+            "<details>\n<summary>Proof</summary>\n\nBy Theorem 2.1.\n\n</details>",
+        ),
+        (
+            "::::{dropdown} Outer\n:::{admonition} Inner\nText.\n:::\n::::",
+            "<details>\n<summary>Outer</summary>\n\n> **Inner**\n>\n> Text.\n\n</details>",
+        ),
+        (":::{brief}\nWhy,\nthen?\n\nBecause.\n:::", "> **Why, then?**\n>\n> Because."),
+        ("$$\na = b\n$$ (eq-a)", "$$\na = b\n\\tag{2.3}\n$$"),
+        (":::{admonition} A\n$$\na \\\\\nb\n$$\n:::", "> **A**\n>\n> $$a \\\\ b$$"),
+        ("See {eq}`eq-a`, {prf:ref}`the theorem <thm-a>`.", "See (2.3), the theorem."),
+        ("It is {claim}`a-claim`.", "It is [**sharpened**]."),
+        ("Told by {cite:t}`ahn2023`, shown {cite:p}`xie2025,ahn2023`.", None),
+        ("[there](heads.md#part), [out](https://a.b/c.md)", "[there](heads.ipynb#part), [out](https://a.b/c.md)"),
+        ("a\n\n```{bibliography}\n:style: unsrt\n```\n", "a"),
+        ("```python\nx = {1: 2}\n```", "```python\nx = {1: 2}\n```"),
+    ],
+)
+def test_each_form_has_a_plain_one(source, shown):
+    expected = shown or "Told by Ahn et al. (2023), shown (Xie et al., 2025; Ahn et al., 2023)."
+    assert plain.plain(source, BOOK) == expected
+
+
+def test_two_authors_are_both_named():
+    assert plain.plain("By {cite:t}`reimers2019`.", BOOK) == "By Reimers and Gurevych (2019)."
+
+
+@pytest.mark.parametrize("page", pages.code_pages(ROOT), ids=lambda page: page.stem)
+def test_a_notebook_holds_nothing_that_only_the_book_can_show(page):
+    texts = [cell.source for cell in nbformat.read(page.ipynb, 4).cells if cell.cell_type == "markdown"]
+    found = [hit[0] for text in texts for hit in re.finditer(r":::.*|\{[a-z:]+\}`.*|\$\$ *\(.*", text)]
+    assert found == []
+    names = [label for label in labels(ROOT) if "-" in label]
+    unresolved = [name for name in names for text in texts if re.search(rf"\b{re.escape(name)}\b", text)]
+    assert unresolved == []
+
+
+def test_numbers_follow_chapters_and_order(tmp_path):
+    (tmp_path / "book").mkdir()
+    (tmp_path / "_toc.yml").write_text(
+        "root: a\nparts:\n  - numbered: 1\n    chapters: [{file: book/one.ipynb}]\n"
+        "  - numbered: 1\n    chapters: [{file: book/two.ipynb}]\n  - chapters: [{file: book/end.md}]\n"
+    )
+    theorems = [":::{prf:lemma} L", ":label: l-1", "x", ":::", ":::{prf:theorem}", ":label: t-1", ":::"]
+    equations = ["$$", "a", "$$ (e-1)", "$$", "b", "$$", "$$", "c", "$$ (e-2)"]
+    figure = ["mystnb:", "  figure:", "    caption: c", "    name: fig-a", ""]
+    (tmp_path / "book/two.md").write_text("\n".join([*theorems, *equations, *figure]))
+    assert chapters(tmp_path) == {"one": 1, "two": 2}
+    numbers = {"l-1": "Lemma 2.1", "e-1": "(2.1)", "e-2": "(2.2)", "t-1": "Theorem 2.1", "fig-a": "Figure 2.1"}
+    assert labels(tmp_path) == {label: ("two", number) for label, number in numbers.items()}
+
+
+FOLDED = "# @title What is inside\n1 + 1"
+
+
+def cell(source, *tags):
+    return nbformat.v4.new_code_cell(source, id="a", metadata={"tags": list(tags)})
+
+
+def test_a_folded_cell_is_folded_everywhere():
+    folded, shown = cell(FOLDED, "hide-input"), cell("1 + 1")
+    before = dict(shown.metadata)
+    for each in (folded, shown):
+        fold.fold(each)
+    assert folded.metadata.mystnb.code_prompt_show == "What is inside"
+    assert folded.metadata.jupyter.source_hidden and folded.metadata.cellView == "form"
+    assert shown.metadata == before
+    assert fold.without_title(FOLDED) == "1 + 1" and fold.without_title("1 + 1") == "1 + 1"
+
+
+@pytest.mark.parametrize(
+    ("source", "tags", "found"),
+    [
+        (FOLDED, ["hide-input"], []),
+        ("1 + 1", [], []),
+        ("1 + 1", ["hide-input"], ["cell a: folded without a first line «# @title …»"]),
+        (FOLDED, [], ["cell a: a title, not folded"]),
+    ],
+)
+def test_a_fold_says_what_is_inside(source, tags, found):
+    assert fold.defects([cell(source, *tags)]) == found
+
+
+def test_the_book_is_built_from_the_page_s_own_text(tmp_path, monkeypatch):
+    from tools.site import notebooks as sphinx_notebooks
+
+    (page,) = (page for page in pages.code_pages(ROOT) if page.stem == "heads")
+    read = sphinx_notebooks.read(page.ipynb.read_text())
+    assert any("{prf:ref}" in cell.source for cell in read.cells)
+    assert not any("{glue:text}" in cell.source for cell in read.cells)
+    assert pages.outputs(read) == pages.outputs(pages.load(Page(ROOT, "heads")))
+
+
+def test_the_front_page_names_every_chapter():
+    front = (ROOT / "book/intro.md").read_text(encoding="utf-8")
+    named = re.findall(r"^- \[[^]]+\]\((\w+)\.md\)", front, re.MULTILINE)
+    assert named == list(chapters(ROOT))

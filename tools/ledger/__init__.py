@@ -1,0 +1,1 @@
+"""From the checks in the notebooks to the ledger of claims."""

@@ -1,0 +1,221 @@
+"""A page and its pair: book/STEM.md is what people edit, book/STEM.ipynb is it with its outputs."""
+
+import hashlib
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+from nbformat.reader import NotJSONError
+
+from tools.notebooks import fold, install_cell
+from tools.notebooks import glue as prose
+from tools.notebooks import markdown as plain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Nothing here changes with the Python that executes a page.
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+}
+
+# Beside these: when, with what and on what the page was executed.
+RUN = "lsalib_run"
+
+# What holds on one machine only, and would make a page differ on the next.
+NOISE = {
+    "an absolute path": r"(?<![\w.])/(?:home|root|tmp|usr|opt|var|mnt|private|Users|content)/",
+    "a memory address": r"\b0x[0-9a-f]{8,}\b",
+    "a device": r"\b(?:TFRT_\w+|(?:Cpu|Cuda|Tpu)Device|cuda:\d)",
+}
+
+
+class Page(NamedTuple):
+    """One page of the book."""
+
+    root: Path
+    stem: str
+
+    @property
+    def md(self) -> Path:
+        return self.root / "book" / f"{self.stem}.md"
+
+    @property
+    def ipynb(self) -> Path:
+        return self.md.with_suffix(".ipynb")
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the page opens with the header of a text notebook."""
+        header = re.match(r"---\n(.*?\n)---\n", self.md.read_text(encoding="utf-8"), re.DOTALL)
+        return bool(header) and "format_name: myst" in header[1]
+
+
+def written_pages(root: Path) -> list[Page]:
+    """The pages that people write, by name."""
+    return [Page(root, md.stem) for md in sorted((root / "book").glob("*.md"))]
+
+
+def code_pages(root: Path) -> list[Page]:
+    return [page for page in written_pages(root) if page.has_code]
+
+
+def build(page: Page) -> NotebookNode:
+    """The page as a notebook without outputs; the same text gives the same bytes."""
+    notebook = jupytext.read(page.md)
+    cells = notebook.cells
+    for number, cell in enumerate(cells):
+        cell.id = f"{page.stem}-{number:03d}"
+        fold.fold(cell)
+    first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
+    cells.insert(first, install_cell.cell(page.root, page.stem, install_cell.address(page.root), cells))
+    notebook.metadata = nbformat.from_dict(METADATA)
+    return notebook
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def own_code(page: Page) -> list[tuple[str, str]]:
+    """The page's own code cells by their names, without the one that installs."""
+    own = (cell for cell in code_cells(build(page)) if cell.id != install_cell.cell_id(page.stem))
+    return [(cell.id, cell.source) for cell in own]
+
+
+def digest(page: Page) -> str:
+    """A short name of the page's own code."""
+    return hashlib.sha256("\0".join(source for _, source in own_code(page)).encode()).hexdigest()[:16]
+
+
+def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
+    """All that the notebook's cells show, in their order; nothing where there is no notebook."""
+    return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
+
+
+def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) -> NotebookNode:
+    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose.
+
+    Its text is plain Markdown, or the page's own, as the book is built from it.
+    """
+    notebook = build(page)
+    if RUN in executed.metadata:
+        notebook.metadata[RUN] = executed.metadata[RUN]
+    for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
+        cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
+    values, book = dict(prose.recorded(notebook)), plain.book(page.root, verdicts(page.root))
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            source = prose.fill(cell.source, values)
+            cell.source = plain.plain(source, book) if plainly else source
+    return notebook
+
+
+def verdicts(root: Path) -> dict[str, str]:
+    """How each claim fared, as book/claims.toml has it."""
+    ledger = root / "book/claims.toml"
+    entries = tomllib.loads(ledger.read_text(encoding="utf-8")).get("claim", []) if ledger.is_file() else []
+    return {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
+
+
+def same_code(page: Page, notebook: NotebookNode) -> bool:
+    """Whether the notebook ran the code that the page has now; the generated cell does not count."""
+
+    def code(cells: list[NotebookNode]) -> list[str]:
+        return [cell.source for cell in cells if cell.id != install_cell.cell_id(page.stem)]
+
+    return code(code_cells(build(page))) == code(code_cells(notebook))
+
+
+def load(page: Page) -> NotebookNode | None:
+    """The page's pair; None where there is none that can be read."""
+    try:
+        return nbformat.read(page.ipynb, as_version=4)
+    except (FileNotFoundError, NotJSONError):
+        return None
+
+
+def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
+    """What keeps the notebook from being the page with healthy outputs; empty if nothing does."""
+    if notebook is None:
+        return [f"book/{page.stem}.ipynb: missing or no notebook; run: python -m tools.notebooks.execute {page.stem}"]
+    found = _drift(with_outputs(page, notebook), notebook) + _glue_defects(page, notebook)
+    for number, cell in enumerate(code_cells(notebook), start=1):
+        found += _run_defects(cell, number, page.root)
+    return [f"book/{page.stem}.ipynb, {defect}" for defect in found]
+
+
+def text_defects(page: Page) -> list[str]:
+    """What is wrong with the page's own text, whatever its notebook holds."""
+    text = page.md.read_text(encoding="utf-8")
+    found = [f"line {line}: {number} is typed by hand; glue it from code" for line, number in prose.literals(text)]
+    if page.has_code:
+        # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
+        silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
+        found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
+        found += fold.defects(code_cells(build(page)))
+    else:
+        if "{code-cell}" in text:
+            found.append("cells without the jupytext header of a text notebook (format_name: myst)")
+        found += [f"glue «{name}» on a page that runs no code" for name in prose.glue_names(text)]
+    return [f"book/{page.stem}.md, {defect}" for defect in found]
+
+
+def orphans(root: Path) -> list[str]:
+    """Notebooks that no page stands behind."""
+    stray = set((root / "book").glob("*.ipynb")) - {page.ipynb for page in code_pages(root)}
+    return [f"book/{path.name}: no text notebook beside it" for path in sorted(stray)]
+
+
+def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
+    """Where the notebook's cells are not those of the page."""
+    found = []
+    if notebook.metadata != expected.metadata:
+        found.append("notebook metadata: not the fixed one")
+    for want, cell in zip(expected.cells, notebook.cells, strict=False):
+        differs = [part for part in ("cell_type", "id", "metadata", "source") if want.get(part) != cell.get(part)]
+        if differs:
+            found.append(f"cell {want.id}: {', '.join(differs)} not as in the page")
+    if len(notebook.cells) != len(expected.cells):
+        # Every cell after the one that came or went differs too; the first says enough.
+        found = [*found[:1], f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
+    return found
+
+
+def _glue_defects(page: Page, notebook: NotebookNode) -> list[str]:
+    texts = Counter(name for name, _ in set(prose.recorded(notebook)))
+    missing = [
+        f"cell {cell.id}: no cell glues «{name}»"
+        for cell in build(page).cells
+        if cell.cell_type == "markdown"
+        for name in prose.glue_names(cell.source)
+        if name not in texts
+    ]
+    return missing + [f"glue «{name}»: glued with {n} different texts" for name, n in sorted(texts.items()) if n > 1]
+
+
+def _run_defects(cell: NotebookNode, number: int, root: Path) -> list[str]:
+    if cell.execution_count is None:
+        return [f"cell {cell.id}: not executed"]
+    found = []
+    if cell.execution_count != number:
+        found.append(f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}")
+    for output in cell.outputs:
+        if output.output_type == "error":
+            found.append(f"error in cell {cell.id}: {output.ename}: {output.evalue}")
+        elif output.get("name") == "stderr":
+            found.append(f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}")
+        found += [f"cell {cell.id}: shows {noise}" for noise in _noise(output, root)]
+    return found
+
+
+def _noise(output: NotebookNode, root: Path) -> list[str]:
+    data = output.get("data", {}).items()
+    text = output.get("text", "") + "\n".join(str(value) for mime, value in data if mime.startswith("text/"))
+    kinds = NOISE | {"the path of this checkout": re.escape(str(root))}
+    return [f"{kind}: {found[0]}" for kind, pattern in kinds.items() if (found := re.search(pattern, text))]

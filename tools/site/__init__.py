@@ -1,0 +1,1 @@
+"""From the notebooks to the book: Sphinx extensions, the PDF, interactive figures."""

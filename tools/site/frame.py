@@ -1,0 +1,126 @@
+"""Sphinx extension of what surrounds a page's text: its description, the ways on, and the list of sources."""
+
+import re
+from html import escape
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from tools.notebooks import address, install_cell
+from tools.notebooks.pages import ROOT
+from tools.site.claims import facts
+
+FIGURE = "_static/answer.svg"
+
+
+def set_base(app: Sphinx, config: Config) -> None:
+    """Where the book is published, once the repository has an address."""
+    config.html_baseurl = address.book_address(install_cell.address(ROOT)) or ""
+
+
+def note_brief(app: Sphinx, doctree: nodes.document) -> None:
+    """Keep the question and the answer of each page: they describe it, and say why to go there."""
+    briefs = getattr(app.env, "book_briefs", {})
+    for box in doctree.findall(lambda node: "brief" in getattr(node, "attributes", {}).get("classes", ())):
+        parts = [" ".join(part.astext().split()) for part in box if not isinstance(part, facts)]
+        briefs[app.env.docname] = {"question": parts[0], "answer": parts[1]}
+    app.env.book_briefs = briefs
+
+
+def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    getattr(env, "book_briefs", {}).pop(docname, None)
+
+
+def merge(app: Sphinx, env: BuildEnvironment, docnames: set[str], other: BuildEnvironment) -> None:
+    """What another process has read."""
+    env.book_briefs = {**getattr(env, "book_briefs", {}), **getattr(other, "book_briefs", {})}
+
+
+def without_tags(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+def tags(app: Sphinx, pagename: str, title: str) -> str:
+    """The page's description for search machines and for those who share its address."""
+    brief = getattr(app.env, "book_briefs", {}).get(pagename)
+    text = f"{brief['question']} {brief['answer']}" if brief else app.config.html_title
+    said = {"og:type": "article", "og:title": without_tags(title), "og:site_name": app.config.html_title}
+    said["og:description"] = text
+    if base := app.config.html_baseurl:
+        said |= {"og:url": f"{base.rstrip('/')}/{pagename}.html", "og:image": f"{base.rstrip('/')}/{FIGURE}"}
+    shared = "".join(f'<meta property="{name}" content="{escape(value)}">\n' for name, value in said.items())
+    return f'<meta name="description" content="{escape(text)}">\n{shared}'
+
+
+def ways(app: Sphinx, context: dict) -> None:
+    """Previous and next say what the page asks, not only how it is called."""
+    for side in ("prev", "next"):
+        page = context.get(side)
+        stem = page and page["link"].rpartition("/")[2].removesuffix(".html")
+        brief = getattr(app.env, "book_briefs", {}).get(f"book/{stem}")
+        if brief:
+            why = f'<span class="way-why">{escape(brief["question"])}</span>'
+            context[side] = {**page, "title": f"{page['title']}{why}"}
+
+
+def add_context(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    context["metatags"] = context.get("metatags", "") + tags(app, pagename, context.get("title", ""))
+    ways(app, context)
+
+
+class CitedIn(SphinxPostTransform):
+    """Behind each source, the pages that cite it."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        if not list(self.document.findall(nodes.citation)):
+            return
+        domain = self.env.get_domain("cite")
+        pages: dict[str, list[str]] = {}
+        for ref in domain.citation_refs:
+            for key in (target.key for target in ref.targets):
+                pages.setdefault(key, []).append(ref.docname)
+        keys = {citation.citation_id: citation.key for citation in domain.citations}
+        for node in self.document.findall(nodes.citation):
+            key = next((keys[name] for name in node["ids"] if name in keys), "")
+            if found := dict.fromkeys(page for page in pages.get(key, ()) if page != self.env.docname):
+                links = (self.link(page) for page in found)
+                line = nodes.paragraph("", "Cited in: ", classes=["cited-in"])
+                for number, link in enumerate(links):
+                    line += [nodes.Text(", ")] * bool(number) + [link]
+                node += line
+
+    def link(self, page: str) -> nodes.reference:
+        way = self.app.builder.get_relative_uri(self.env.docname, page)
+        return nodes.reference("", self.env.titles[page].astext(), refuri=way, internal=True)
+
+
+def visit_citation(translator, node: nodes.citation) -> None:
+    """A plain box: docutils makes list items of roles that no list may have."""
+    translator.body.append(translator.starttag(node, "div", CLASS="citation"))
+
+
+def depart_citation(translator, node: nodes.citation) -> None:
+    translator.body.append("</div>\n")
+
+
+def visit_label(translator, node: nodes.label) -> None:
+    """The text cites by author and year; the list needs no second, shorter name."""
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("config-inited", set_base)
+    app.connect("doctree-read", note_brief)
+    app.connect("env-purge-doc", forget)
+    app.connect("env-merge-info", merge)
+    app.connect("html-page-context", add_context)
+    app.add_post_transform(CitedIn)
+    app.add_node(nodes.citation, override=True, html=(visit_citation, depart_citation))
+    app.add_node(nodes.label, override=True, html=(visit_label, None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,189 @@
+"""Sphinx extension of the book: formulas are set as MathML when the book is built, in a font of their own."""
+
+import html
+import re
+import unicodedata
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from docutils import nodes
+from math_core import LatexError, LatexToMathML
+from sphinx.application import Sphinx
+from sphinx.domains.math import MathDomain
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.math import get_node_equation_number
+
+from tools.site import fonts
+
+log = logging.getLogger(__name__)
+
+FONT = "book-math.woff"
+# Smaller forms of small letters, letters without their dots below hats, flat accents.
+FEATURES = ("ssty", "dtls", "flac")
+# A single letter is drawn in italics, which have code points of their own.
+ITALICS = [0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]
+# The root's sign stands in no formula's text: it is drawn for <msqrt>.
+BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…√")
+# Behind which signs a formula in a line of text may go on in the next one.
+RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
+OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
+# A large bracket with an exponent; Chromium draws it small unless it stands in a row of its own.
+LARGE = re.compile(r"<(msub|msup|msubsup)>(<mo [^>]*minsize[^>]*>[^<]*</mo>)")
+CONVERTER = LatexToMathML(fancy_error=False)
+
+
+def rows(tex: str) -> str:
+    """The formula, its lines aligned where it breaks into several outside of every environment."""
+    tex = re.sub(r"\\(begin|end)\{(equation|align|gather)\}", r"\\\1{\2*}", tex.strip())
+    tex, inner = re.sub(r"\n\s*\n", r" \\\\ ", tex), None
+    outer = tex
+    while inner != outer:
+        inner, outer = outer, re.sub(r"\\begin\{(\w+\*?)\}((?!\\begin).)*?\\end\{\1\}", "", outer, flags=re.DOTALL)
+    return rf"\begin{{aligned}}{tex}\end{{aligned}}" if r"\\" in outer else tex
+
+
+def mathml(tex: str, display: bool) -> str:
+    """The formula as MathML, with its LaTeX for who copies it.
+
+    Raises:
+        LatexError: if it is no LaTeX, or none that the converter knows.
+    """
+    made = CONVERTER.convert_with_local_state(rows(tex) if display else tex, displaystyle=display)
+    named = re.sub(r"&(?!lt|gt|amp|quot)\w+;", lambda entity: html.unescape(entity[0]), made)
+    root = ElementTree.fromstring(named)
+    for node in list(root.iter()):
+        lower_prime(node)
+    first, *others = pieces(root, ends_column if display else ends_line)
+    first.set("alttext", " ".join(tex.split()))
+    parts = (ElementTree.tostring(piece, "unicode", short_empty_elements=False) for piece in [first, *others])
+    return LARGE.sub(r"<\1><mrow>\2</mrow>", "<wbr>".join(parts))
+
+
+def lower_prime(node: Element) -> None:
+    """A prime beside its letter: the font has it raised and small, and an exponent is raised and made small again."""
+    if node.tag in ("msup", "msubsup") and node[-1].text in ("′", "″"):
+        *base, prime = node
+        prime.attrib |= {"lspace": "0", "rspace": "0"}
+        if node.tag == "msubsup":
+            below = Element("msub")
+            below.extend(base)
+            base = [below]
+        node.tag = "mrow"
+        node[:] = [*base, prime]
+
+
+def pieces(root: Element, ends: Callable[[Element, Element], bool]) -> list[Element]:
+    """A formula in parts, cut outside of all brackets where a part may end."""
+    parts, depth = [as_math(root)], 0
+    for node in root:
+        parts[-1].append(node)
+        sign = bracket(node)
+        depth += (sign in OPENING) - (sign in CLOSING)
+        if depth == 0 and ends(node, parts[-1]):
+            parts.append(as_math(root))
+    return parts if len(parts[-1]) or len(parts) == 1 else parts[:-1]
+
+
+def as_math(whole: Element) -> Element:
+    """The same formula, still without its parts."""
+    return Element("math", whole.attrib)
+
+
+def bracket(node: Element) -> str:
+    """The sign that stands here; a closing bracket may carry an exponent."""
+    mark = node[0] if node.tag in ("msup", "msub", "msubsup") else node
+    return (mark.text or "") if mark.tag == "mo" else ""
+
+
+def ends_line(node: Element, part: Element) -> bool:
+    """In a line of text: behind a relation or a comma, in a very long part behind a plus or a minus."""
+    size = len("".join(part.itertext()))
+    return node.tag == "mo" and ((size > 5 and node.text in RELATIONS) or (size > 14 and node.text in ("+", "−")))
+
+
+def ends_column(node: Element, part: Element) -> bool:
+    """On a line of its own: where LaTeX has \\quad or \\qquad."""
+    return node.tag == "mspace" and node.get("width") in ("1em", "2em")
+
+
+def set_formula(node: nodes.Element, display: bool) -> str:
+    """The node's MathML; LaTeX that cannot be set is a warning, and stands as it is."""
+    try:
+        return mathml(node.astext(), display)
+    except LatexError as error:
+        log.warning("LaTeX error at character %s in the formula %s", error, node.astext(), location=node)
+        return html.escape(node.astext())
+
+
+class Endings(SphinxPostTransform):
+    """A bracket before a formula and a comma behind it go with it: browsers would part them at the end of a line."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        for node in self.document.findall(nodes.math):
+            after = node.next_node(descend=False, siblings=True)
+            if isinstance(after, nodes.Text) and (sign := re.match(r"[.,;:!?)\]’”»]+", after)):
+                node["ending"] = sign[0]
+                after.parent.replace(after, nodes.Text(after[sign.end() :]))
+            before = node.parent[node.parent.index(node) - 1]
+            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«")):
+                node["opening"] = before[-1]
+                node.parent.replace(before, nodes.Text(before[:-1]))
+
+
+def visit_math(writer, node: nodes.math) -> None:
+    start = writer.starttag(node, "span", "", CLASS="math notranslate nohighlight")
+    formula = f"{start}{set_formula(node, display=False)}</span>"
+    opening, ending = node.get("opening", ""), node.get("ending", "")
+    unbroken = ending or (opening and "<wbr>" not in formula)
+    whole = f"{opening}{formula}{ending}"
+    writer.body.append(f'<span class="unbroken">{whole}</span>' if unbroken else whole)
+    raise nodes.SkipNode
+
+
+def visit_block(writer, node: nodes.math_block) -> None:
+    writer.body.append(writer.starttag(node, "div", "", CLASS="math notranslate nohighlight"))
+    writer.body.append(f'<div class="formula">{set_formula(node, display=True)}</div>')
+    if node["number"]:
+        writer.body.append(f'<span class="eqno">({get_node_equation_number(writer, node)})')
+        writer.add_permalink_ref(node, "Link to this equation")
+        writer.body.append("</span>")
+    writer.body.append("</div>\n")
+    raise nodes.SkipNode
+
+
+def preload(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """A page with formulas asks for their font at once."""
+    domain = app.env.get_domain("math")
+    if isinstance(domain, MathDomain) and domain.has_equations(page):
+        fonts.preload(context, f"_static/{FONT}")
+
+
+def used_characters(folder: Path) -> set[str]:
+    """What the formulas of the built pages are made of."""
+    pages = (page.read_text(encoding="utf-8") for page in folder.rglob("*.html"))
+    formulas = "".join("".join(re.findall(r"<math.*?</math>", page, re.DOTALL)) for page in pages)
+    used = BASICS | set(html.unescape(re.sub("<[^>]*>", "", formulas)))
+    return used | {chr(code) for code in ITALICS if unicodedata.normalize("NFKC", chr(code)) in used}
+
+
+def write_font(app: Sphinx, error: Exception | None) -> None:
+    """The part of STIX Two Math that the book uses; its licence, the SIL Open Font License, stays in it."""
+    if error or app.builder.format != "html":
+        return
+    with as_file(files("ziamath") / "fonts/STIXTwoMath-Regular.ttf") as source:
+        fonts.cut(source, Path(app.outdir) / "_static" / FONT, used_characters(Path(app.outdir)), FEATURES)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_block, None))
+    app.add_post_transform(Endings)
+    app.connect("html-page-context", preload)
+    app.connect("build-finished", write_font)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,47 +1,36 @@
-"""Write the repository's address wherever it belongs, or take it out again: python -m tools.notebooks.address URL."""
+"""Write the repository's address into every file that holds it, or take it out again."""
 
 import argparse
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 
 from tools.notebooks import install_cell, pages
 
-# No user name, no query, no page inside a repository: what `pip install git+…` can clone.
-REMOTE = re.compile(r"https?://(?!github\.com/[^/]+/[^/]+/)[\w.-]+(?::\d+)?(?:/[\w.~-]+){2,}")
-LOCAL = re.compile(r"file:///[\w.~/-]+")
+# What `pip install git+…` can clone: no user name, no query, no page inside a repository.
+CLONABLE = re.compile(r"https?://(?!github\.com/[^/]+/[^/]+/)[\w.-]+(?::\d+)?(?:/[\w.~-]+){2,}|file:///[\w.~/-]+")
 GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
-
-BEGIN, END = "<!-- address:begin -->", "<!-- address:end -->"
 BRANCH = "main"
-BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+LINKS = re.compile(r"(?<=<!-- address:begin -->\n).*?(?=<!-- address:end -->)", re.DOTALL)
+FILE_LINK = re.compile(r"(!?)(\[[^]]*\]\()(?:https://github\.com/[\w.-]+/[\w.-]+/(?:raw|blob)/\w+/)?(?=book/)")
+PROJECT_URLS = re.compile(r"^\[project\.urls\]\n(?:.+\n)+\n", re.MULTILINE)
 
 
-def normalised(url: str) -> str:
-    """The address without a closing slash or .git; "" stays, for taking it out again."""
+def normalized(url: str) -> str:
+    """The address without a closing slash or .git; an empty one stays empty."""
     url = url.strip().rstrip("/").removesuffix(".git")
-    if url and not (REMOTE.fullmatch(url) or LOCAL.fullmatch(url)):
-        raise SystemExit(
-            f"URL={url!r} is no repository's address; expected https://host/owner/repository, or nothing to take it out"
-        )
+    if url and not CLONABLE.fullmatch(url):
+        raise SystemExit(f"URL={url!r}: expected https://host/owner/repository, or nothing to take the address out")
     return url
 
 
 def book_address(url: str) -> str:
-    """Where GitHub Pages serves the book; "" for a repository that lives elsewhere."""
-    github = GITHUB.fullmatch(url)
-    if not github:
+    """Where GitHub Pages serves the book; "" for a repository on another host."""
+    if not (github := GITHUB.fullmatch(url)):
         return ""
     host = f"{github[1].lower()}.github.io"
     return f"https://{host}/" if github[2].lower() == host else f"https://{host}/{github[2]}/"
-
-
-def colab_address(url: str, stem: str) -> str:
-    """Where Colab opens a page's notebook; "" for a repository that lives elsewhere."""
-    colab = f"https://colab.research.google.com/github{url.removeprefix('https://github.com')}"
-    return f"{colab}/blob/{BRANCH}/book/{stem}.ipynb" if GITHUB.fullmatch(url) else ""
 
 
 def config(text: str, url: str) -> str:
@@ -53,69 +42,48 @@ def citation(text: str, url: str) -> str:
     return text + (f'repository-code: "{url}"\n' if url else "")
 
 
-def readme(text: str, url: str, stems: list[str]) -> str:
-    """Fill the part between the two markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"README.md: expected the two lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{links(url, stems)}{END}{after}"
+def project(text: str, url: str) -> str:
+    """The package's links, before its optional dependencies."""
+    links = {"Homepage": book_address(url), "Repository": url, "Issues": f"{url}/issues" if book_address(url) else ""}
+    table = "".join(f'{name} = "{link}"\n' for name, link in links.items() if link)
+    before, optional, after = PROJECT_URLS.sub("", text).partition("[project.optional-dependencies]\n")
+    return before + (f"[project.urls]\n{table}\n" if url else "") + optional + after
 
 
-def links(url: str, stems: list[str]) -> str:
-    if not url:
-        return ""
-    book = f"[Read the book]({book_address(url)}) · " if book_address(url) else ""
-    colab = {stem: colab_address(url, stem) for stem in stems if colab_address(url, stem)}
-    badges = [f"- `{stem}` [![Open in Colab]({BADGE})]({address})\n" for stem, address in colab.items()]
-    return f"{book}[Repository]({url})\n" + "".join(["\n", *badges] if badges else [])
+def readme(text: str, url: str) -> str:
+    """Fill the line of links, and make links to files absolute: a package index shows no relative ones."""
+    github = GITHUB.fullmatch(url)
+    colab = f"https://colab.research.google.com/github{url.removeprefix('https://github.com')}/blob/{BRANCH}/book"
+    book = f"[Read the book]({book_address(url)}) · [Run it in Colab]({colab}/intro.ipynb) · " if github else ""
+    links = f"{book}[Repository]({url})\n" if url else ""
+    folder = lambda image: f"{url}/{'raw' if image else 'blob'}/{BRANCH}/" if github else ""
+    return FILE_LINK.sub(lambda link: f"{link[1]}{link[2]}{folder(link[1])}", LINKS.sub(links, text))
 
 
 def notebook(path: Path, url: str) -> str:
-    """The notebook with another first code cell, and everything else as it was."""
+    """The notebook with the address in the cell that installs the library."""
     content = nbformat.read(path, as_version=4)
-    cells = [cell for cell in content.cells if cell.id == install_cell.cell_id(path.stem)]
-    if not cells:
-        raise SystemExit(
-            f"book/{path.name}: no cell {install_cell.cell_id(path.stem)}; run: make notebook NAME={path.stem}"
-        )
-    seconds = install_cell.seconds(path.parent.parent, path.stem)
-    cells[0].source = install_cell.source(url, content.cells, seconds)
+    for cell in content.cells:
+        if cell.id == install_cell.cell_id(path.stem):
+            cell.source = install_cell.cell(path.parent.parent, path.stem, url, content.cells).source
     return nbformat.writes(content) + "\n"
 
 
-def toc_order(root: Path) -> list[str]:
-    """The pages with code, in the order in which the book has them."""
-    stems = [page.stem for page in pages.code_pages(root)]
-    toc = re.findall(r"book/(\w+)", (root / "_toc.yml").read_text(encoding="utf-8"))
-    return [stem for stem in toc if stem in stems]
-
-
-def rewritten(root: Path, url: str) -> dict[Path, str]:
-    """Every file that holds the address, as it is with this one."""
-    edits: dict[str, Callable[[str], str]] = {
-        "_config.yml": lambda text: config(text, url),
-        "README.md": lambda text: readme(text, url, toc_order(root)),
-        "CITATION.cff": lambda text: citation(text, url),
-    }
-    missing = [name for name in edits if not (root / name).is_file()]
-    if missing:
-        raise SystemExit(f"Missing in {root.name}/: {', '.join(missing)}")
-    texts = {root / name: edit((root / name).read_text(encoding="utf-8")) for name, edit in edits.items()}
-    return texts | {path: notebook(path, url) for path in sorted((root / "book").glob("*.ipynb"))}
-
-
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks.address", description=__doc__)
-    parser.add_argument("url", metavar="URL", help='https://host/owner/repository, or "" to take it out')
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", type=normalized, help='https://host/owner/repository, or "" to take it out')
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
-    root, url = args.root.resolve(), normalised(args.url)
-    install_cell.address(root)
-    # Nothing is written before everything is known to fit.
-    for path, text in rewritten(root, url).items():
+    root, url = args.root, args.url
+    edits = {"_config.yml": config, "CITATION.cff": citation, "pyproject.toml": project, "README.md": readme}
+    texts = {root / name: edit((root / name).read_text(encoding="utf-8"), url) for name, edit in edits.items()}
+    texts |= {path: notebook(path, url) for path in (root / "book").glob("*.ipynb")}
+    # Write nothing unless every file has a place for the address.
+    if missing := [path.name for path, text in texts.items() if url not in text]:
+        raise SystemExit(f"No place for the address in {', '.join(missing)}")
+    for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    print(f"Repository: {url}" if url else "Repository: none")
+    print(f"Repository: {url or 'none'}")
 
 
 if __name__ == "__main__":

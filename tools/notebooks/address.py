@@ -65,12 +65,12 @@ def notebook(path: Path, url: str) -> str:
     content = nbformat.read(path, as_version=4)
     for cell in content.cells:
         if cell.id == install_cell.cell_id(path.stem):
-            cell.source = install_cell.cell(path.parent.parent, path.stem, url, content.cells).source
+            cell.source = install_cell.source(url, content.cells)
     return nbformat.writes(content) + "\n"
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools address", description=__doc__)
     parser.add_argument("url", type=normalized, help='https://host/owner/repository, or "" to take it out')
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)

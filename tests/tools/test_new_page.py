@@ -15,7 +15,7 @@ from tools.ledger import claims
 from tools.notebooks import address, new_page, pages
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
-(SECTION,) = re.findall(r"^## A page and a claim.*?(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
+(SECTION,) = re.findall(r"^## Add a page.*?(?=^## )", GUIDE, re.MULTILINE | re.DOTALL)
 RECIPE = [line for block in re.findall(r"```bash\n(.*?)```", SECTION, re.DOTALL) for line in block.splitlines()]
 (STEM,) = {re.search(r"NAME=(\w+)", line)[1] for line in RECIPE if "NAME=" in line}
 CHANGED = ("_toc.yml", "book/claims.toml", "book/programs.toml")

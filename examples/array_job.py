@@ -1,9 +1,9 @@
-"""A sweep shared among jobs that know nothing of each other: each trains every n-th run.
+"""A sweep divided among independent jobs: each of n jobs trains every n-th run.
 
 python examples/array_job.py train I N FOLDER    # job I of N, I from 0
 python examples/array_job.py merge N FOLDER      # when all jobs are done
 
-A job that was ended early continues when it is submitted again. With Slurm:
+A job that was stopped early continues when you submit it again. With Slurm:
 
     #!/bin/bash
     #SBATCH --array=0-3 --time=4:00:00 --signal=TERM@60
@@ -24,7 +24,7 @@ RUNS = [training.Run(task, heads) for heads in (1, 2, 4, 8) for task in TASKS]
 
 
 def train(i: int, n: int, folder: Path, steps: int = 5000) -> None:
-    """Train this job's runs; equal seeds see the same tasks in all jobs."""
+    """Train this job's runs; a seed draws the same tasks in every job."""
     folder.mkdir(parents=True, exist_ok=True)
     options = {"seeds": 3, "steps": steps, "checkpoint": folder / f"state-{i}"}
     fits = training.sweep(jax.random.key(0), RUNS[i::n], **options)
@@ -44,7 +44,7 @@ def merge(n: int, folder: Path) -> list[training.Fit]:
 
 
 if __name__ == "__main__":
-    # One device per core; and since nobody watches a bar, a log of how far the sweep has come.
+    # One device per core, and a log instead of a progress bar.
     jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     command, *numbers, folder = sys.argv[1:]

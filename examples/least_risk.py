@@ -1,4 +1,4 @@
-"""The least risk against the number of heads, for a task with covariances and noise, and a guess of one's own.
+"""The minimum risk for each number of heads, with your own covariances, noise and guess.
 
 python examples/least_risk.py
 """
@@ -22,7 +22,7 @@ def main(task=TASK, guess=GUESS) -> list[theory.LeastRisk]:
     print("heads  least risk  exact  why")
     for heads, found in enumerate(least, start=1):
         print(f"{heads:5}  {found.risk:10.6f}  {'yes' if found.exact else 'no':5}  {found.reason}")
-    print(f"the best of any number of heads: {theory.optimal_risk(task, guess):.6f}")
+    print(f"the minimum over any number of heads: {theory.optimal_risk(task, guess):.6f}")
     return least
 
 

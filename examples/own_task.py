@@ -1,4 +1,4 @@
-"""yq-LSA on features with heavy tails, trained with a loss and an optimiser of one's own.
+"""Train yq-LSA on features with heavy tails, with your own loss and optimizer.
 
 python examples/own_task.py
 """
@@ -14,10 +14,10 @@ from lsalib import attention, metrics, tasks, theory, training
 
 @dataclass(frozen=True)
 class StudentTask:
-    """Features with a multivariate t law of covariance I; task weights around ``mean`` in every entry.
+    """Features from a multivariate t distribution with covariance I; task weights around ``mean`` in every entry.
 
-    A squared error of attention is of fourth order in each token: its variance, and with it a standard error, needs
-    more than eight degrees of freedom.
+    The squared error of attention is of fourth order in each token, so its variance, and with it the standard error,
+    exists only for more than eight degrees of freedom.
     """
 
     dim: int = 5
@@ -48,11 +48,11 @@ def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> metrics.Estim
     end = training.train(loss, None, jax.random.key(0), init=start, steps=steps, optimizer=optimizer)
     predict = lambda X, y, x_q: attention.yq_lsa(*end.params, X, y, x_q)
     risk = metrics.sampled_risk(jax.random.key(1), task, predict, batches=8)
-    print(f"squared error on fresh tasks: {risk.mean:.3f} ± {risk.standard_error:.3f}")
-    print(f"the guess that was learned: {end.params[1].round(2)}")
-    print(f"the best gradient step from the right guess, exactly: {best_step(task):.3f}")
+    print(f"squared error on new tasks: {risk.mean:.3f} ± {risk.standard_error:.3f}")
+    print(f"the learned guess: {end.params[1].round(2)}")
+    print(f"best gradient step from the right guess, exact: {best_step(task):.3f}")
     gaussian = tasks.GaussianTask([task.mean] * task.dim, task.context_size)
-    print(f"and with Gaussian features: {theory.yq_risk(gaussian):.3f}")
+    print(f"the same with Gaussian features: {theory.yq_risk(gaussian):.3f}")
     return risk
 
 

@@ -1,4 +1,4 @@
-"""A sweep over prior means that may be stopped at any time, goes on from its last checkpoint, and can be extended.
+"""A sweep over prior means that you can stop at any time, resume from its last checkpoint, and extend.
 
 python examples/resumed_sweep.py STEPS [FOLDER]
 """

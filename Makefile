@@ -103,12 +103,12 @@ ledger: setup
 	@$(PY) -m tools.ledger.claims
 	@$(PY) -m tools.ledger.headline
 
-serve: book  ## build the book and serve it on localhost
-	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
-
 # Sphinx asks every site that the book links to; like `make book`, it reads the stored outputs and executes nothing.
 links: setup  ## check the links to other sites (needs the network)
 	@$(VENV)/bin/jupyter-book build . --builder linkcheck --path-output _build/links --quiet
+
+serve: book  ## build the book and serve it on localhost
+	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
 bench: setup  ## measure the speed ratios again
 	@$(PY) -m studies.benchmarks

@@ -73,7 +73,8 @@ def check(
         >>> check("exact-gd-risk", 5.2381, 110 / 21, atol=1e-4, label="one-step GD").measured
         5.2381
     """
-    record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, name, "check")
+    options = {"atol": atol, "rtol": rtol, "relation": relation, "label": label, "seeds": seeds, "name": name}
+    record = _compare("check", claim_id, measured, expected, **options)
     if not record.passed:
         raise ClaimError(f"{claim_id}: {label or 'check'}: {_comparison(record)} fails")
     return _publish(record)
@@ -105,13 +106,16 @@ def control(
         >>> control("exact-gd-risk", 6.1, 110 / 21, atol=1e-4, label="a step twice too long").kind
         'control'
     """
-    record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, name, "control")
+    options = {"atol": atol, "rtol": rtol, "relation": relation, "label": label, "seeds": seeds, "name": name}
+    record = _compare("control", claim_id, measured, expected, **options)
     if not record.passed:
         raise ClaimError(f"{claim_id}: the control «{label}» passes: {_comparison(record)}")
     return _publish(record)
 
 
-def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, name, kind) -> Record:
+def _compare(
+    kind, claim_id, measured, expected, *, atol=0.0, rtol=0.0, relation="=", label="", seeds=(), name=""
+) -> Record:
     """The record, judged on the unrounded numbers; the entry closest to the other verdict speaks for the array."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")

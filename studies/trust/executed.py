@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -18,18 +19,12 @@ from typing import Any
 from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
-# Gets the name of a cell, its source, and what it raised.
-Stopped = Callable[[str, str, Exception], None]
+# Wraps the execution of a cell, given its name and source.
+Around = Callable[[str, str], AbstractContextManager[None]]
 
 
-def execute(page: Page, begin: Callable[[str], None] | None = None, stopped: Stopped | None = None) -> None:
-    """Run the page's own cells one after the other in this process, without showing figures.
-
-    Args:
-        page: the page.
-        begin: called with each cell's name before the cell runs.
-        stopped: called when a cell raises, and the next cell runs; without it the error ends the page.
-    """
+def execute(page: Page, around: Around = lambda name, source: nullcontext()) -> None:
+    """Run the page's own cells one after the other in this process, without showing figures."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -38,16 +33,9 @@ def execute(page: Page, begin: Callable[[str], None] | None = None, stopped: Sto
     plt.show = lambda *args, **kwargs: None
     space: dict[str, Any] = {"__name__": "__main__"}
     for name, source in pages.own_code(page):
-        if begin:
-            begin(name)
-        try:
+        with around(name, source):
             exec(compile(source, name, "exec", dont_inherit=True), space)
-        except Exception as error:
-            if not stopped:
-                raise
-            stopped(name, source, error)
-        finally:
-            plt.close("all")
+        plt.close("all")
 
 
 def watched(page: Page) -> set[tuple[str, str]]:

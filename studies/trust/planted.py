@@ -172,7 +172,7 @@ def plant(root: Path, names: Sequence[str], *, on_pages: bool = False) -> None:
         path, found = root / defect.file, result(root, defect)
         if not path.is_file() or defect.plant(path.read_text(encoding="utf-8")) is None:
             print(
-                f"{defect.name}: out of date, {defect.file} {defect.function} has no single: {defect.old}", flush=True
+                f"{defect.name}: out of date, no single «{defect.old}» in {defect.file} {defect.function}", flush=True
             )
         elif on_pages and not found:
             print(f"{defect.name}: run the tests with it first", flush=True)
@@ -193,12 +193,8 @@ def plant(root: Path, names: Sequence[str], *, on_pages: bool = False) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.trust.planted", description="Plant defects in the library."
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="which defects (default: those that nothing caught yet)"
-    )
+    parser = argparse.ArgumentParser(prog="python -m studies.trust.planted", description="Plant defects.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: those that nothing caught)")
     parser.add_argument("--pages", action="store_true", help="ask the pages instead of the tests")
     args = parser.parse_args(argv)
     plant(pages.ROOT, args.names, on_pages=args.pages)

@@ -17,7 +17,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import metadata
@@ -51,19 +51,23 @@ def run(page: Page, shift: int) -> dict[str, Any]:
 
     checks: list[dict[str, Any]] = []
     stopped: dict[str, str] = {}
-    cell = ""
+    running = ""
 
-    def begin(name: str) -> None:
-        nonlocal cell
-        cell = name
-
-    def stop(name: str, source: str, error: Exception) -> None:
-        stopped[name] = _failure(error, name, source)
+    @contextlib.contextmanager
+    def around(cell: str, source: str) -> Iterator[None]:
+        nonlocal running
+        running = cell
+        try:
+            yield
+        except Exception as error:
+            stopped[cell] = _failure(error, cell, source)
 
     def recorded(kind: str, *args: Any, **options: Any) -> claims.Record:
         """A check that stops nothing."""
         record = claims._compare(kind, *args, **options)
-        checks.append(record._asdict() | {"key": record.key, "margin": record.margin, "cell": cell})
+        # Three digits; None for a margin without a tolerance or a deviation.
+        margin = float(f"{record.margin:.3g}") if math.isfinite(record.margin) else None
+        checks.append(record._asdict() | {"key": record.key, "margin": margin, "cell": running})
         return record
 
     claims._seen.clear()
@@ -72,7 +76,7 @@ def run(page: Page, shift: int) -> dict[str, Any]:
     try:
         with check, control, seeds.shifted(shift), warnings.catch_warnings():
             with contextlib.redirect_stdout(None):
-                executed.execute(page, begin, stop)
+                executed.execute(page, around)
     finally:
         jax.config.update("jax_enable_x64", wide)
         _forget()
@@ -111,9 +115,7 @@ def execute(page: Page, last: int) -> None:
         if not place(page, shift).is_file():
             found = run(page, shift)
             _files.write(place(page, shift), json.dumps(found).encode())
-            failed = [
-                f"{c['key']} «{c['label']}», margin {c['margin']:.2g}" for c in found["checks"] if not c["passed"]
-            ]
+            failed = [f"{c['key']} «{c['label']}», margin {c['margin']}" for c in found["checks"] if not c["passed"]]
             failed += [f"{cell}: {why}" for cell, why in found["stopped"].items()]
             print(f"{page.stem} {shift}: {found['seconds']} s", *failed, sep="\n  ", flush=True)
 
@@ -164,13 +166,8 @@ def _check(records: Mapping[int, dict[str, Any] | None]) -> dict[str, Any]:
         if not (record and record["passed"])
     }
     about = {part: first[part] for part in ("key", "id", "kind", "label", "relation", "entries", "tolerance")}
-    margins = [record and _rounded(record["margin"]) for record in (records.values() if drawn else [first])]
+    margins = [record and record["margin"] for record in (records.values() if drawn else [first])]
     return about | {"drawn": drawn, "failed": failed, "margins": margins}
-
-
-def _rounded(margin: float) -> float | None:
-    """Three digits; None for a margin without a tolerance or a deviation."""
-    return float(f"{margin:.3g}") if math.isfinite(margin) else None
 
 
 def store(root: Path, stem: str, new: dict[str, Any]) -> None:

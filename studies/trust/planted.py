@@ -32,7 +32,8 @@ from tools.notebooks import pages
 from tools.notebooks.imports import parts_imported
 
 LIST, RESULTS = Path("studies/trust/planted.toml"), STORE / "defects.json"
-FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+# A test without its parameters, whose text may change.
+FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 LIMIT, PAGE_LIMIT = 3600, 300  # seconds: with a defect, a program may never end
 PYTEST = "pytest -x -q -rfE -p no:cacheprovider -p no:xdist".split()
 NO_REPORT = "no report"  # of tests that do not end, or end without saying which of them failed
@@ -95,7 +96,7 @@ def keep(root: Path, defect: Defect, **found: Any) -> None:
 
 def tests(root: Path, defect: Defect) -> Iterator[list[str]]:
     """What to run, one list after the other."""
-    file, _, name = (result(root, defect).get("now") or "").partition("[")[0].partition("::")
+    file, _, name = (result(root, defect).get("now") or "").partition("::")
     if name and (root / file).is_file() and name.rpartition(".")[2] in (root / file).read_text(encoding="utf-8"):
         yield [f"{file}::{name}"]
     yield [defect.file]

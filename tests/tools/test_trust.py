@@ -78,41 +78,23 @@ def test_a_page_under_other_seeds(tmp_path, capsys):
     assert [check["key"] for check in relabeled] == [*checks] and relabeled[1]["label"] == "another label"
 
 
-LIST = """
-[defect.factor]
-file = "lsalib/a.py"
-function = "double"
-kind = "factor"
-old = "2 *"
-new = "3 *"
-
-[defect.unseen]
-file = "lsalib/a.py"
-function = "half"
-kind = "factor"
-old = "/ 2"
-new = "/ 3"
-
-[defect.outdated]
-file = "lsalib/a.py"
-function = "third"
-kind = "factor"
-old = "2 *"
-new = "3 *"
-"""
+# What each defect changes: the last of these functions does not exist.
+PATTERNS = {"factor": ("double", "2"), "unseen": ("half", "2"), "outdated": ("third", "2")}
+LIST = "".join(
+    f'[defect.{name}]\nfile = "lsalib/a.py"\nfunction = "{function}"\nkind = "factor"\nold = "{old}"\nnew = "3"\n'
+    for name, (function, old) in PATTERNS.items()
+)
 TEST = "from lsalib.a import double\n\n\ndef test_double():\n    assert double(3) == 6\n"
 
 
 def test_a_planted_defect(tmp_path, capsys):
-    texts = {
-        "lsalib/__init__.py": "",
-        "lsalib/a.py": "def double(x):\n    return 2 * x\n\n\ndef half(x):\n    return x / 2 + 2 * 0\n",
-        "tests/library/test_a.py": TEST,
-        f"{planted.LIST}": LIST,
-    }
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    source = "def double(x):\n    return 2 * x\n\n\ndef half(x):\n    return x / 2\n"
+    for name in ("lsalib", "tests/library", "studies/trust"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "lsalib/__init__.py").touch()
+    (tmp_path / "lsalib/a.py").write_text(source)
+    (tmp_path / "tests/library/test_a.py").write_text(TEST)
+    (tmp_path / planted.LIST).write_text(LIST)
     for command in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     planted.plant(tmp_path, [])
@@ -120,7 +102,7 @@ def test_a_planted_defect(tmp_path, capsys):
     test = "tests/library/test_a.py::test_double"
     assert found == {"factor": (test, test), "unseen": (None, None)}
     assert "outdated: out of date" in capsys.readouterr().out
-    assert (tmp_path / "lsalib/a.py").read_text() == texts["lsalib/a.py"]
+    assert (tmp_path / "lsalib/a.py").read_text() == source
     # The control: what fails without a defect, too, catches none.
     (tmp_path / "tests/library/test_a.py").write_text(TEST.replace("6", "7"))
     with pytest.raises(SystemExit, match="test_double fails without the defect, too"):
@@ -142,10 +124,8 @@ def test_what_passed_with_which_versions(tmp_path, monkeypatch):
     noted("1 passed in 2.00s\n", "lowest", "book")
     lowest, newest = noted("1 passed in 2.00s\n", "newest", "book")
     assert {"jax", "numpy", "pytest"} <= newest["versions"].keys()
-    assert [(part, each["passed"], each["skipped"]) for part, each in lowest["parts"].items()] == [
-        ("library", 14, 3),
-        ("book", 1, 0),
-    ]
+    assert {part: each["passed"] for part, each in lowest["parts"].items()} == {"library": 14, "book": 1}
+    assert lowest["parts"]["library"]["skipped"] == 3
 
 
 def test_what_is_stored_can_be_read():

@@ -84,10 +84,12 @@ def result(root: Path, defect: Defect) -> dict[str, Any]:
     return found if all(found.get(part) == getattr(defect, part) for part in itself) else {}
 
 
-def keep(root: Path, defect: Defect, **found: Any) -> None:
+def keep(root: Path, defect: Defect, found: dict[str, Any]) -> None:
     """Store what was found of this defect beside all other results, one line each, in the order of the list."""
-    empty = {"first": found.get("now"), "now": None, "asked": None, "page": None}
-    entry = empty | result(root, defect) | defect._asdict() | found | made(root)
+    # What caught it first stays when the defect is written again, for other code.
+    old = results(root).get(defect.name, {"first": found.get("now")})
+    empty = {"first": old["first"], "now": None, "asked": None, "page": None}
+    entry = defect._asdict() | empty | result(root, defect) | defect._asdict() | found
     entries, order = results(root) | {defect.name: entry}, [*listed(root)]
     names = sorted(entries, key=lambda name: order.index(name) if name in order else len(order))
     lines = ",\n".join(json.dumps(entries[name], ensure_ascii=False) for name in names)
@@ -180,7 +182,7 @@ def plant(root: Path, names: Sequence[str], *, on_pages: bool = False) -> None:
         elif names or (found.get("asked") is None if on_pages else not (found.get("now") or defect.equivalent)):
             todo.append(defect)
     with TemporaryDirectory() as folder:
-        copy = Copy(root, Path(folder))
+        copy, about = Copy(root, Path(folder)), made(root)
         called = copy.called() if on_pages and todo else {}
         for defect in todo:
             by, tried = None, []
@@ -189,7 +191,7 @@ def plant(root: Path, names: Sequence[str], *, on_pages: bool = False) -> None:
                 tried.append(some[0])
                 if by := copy.caught(defect, some, page=on_pages):
                     break
-            keep(root, defect, **({"asked": tried, "page": by} if on_pages else {"now": by}))
+            keep(root, defect, about | ({"asked": tried, "page": by} if on_pages else {"now": by}))
             print(f"{defect.name}: {by or 'SURVIVES'}", flush=True)
 
 

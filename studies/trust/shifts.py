@@ -70,6 +70,7 @@ def run(page: Page, shift: int) -> dict[str, Any]:
         checks.append(record._asdict() | {"key": record.key, "margin": margin, "cell": running})
         return record
 
+    about: dict[str, Any] = made(page.root) | {"versions": {name: metadata.version(name) for name in VERSIONS}}
     claims._seen.clear()
     start, wide = time.perf_counter(), jax.config.read("jax_enable_x64")
     check, control = (patch.object(book, kind, partial(recorded, kind)) for kind in ("check", "control"))
@@ -80,7 +81,6 @@ def run(page: Page, shift: int) -> dict[str, Any]:
     finally:
         jax.config.update("jax_enable_x64", wide)
         _forget()
-    about = made(page.root) | {"versions": {name: metadata.version(name) for name in VERSIONS}}
     return {"about": about, "checks": checks, "stopped": stopped, "seconds": round(time.perf_counter() - start, 1)}
 
 

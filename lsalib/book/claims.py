@@ -5,6 +5,7 @@ outputs that the book shows.
 """
 
 import html
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,9 +17,11 @@ from lsalib.book.records import METADATA, Record, rows, tally
 
 __all__ = ["ClaimError", "Record", "check", "control"]
 
-# How often a claim was checked in this session: the anchors of a page are unique.
+# How many records each claim has in this session, and each "claim/name": no two records share an anchor or a key.
 _seen: Counter[str] = Counter()
-# What the running cell has checked so far.
+# Every word begins with a letter, so that no name looks like a running number or ends in one.
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*")
+# The records of the running cell.
 _pending: list[Record] = []
 
 
@@ -36,6 +39,7 @@ def check(
     relation: str = "=",
     label: str = "",
     seeds: Sequence[int] = (),
+    name: str = "",
 ) -> Record:
     """Assert that ``measured`` stands in ``relation`` to ``expected``, and record it; the cell shows it.
 
@@ -52,6 +56,9 @@ def check(
         relation: "=", "<" or ">".
         label: what is measured, in a few words.
         seeds: the seeds behind the measurement, if it is a sample.
+        name: a short name such as "ten-heads", which with the claim's id identifies the check in stored results.
+            Without it, the check is identified by its running number among the claim's records. In a loop, the
+            name gets a running number from the second record on.
 
     Returns:
         The ``Record``.
@@ -59,13 +66,15 @@ def check(
     Raises:
         ClaimError: if the claim does not hold, with the worst entry.
         ValueError: if the shapes differ, the relation is unknown, a number or a tolerance is not real and finite,
-            a tolerance is negative or missing, the label is no text, or the seeds are not whole numbers.
+            a tolerance is negative or missing, the label is no text, the seeds are not whole numbers, or the name is
+            not made of small letters, digits and hyphens.
 
     Example:
         >>> check("exact-gd-risk", 5.2381, 110 / 21, atol=1e-4, label="one-step GD").measured
         5.2381
     """
-    record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "check")
+    options = {"atol": atol, "rtol": rtol, "relation": relation, "label": label, "seeds": seeds, "name": name}
+    record = _compare("check", claim_id, measured, expected, **options)
     if not record.passed:
         raise ClaimError(f"{claim_id}: {label or 'check'}: {_comparison(record)} fails")
     return _publish(record)
@@ -81,6 +90,7 @@ def control(
     relation: str = "=",
     label: str = "",
     seeds: Sequence[int] = (),
+    name: str = "",
 ) -> Record:
     """Negative control: assert that the same comparison *fails*, in every entry, once one thing is broken.
 
@@ -96,29 +106,34 @@ def control(
         >>> control("exact-gd-risk", 6.1, 110 / 21, atol=1e-4, label="a step twice too long").kind
         'control'
     """
-    record = _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, "control")
+    options = {"atol": atol, "rtol": rtol, "relation": relation, "label": label, "seeds": seeds, "name": name}
+    record = _compare("control", claim_id, measured, expected, **options)
     if not record.passed:
         raise ClaimError(f"{claim_id}: the control «{label}» passes: {_comparison(record)}")
     return _publish(record)
 
 
-def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, kind) -> Record:
+def _compare(
+    kind, claim_id, measured, expected, *, atol=0.0, rtol=0.0, relation="=", label="", seeds=(), name=""
+) -> Record:
     """The record, judged on the unrounded numbers; the entry closest to the other verdict speaks for the array."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
-    for name, text in {"claim_id": claim_id, "label": label}.items():
+    for argument, text in {"claim_id": claim_id, "label": label, "name": name}.items():
         if not isinstance(text, str):
-            raise ValueError(f"{name} must be a text, got {text!r}")
+            raise ValueError(f"{argument} must be a text, got {text!r}")
+    if name and not _NAME.fullmatch(name):
+        raise ValueError(f"name must be words such as 'ten-heads', of a-z and 0-9, letter first, got {name!r}")
     got, want = real("measured", measured), real("expected", expected)
     tolerances = {"atol": real("atol", atol), "rtol": real("rtol", rtol)}
-    for name, array in tolerances.items():
+    for argument, array in tolerances.items():
         if array.min() < 0:
-            raise ValueError(f"{name} must not be negative, got {array}")
+            raise ValueError(f"{argument} must not be negative, got {array}")
     if tolerances["rtol"].shape:
         raise ValueError(f"rtol must be one number, got shape {tolerances['rtol'].shape}")
-    for name, shape in {"expected": want.shape, "atol": tolerances["atol"].shape}.items():
+    for argument, shape in {"expected": want.shape, "atol": tolerances["atol"].shape}.items():
         if shape not in ((), got.shape):
-            raise ValueError(f"{name} must be one number or have the shape of measured, {got.shape}, got {shape}")
+            raise ValueError(f"{argument} must be one number or have the shape of measured, {got.shape}, got {shape}")
     allowed = np.broadcast_to(tolerances["atol"] + tolerances["rtol"] * np.abs(want), got.shape)
     # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a structure are.
     if relation == "=" and not tolerances["rtol"] and not tolerances["atol"].all():
@@ -131,7 +146,7 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
     # Among entries that only rounding tells apart the first speaks: on another machine it must be the same one.
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
     closest = np.unravel_index(np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape)
-    _seen[claim_id] += 1
+    number = _count(claim_id)
     return Record(
         id=claim_id,
         label=label or "check",
@@ -143,8 +158,18 @@ def _compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, k
         kind=kind,
         seeds=whole("seeds", seeds),
         passed=passed,
-        anchor=f"claim-{claim_id}" + (f"-{_seen[claim_id]}" if _seen[claim_id] > 1 else ""),
+        anchor=f"claim-{claim_id}{_suffix(number)}",
+        name=f"{name}{_suffix(_count(f'{claim_id}/{name}'))}" if name else str(number),
     )
+
+
+def _count(key: str) -> int:
+    _seen[key] += 1
+    return _seen[key]
+
+
+def _suffix(number: int) -> str:
+    return f"-{number}" if number > 1 else ""
 
 
 def _comparison(record: Record) -> str:
@@ -165,10 +190,10 @@ def _show_pending() -> None:
     if not records:
         return
     ids = list(dict.fromkeys(record.id for record in records))
-    names = [html.escape(name) for name in ids]
+    escaped = [html.escape(each) for each in ids]
     # No link in the summary: what opens and closes by a key cannot lead elsewhere by the same key.
-    said = "".join(f' · <span class="claim-id">{name}</span>' for name in names)
-    links = " · ".join(f'<a class="claim-id" href="claims.html#{name}">{name}</a>' for name in names)
+    said = "".join(f' · <span class="claim-id">{each}</span>' for each in escaped)
+    links = " · ".join(f'<a class="claim-id" href="claims.html#{each}">{each}</a>' for each in escaped)
     page = (
         f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)}{said}</summary>'
         f"{rows(records)}<p>In the ledger: {links}</p></details>"

@@ -15,7 +15,10 @@ METADATA = "lsalib_checks"
 
 
 class Record(NamedTuple):
-    """One check as the ledger keeps it: of an array, the entry that is closest to its bound."""
+    """One check as the ledger keeps it: of an array, the entry that is closest to its bound.
+
+    ``name`` is the name that the page gave, or the running number of this record among those of its claim.
+    """
 
     id: str
     label: str
@@ -28,6 +31,17 @@ class Record(NamedTuple):
     seeds: list[int]
     passed: bool
     anchor: str
+    name: str = "1"
+
+    @property
+    def key(self) -> str:
+        """What identifies the check in stored results: it stays the same when the label changes.
+
+        Example:
+            >>> Record("a", "b", 5.0, "=", 5.1, 0.5, 1, "check", [], True, "claim-a", "ten-heads").key
+            'a/ten-heads'
+        """
+        return f"{self.id}/{self.name}"
 
     @property
     def margin(self) -> float:

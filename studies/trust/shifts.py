@@ -1,165 +1,158 @@
 """The pages under other seeds: which checks rest on draws, and how often they hold.
 
-python -m studies.trust.shifts [--shifts 20] [STEM…] executes the pages' cells once for every shift of all their seeds,
-without Jupyter, and stores what came of every check. Each run is kept in study-runs/shifts and is not repeated. A page
-without runs there keeps what is stored of it.
+    python -m studies.trust.shifts [--shifts 20] [--store] [STEM…]
+
+executes the cells of these pages, or of all, once for every shift of all seeds, and prints what failed. With --store,
+the outcome of every check is stored, page by page. Each run is kept in study-runs/shifts and is not repeated, so an
+interrupted study continues where it stopped. A page that is not executed keeps its stored results.
 """
 
 import argparse
-import ast
 import contextlib
+import hashlib
 import json
 import math
-import os
-import subprocess
 import sys
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from lsalib import _files
 from lsalib.book.seeds import STRIDE
-from tools.ledger.claims import SHIFTS
-from tools.notebooks import execute as notebooks
-from tools.notebooks import pages, programs
+from studies.trust import STORE, executed, made
+from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
-# The models' answers are on record, and this page reads what is stored here.
+SHIFTS = STORE / "shifts.json"
+# The answers of the language models are stored, and the page on trust reads these results.
 LEFT_OUT = ("llm", "llm_inside", "trust")
-# Hours of work: outside of what a build or `make clean` removes.
+# Hours of work: neither a build nor `make clean` removes it.
 WORK = Path("study-runs/shifts")
 VERSIONS = ("jax", "jaxlib", "numpy", "optax")
 # What a check compares.
 NUMBERS = ("measured", "expected", "tolerance")
 
 
-def drawing(root: Path) -> list[Page]:
-    """The pages that are executed under other seeds."""
-    return [page for page in pages.code_pages(root) if page.stem not in LEFT_OUT]
-
-
-def run(page: Page, shift: int) -> dict:
+def run(page: Page, shift: int) -> dict[str, Any]:
     """Execute the page's cells in this process: every check with its outcome, and the cells that stopped."""
     import jax
-    import matplotlib.pyplot as plt
 
     from lsalib import book
     from lsalib.book import claims, seeds
 
-    records: list[claims.Record] = []
+    checks: list[dict[str, Any]] = []
     stopped: dict[str, str] = {}
+    running = ""
+
+    @contextlib.contextmanager
+    def around(cell: str, source: str) -> Iterator[None]:
+        nonlocal running
+        running = cell
+        try:
+            yield
+        except Exception as error:
+            stopped[cell] = _failure(error, cell, source)
+
+    def recorded(kind: str, *args: Any, **options: Any) -> claims.Record:
+        """A check that stops nothing."""
+        record = claims._compare(kind, *args, **options)
+        # Three digits; None for a margin without a tolerance or a deviation.
+        margin = float(f"{record.margin:.3g}") if math.isfinite(record.margin) else None
+        checks.append(record._asdict() | {"key": record.key, "margin": margin, "cell": running})
+        return record
+
+    about: dict[str, Any] = made(page.root) | {"versions": {name: metadata.version(name) for name in VERSIONS}}
     claims._seen.clear()
-    kept = book.check, book.control, jax.config.jax_enable_x64
-    book.check, book.control = (partial(_recorded, records, kind) for kind in ("check", "control"))
-    start, space = time.perf_counter(), {"__name__": "__main__"}
+    start, wide = time.perf_counter(), jax.config.read("jax_enable_x64")
+    check, control = (patch.object(book, kind, partial(recorded, kind)) for kind in ("check", "control"))
     try:
-        with seeds.shifted(shift), warnings.catch_warnings(), contextlib.redirect_stdout(None):
-            for name, source in pages.own_code(page):
-                try:
-                    exec(compile(source, name, "exec", dont_inherit=True), space)
-                except Exception as error:
-                    stopped[name] = _said(error, name, source)
-                plt.close("all")
+        with check, control, seeds.shifted(shift), warnings.catch_warnings():
+            with contextlib.redirect_stdout(None):
+                executed.execute(page, around)
     finally:
-        book.check, book.control = kept[:2]
-        jax.config.update("jax_enable_x64", kept[2])
+        jax.config.update("jax_enable_x64", wide)
         _forget()
-    checks = [record._asdict() | {"margin": record.margin} for record in records]
-    return {"checks": checks, "stopped": stopped, "seconds": round(time.perf_counter() - start, 1)}
+    return {"about": about, "checks": checks, "stopped": stopped, "seconds": round(time.perf_counter() - start, 1)}
 
 
-def _recorded(records, kind, claim_id, measured, expected, *, atol=0.0, rtol=0.0, relation="=", label="", seeds=()):
-    """A check that stops nothing."""
-    from lsalib.book import claims
-
-    records.append(claims._compare(claim_id, measured, expected, atol, rtol, relation, label, seeds, kind))
-    return records[-1]
-
-
-def _said(error: Exception, cell: str, source: str) -> str:
-    """The statement that failed, and how, in a line."""
-    at = next((frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == cell), 0)
-    inside = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt) and node.lineno <= at]
-    # Of those that hold the line the innermost comes last.
-    statement = next((ast.unparse(node) for node in reversed(inside) if at <= (node.end_lineno or 0)), "")
-    message = " ".join(str(error).split())
-    return f"{type(error).__name__} in «{statement[:160]}»: {message[:300]}"
+def _failure(error: Exception, cell: str, source: str) -> str:
+    """The line that failed and the message."""
+    at = next((frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == cell), 0)
+    line = source.splitlines()[at - 1].strip() if at else ""
+    return f"{type(error).__name__} in «{line[:160]}»: {' '.join(str(error).split())[:300]}"
 
 
 def _forget() -> None:
-    """Results that the library keeps would be those of other seeds."""
+    """Clear the library's caches: they hold results of other seeds."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "lsalib":
-            for opened in vars(module).values():
-                getattr(opened, "cache_clear", lambda: None)()
+            for value in vars(module).values():
+                getattr(value, "cache_clear", lambda: None)()
 
 
-def places(page: Page, shifts: Iterable[int]) -> dict[int, Path]:
-    """Where each run of this code is kept."""
-    name = f"{page.stem}-{pages.digest(page)}"
-    return {shift: page.root / WORK / f"{name}-{shift}.json" for shift in shifts}
+def digest(page: Page) -> str:
+    """A short name of the page's code: runs of other code are not reused."""
+    return hashlib.sha256("\0".join(source for _, source in pages.own_code(page)).encode()).hexdigest()[:16]
 
 
-def execute(page: Page, shifts: Iterable[int]) -> None:
-    """What is not there yet, in this process."""
-    import matplotlib
+def place(page: Page, shift: int) -> Path:
+    """Where this run is kept."""
+    return page.root / WORK / f"{page.stem}-{digest(page)}-{shift}.json"
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    plt.show = lambda *args, **kwargs: None
-    for shift, path in places(page, shifts).items():
-        if not path.is_file():
+def execute(page: Page, last: int) -> None:
+    """Make the runs that are missing, in this process."""
+    for shift in range(last + 1):
+        if not place(page, shift).is_file():
             found = run(page, shift)
-            _files.write(path, json.dumps(found).encode())
-            told = [f"{r['kind']} «{r['label']}», margin {r['margin']:.2g}" for r in found["checks"] if not r["passed"]]
-            told += [f"{cell}: {why}" for cell, why in found["stopped"].items()]
-            print(f"{page.stem} {shift}: {found['seconds']} s", *told, sep="\n  ", flush=True)
+            _files.write(place(page, shift), json.dumps(found).encode())
+            failed = [f"{c['key']} «{c['label']}», margin {c['margin']}" for c in found["checks"] if not c["passed"]]
+            failed += [f"{cell}: {why}" for cell, why in found["stopped"].items()]
+            print(f"{page.stem} {shift}: {found['seconds']} s", *failed, sep="\n  ", flush=True)
 
 
-def execute_apart(page: Page, last: int) -> None:
-    """In a process of its own, which takes compiled programs and adds to them."""
-    with programs.borrowed() as kept:
-        command = [
-            sys.executable,
-            "-m",
-            "studies.trust.shifts",
-            "--here",
-            f"--root={page.root}",
-            f"--shifts={last}",
-            page.stem,
-        ]
-        subprocess.run(command, env=os.environ | programs.environment(kept), check=True)
+def runs(page: Page, last: int) -> dict[int, dict[str, Any]]:
+    """All runs of the page by their shift; the missing ones are made in a new process."""
+    if not all(place(page, shift).is_file() for shift in range(last + 1)):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            process.submit(execute, page, last).result()
+    return {shift: json.loads(place(page, shift).read_text(encoding="utf-8")) for shift in range(last + 1)}
 
 
-def read(page: Page, shifts: Sequence[int]) -> dict:
-    """What the page's runs came to: the code that ran, cells that stopped, and its checks one after the other."""
-    runs = {shift: json.loads(path.read_text(encoding="utf-8")) for shift, path in places(page, shifts).items()}
-    by_name = {shift: named(found["checks"]) for shift, found in runs.items()}
-    checks = [summary({shift: found.get(name) for shift, found in by_name.items()}) for name in by_name[min(shifts)]]
-    stopped = {shift: found["stopped"] for shift, found in runs.items() if found["stopped"]}
-    return {"code": pages.digest(page), "stopped": stopped, "checks": checks}
+def summary(page: Page, found: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    """What the runs of a page say, as it is stored: how they were made, cells that stopped, and every check."""
+    last = max(found)
+    about: dict[str, Any] = found[last]["about"]
+    about["commit"] = ", ".join(sorted({each["about"]["commit"] for each in found.values()}))
+    about["command"] = f"python -m studies.trust.shifts --shifts {last} --store {page.stem}"
+    placed = {shift: _placed(each["checks"]) for shift, each in found.items()}
+    checks = [_check({shift: each.get(at) for shift, each in placed.items()}) for at in placed[min(found)]]
+    stopped = {f"{shift}": each["stopped"] for shift, each in found.items() if each["stopped"]}
+    return {"shifts": last, **about, "code": digest(page), "stopped": stopped, "checks": checks}
 
 
-def named(records: list[dict]) -> dict[tuple, dict]:
-    """Checks by what they are called; those of one name are counted."""
-    seen: Counter[tuple] = Counter()
+def _placed(checks: Sequence[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    """Checks by cell, claim and running number in the cell: running numbers on the page change where a cell stops."""
+    seen: Counter[tuple[str, str]] = Counter()
     found = {}
-    for record in records:
-        name = tuple(record[part] for part in ("id", "kind", "label"))
-        seen[name] += 1
-        found[*name, seen[name]] = record
+    for check in checks:
+        at = check["cell"], check["id"]
+        seen[at] += 1
+        found[*at, seen[at]] = check
     return found
 
 
-def summary(records: Mapping[int, dict | None]) -> dict:
-    """One check under all shifts, the page's own seeds first: whether it rests on draws, its margins, its failures.
+def _check(records: Mapping[int, dict[str, Any] | None]) -> dict[str, Any]:
+    """One check under all shifts: whether it rests on draws, its margins, its failures.
 
     A failure without numbers is a check that was not reached: its cell had stopped.
     """
@@ -168,72 +161,48 @@ def summary(records: Mapping[int, dict | None]) -> dict:
     ran = [record for record in records.values() if record]
     drawn = any(record[part] != first[part] for record in ran for part in NUMBERS)
     failed = {
-        shift: {part: record[part] for part in NUMBERS} if record else {}
+        f"{shift}": {part: record[part] for part in NUMBERS} if record else {}
         for shift, record in records.items()
         if not (record and record["passed"])
     }
-    said = {part: first[part] for part in ("id", "kind", "label", "relation", "entries", "tolerance")}
-    margins = [record and rounded(record["margin"]) for record in (records.values() if drawn else [first])]
-    return said | {"drawn": drawn, "failed": failed, "margins": margins}
+    about = {part: first[part] for part in ("key", "id", "kind", "label", "relation", "entries", "tolerance")}
+    margins = [record and record["margin"] for record in (records.values() if drawn else [first])]
+    return about | {"drawn": drawn, "failed": failed, "margins": margins}
 
 
-def rounded(margin: float) -> float | None:
-    """Three digits; None stands for a margin that has no tolerance, or no deviation."""
-    return float(f"{margin:.3g}") if math.isfinite(margin) else None
-
-
-def store(root: Path, todo: list[Page], shifts: Sequence[int]) -> None:
-    """Merge what has been executed into what is stored, with a line for each check, so that a change can be read."""
-    found = stored(root)
-    made = {"date": f"{date.today()}", "versions": {name: metadata.version(name) for name in VERSIONS}}
-    for page in todo:
-        done = [shift for shift, path in places(page, shifts).items() if path.is_file()]
-        new = {"shifts": len(done) - 1, **made, **read(page, done)} if len(done) > 1 else {}
-        old = found.get(page.stem, {})
-        # Fewer runs of the same code say less than those that are stored.
-        if new and (new["code"] != old.get("code") or new["shifts"] >= old["shifts"]):
-            found[page.stem] = new
-        elif old:
-            print(f"{page.stem}: kept as stored, {old['shifts']} shifts")
-    for stem in found.keys() - {page.stem for page in pages.code_pages(root)}:
-        print(f"{stem}: stored, but no page any more; delete its block from {SHIFTS} yourself")
-    blocks = []
-    for stem, kept in sorted(found.items()):
-        lines = ",\n".join(json.dumps(check, ensure_ascii=False) for check in kept["checks"])
-        head = json.dumps({part: kept[part] for part in kept if part != "checks"}, ensure_ascii=False)
-        blocks.append(f'"{stem}": {head[:-1]}, "checks": [\n{lines}\n]}}')
-    about = json.dumps({"command": "python -m studies.trust.shifts", "stride": STRIDE})
-    _files.write(root / SHIFTS, f'{{"about": {about},\n"pages": {{\n{",".join(blocks)}\n}}}}\n'.encode())
-
-
-def stored(root: Path) -> dict[str, dict]:
-    """What is stored of each page, with the date and the versions of its runs."""
+def store(root: Path, stem: str, new: dict[str, Any]) -> None:
+    """Put one page's results beside those of the other pages, one line a check."""
     path = root / SHIFTS
-    if not path.is_file():
-        return {}
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    # Earlier files have one date for all pages.
-    made = {part: kept["about"][part] for part in ("date", "versions") if part in kept["about"]}
-    return {stem: made | page for stem, page in kept["pages"].items()}
+    found = json.loads(path.read_text(encoding="utf-8"))["pages"] if path.is_file() else {}
+    old = found.get(stem, {})
+    if old.get("code") == new["code"] and old["shifts"] > new["shifts"]:
+        print(f"{stem}: {old['shifts']} shifts of this code are stored; kept")
+        return
+    found[stem] = new
+    blocks = []
+    for name, page in sorted(found.items()):
+        lines = ",\n".join(json.dumps(check, ensure_ascii=False) for check in page["checks"])
+        head = json.dumps({part: page[part] for part in page if part != "checks"}, ensure_ascii=False)
+        blocks.append(f'"{name}": {head[:-1]}, "checks": [\n{lines}\n]}}')
+    text = f'{{"about": {json.dumps({"stride": STRIDE})},\n"pages": {{\n{",".join(blocks)}\n}}}}\n'
+    _files.write(path, text.encode())
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m studies.trust.shifts", description=__doc__.splitlines()[0])
-    parser.add_argument("stems", nargs="*", metavar="STEM", help="execute these pages, and store nothing")
-    parser.add_argument("--shifts", type=int, default=20, help="from the first to which (default: 20)")
-    parser.add_argument("--collect", action="store_true", help="execute nothing, store what was executed")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.trust.shifts", description="Execute pages under other seeds."
+    )
+    parser.add_argument("stems", nargs="*", metavar="STEM", help="which pages (default: all)")
+    parser.add_argument("--shifts", type=int, default=20, help="how many shifts (default: 20)")
+    parser.add_argument("--store", action="store_true", help=f"put the results into {SHIFTS}")
     args = parser.parse_args(argv)
-    root, shifts = args.root.resolve(), range(args.shifts + 1)
-    todo = notebooks.named(root, args.stems) if args.stems else drawing(root)
-    for page in todo:
-        if args.here:
-            execute(page, shifts)
-        elif not args.collect and not all(path.is_file() for path in places(page, shifts).values()):
-            execute_apart(page, args.shifts)
-    if not args.stems:
-        store(root, todo, shifts)
+    stems = args.stems or [page.stem for page in pages.code_pages(pages.ROOT) if page.stem not in LEFT_OUT]
+    for page in (Page(pages.ROOT, stem) for stem in stems):
+        found = summary(page, runs(page, args.shifts))
+        drawn = sum(check["drawn"] for check in found["checks"])
+        print(f"{page.stem}: {len(found['checks'])} checks, {drawn} rest on draws", flush=True)
+        if args.store:
+            store(page.root, page.stem, found)
 
 
 if __name__ == "__main__":

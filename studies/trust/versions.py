@@ -1,9 +1,9 @@
-"""With which versions the tests have passed: ``… 2>&1 | python -m studies.trust.versions PART``.
+"""Note with which versions the tests passed: … 2>&1 | python -m studies.trust.versions PACKAGES PART
 
-Run by the Python under which the tests ran, it reads what they printed, shows it, and adds to the stored versions.json
-the versions of all that pyproject.toml names and how many tests of this part passed. Where one failed it adds nothing.
+    make test-library PACKAGES=lowest 2>&1 | .venv-lowest/bin/python -m studies.trust.versions lowest library
 
-    make test-library PACKAGES=lowest 2>&1 | .venv-lowest/bin/python -m studies.trust.versions library
+Run it with the Python that ran the tests. It shows what pytest prints and adds to the stored versions.json how many
+tests of this part passed, and the versions of all packages that pyproject.toml names. If one failed, it adds nothing.
 """
 
 import argparse
@@ -12,81 +12,62 @@ import platform
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
-from datetime import date
+from collections import Counter
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
+from typing import Any
+
+from lsalib import _files
+from studies.trust import STORE, made
 
 ROOT = Path(__file__).resolve().parents[2]
-STORE = Path("lsalib/data/trust/versions.json")
-SETS = {
-    ".venv": "locked",
-    ".venv-lowest": "lowest",
-    ".venv-lowest-book": "lowest-book",
-    ".venv-newest": "newest",
-}
 # The last line of pytest, with «=» around it or, in quiet runs, without.
 SUMMARY = re.compile(r"^(?:=+ )?(?=\d+ (?:passed|failed|error))(.*) in [\d.]+s", re.MULTILINE)
 
 
-def counts(log: str) -> dict[str, int]:
-    """What pytest counted, over all its runs in this log: passed, failed, skipped."""
-    found: dict[str, int] = {}
+def counts(log: str) -> Counter[str]:
+    """What pytest counted over all its runs in this log: passed, failed, error, skipped."""
+    found: Counter[str] = Counter()
     for summary in SUMMARY.findall(log):
-        for number, what in re.findall(r"(\d+) (\w+)", summary):
-            found[what.rstrip("s")] = found.get(what.rstrip("s"), 0) + int(number)
+        found.update({what.rstrip("s"): int(number) for number, what in re.findall(r"(\d+) (\w+)", summary)})
     return found
 
 
-def asked(root: Path) -> list[str]:
-    """The packages that pyproject.toml names."""
+def installed(root: Path) -> dict[str, str]:
+    """The packages that pyproject.toml names, as far as they are here."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = chain(project["dependencies"], *project["optional-dependencies"].values())
-    return sorted({re.match(r"[\w.-]+", each)[0] for each in named})  # type: ignore[index]
+    wanted = chain(project["dependencies"], *project["optional-dependencies"].values())
+    names = {re.split(r"[^\w.-]", each)[0] for each in wanted}
+    present = {each.name.lower().replace("_", "-") for each in metadata.distributions()}
+    return {name: metadata.version(name) for name in sorted(names) if name.lower().replace("_", "-") in present}
 
 
-def installed(names: Iterable[str]) -> dict[str, str]:
-    """Those of them that are here; of a set without the book's packages, the others."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def add(root: Path, packages: str, part: str, found: Counter[str]) -> None:
+    """One entry for each set of packages and each Python; its parts passed with these very versions."""
+    path, same = root / STORE / "versions.json", {"packages": packages, "python": platform.python_version()}
+    entries: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    old = next((each for each in entries if same.items() <= each.items()), {})
+    new = same | {"versions": installed(root)}
+    parts = old["parts"] if old and old["versions"] == new["versions"] else {}
+    parts[part] = {"passed": found["passed"], "skipped": found["skipped"], **made(root)}
+    entries = [*(each for each in entries if each is not old), new | {"parts": parts}]
+    _files.write(path, (json.dumps(entries, indent=1) + "\n").encode())
 
 
-def add(path: Path, packages: str, part: str, passed: int, skipped: int, versions: dict[str, str]) -> None:
-    """An entry of its own for each set of packages and each Python; its parts are what passed with these versions."""
-    entries = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    same = {"packages": packages, "python": platform.python_version(), "versions": versions}
-    kept = [entry for entry in entries if entry["packages"] != packages or entry["python"] != same["python"]]
-    parts = next((e["parts"] for e in entries if e not in kept and e["versions"] == versions), {})
-    parts[part] = {"passed": passed, "skipped": skipped, "date": f"{date.today()}"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([*kept, {**same, "parts": parts}], indent=1) + "\n", encoding="utf-8")
-
-
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None, root: Path = ROOT) -> None:
     parser = argparse.ArgumentParser(prog="python -m studies.trust.versions", description="Note what passed with what.")
+    parser.add_argument("packages", help="which packages: locked, lowest, lowest-book, newest")
     parser.add_argument("part", help="what ran: library, notebooks, book, pages")
-    parser.add_argument("--packages", choices=SETS.values(), help="which set (default: as this environment is called)")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
-    packages = args.packages or SETS.get(Path(sys.prefix).name)
-    if packages is None:
-        parser.error(f"{Path(sys.prefix).name} is none of {', '.join(SETS)}; say --packages")
-    log = ""
+    lines = []
     for line in sys.stdin:
         print(line, end="", flush=True)
-        log += line
-    found = counts(log)
-    if not found.get("passed") or found.get("failed") or found.get("error"):
-        raise SystemExit(f"nothing added: {found or 'no summary of pytest'}")
-    versions = installed(asked(args.root))
-    add(args.root / STORE, packages, args.part, found["passed"], found.get("skipped", 0), versions)
-    print(f"{packages}, Python {platform.python_version()}: {args.part}, {found['passed']} passed")
+        lines.append(line)
+    found = counts("".join(lines))
+    if not found["passed"] or found["failed"] or found["error"]:
+        raise SystemExit(f"nothing added: {dict(found) or 'no summary of pytest'}")
+    add(root, args.packages, args.part, found)
 
 
 if __name__ == "__main__":

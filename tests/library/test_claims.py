@@ -135,9 +135,17 @@ def test_what_is_kept_is_not_rounded(shown):
     assert Record(**shown[0][1][METADATA][0]) == record
 
 
-def test_anchors_are_unique(shown):
-    first, second = (claims.check("anchor-claim", 1.0, 1.0, atol=1.0) for _ in range(2))
-    assert (first.anchor, second.anchor) == ("claim-anchor-claim", "claim-anchor-claim-2")
+def test_anchors_and_keys_are_unique(shown):
+    names = ["", "wide", "", "wide", "two-wide", "wide"]
+    records = [claims.check("anchor-claim", 1.0, 1.0, atol=1.0, name=name) for name in names]
+    assert [record.anchor for record in records] == ["claim-anchor-claim"] + [
+        f"claim-anchor-claim-{n}" for n in range(2, 7)
+    ]
+    assert [record.key.removeprefix("anchor-claim/") for record in records] == [
+        *("1", "wide", "3", "wide-2", "two-wide", "wide-3")
+    ]
+    # Another claim counts on its own, and a label changes no key.
+    assert claims.control("other-anchor-claim", 3.0, 1.0, atol=1.0, label="any", name="wide").name == "wide"
 
 
 def test_markup_is_escaped(shown):
@@ -253,6 +261,11 @@ test_what_is_no_number_is_refused = refusals(
     (lambda: A_CHECK(np.nan, 1.0, atol=0.1), "measured must be finite"),
     (lambda: A_CHECK([1.0, 2.0], [1.0], atol=0.1), r"expected must be one number or have the shape of measured"),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, label=3), "label must be a text, got 3"),
+    *(
+        (lambda name=name: A_CHECK(1.0, 1.0, atol=0.1, name=name), "name must be words such as")
+        for name in ("Ten heads", "2", "heads-2", "a/b", "wide-")
+    ),
+    (lambda: A_CHECK(1.0, 1.0, atol=0.1, name=3), "name must be a text, got 3"),
     (lambda: claims.check(7, 1.0, 1.0, atol=0.1), "claim_id must be a text, got 7"),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, seeds=3), "seeds must be a sequence of whole numbers, got 3"),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, seeds=[0.5]), "seeds must be a sequence of whole numbers"),

@@ -32,7 +32,7 @@ class Claim(NamedTuple):
 
 
 # One check or control, as a notebook's output carries it, and the page it stands on.
-Record = namedtuple("Record", ("page", *Check._fields))
+Record = namedtuple("Record", ("page", *Check._fields), defaults=Check._field_defaults.values())
 
 
 def check_of(record: Record) -> Check:

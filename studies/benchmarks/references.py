@@ -3,6 +3,7 @@
 All of them train in float32 with optax's or PyTorch's Adam on fresh standard normal tasks, w ~ N(w*, I).
 """
 
+import os
 from functools import partial
 
 import jax
@@ -73,13 +74,13 @@ def _jax_stepper(predictions, task: GaussianTask, heads: int, batch_size: int):
     return run
 
 
-def torch_query_column(task: GaussianTask, heads: int, batch_size: int, threads: int):
+def torch_query_column(task: GaussianTask, heads: int, batch_size: int):
     """The query's column in PyTorch; None where it is not installed."""
     try:
         import torch
     except ImportError:
         return None
-    torch.set_num_threads(threads)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     C, d = task.context_size, task.dim

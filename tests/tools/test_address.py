@@ -150,15 +150,6 @@ def test_nothing_is_written_where_something_is_missing(spoil, message, root):
     assert contents(root) == before
 
 
-def test_the_seconds_are_those_of_the_latest_measurement(tmp_path):
-    """Rounded up; none of a page that was not measured, or where nothing was."""
-    assert install_cell.seconds(tmp_path, "tiny") is None
-    (tmp_path / "benchmarks").mkdir()
-    measured = {when: {"pages": {"tiny": {"cold": {"wall": wall}}}} for when, wall in (("first", 90.5), ("then", 40.2))}
-    (tmp_path / "studies/benchmarks/pages.json").write_text(json.dumps(measured))
-    assert (install_cell.seconds(tmp_path, "tiny"), install_cell.seconds(tmp_path, "huge")) == (41, None)
-
-
 def test_make_passes_the_address_on():
     assert f'-m tools.notebooks.address "{URL}"' in dry_run("address", f"URL={URL}")
     command = [sys.executable, "-m", "tools.notebooks.address", "nowhere"]

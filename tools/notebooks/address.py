@@ -79,8 +79,7 @@ def notebook(path: Path, url: str) -> str:
         raise SystemExit(
             f"book/{path.name}: no cell {install_cell.cell_id(path.stem)}; run: make notebook NAME={path.stem}"
         )
-    seconds = install_cell.seconds(path.parent.parent, path.stem)
-    cells[0].source = install_cell.source(url, content.cells, seconds)
+    cells[0].source = install_cell.source(url, content.cells)
     return nbformat.writes(content) + "\n"
 
 

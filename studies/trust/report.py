@@ -10,7 +10,7 @@ from pathlib import Path
 from studies.trust import planted as mutants
 
 ROOT = Path(__file__).resolve().parents[2]
-STORE = Path("lsalib/data/trust/defects.json")
+STORE = Path("studies/results/trust/defects.json")
 
 
 def together(root: Path) -> list[dict]:

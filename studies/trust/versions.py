@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STORE = Path("lsalib/data/trust/versions.json")
+STORE = Path("studies/results/trust/versions.json")
 SETS = {
     ".venv": "locked",
     ".venv-lowest": "lowest",

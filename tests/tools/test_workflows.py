@@ -47,7 +47,7 @@ def test_every_file_follows_its_schema(schema, tmp_path):
 
 
 def test_one_workflow_tests_and_publishes_the_book_and_one_releases():
-    assert [path.name for path in WORKFLOWS] == ["release.yml", "test.yml"]
+    assert [path.name for path in WORKFLOWS] == ["release.yml", "studies.yml", "test.yml"]
 
 
 def unpinned(text: str) -> list[str]:

@@ -7,7 +7,6 @@ samples are in float32. Seconds are the processor's, summed over threads, so tha
 import json
 import time
 import tracemalloc
-from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -73,7 +72,6 @@ def measure(blocks: int, seconds: float, dims, contexts) -> list[dict]:
     cases = list(dict.fromkeys([(d, d) for d in dims] + [(10, C) for C in contexts]))
     ways = {case: engines(*case) for case in cases}
     repeated = lambda way: lambda count: [way() for _ in range(count)]
-    runs: dict[tuple, Callable[[int], object]]
     runs = {(case, name): repeated(ways[case][name]) for case in cases for name in (*ENGINES, "sampled")}
     times = medians(runs, blocks, seconds, time.process_time)
     rows = []

@@ -3,24 +3,20 @@
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from studies.provenance import machine, provenance, versions
 
-__all__ = ["exponent", "medians", "origin", "sentence", "table"]
-
-Name = TypeVar("Name")
-
 
 def medians(
-    runs: dict[Name, Callable[[int], object]],
+    runs: Mapping[Any, Callable[[int], object]],
     blocks: int,
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
-) -> dict[Name, float]:
+) -> dict[Any, float]:
     """The median time of one step of each run.
 
     A run is a function that takes a number of steps. Every block lasts about ``seconds``. The runs' blocks take turns,

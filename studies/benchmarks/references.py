@@ -1,6 +1,6 @@
-"""Plain implementations of the paper's training, to compare with: a jitted step called from a Python loop.
+"""Plain implementations of the paper's training, to compare with: a step called from a Python loop.
 
-All of them train in float32 with optax's or PyTorch's Adam on fresh standard normal tasks, w ~ N(w*, I).
+All train in float32 with Adam, from optax or PyTorch, on fresh standard normal tasks, w ~ N(w*, I).
 """
 
 import os
@@ -13,18 +13,13 @@ import optax
 from lsalib.attention import LSAParams, embed, init, lsa
 from lsalib.tasks import GaussianTask
 
-__all__ = ["literal", "query_column", "torch_query_column"]
-
 LEARNING_RATE = 5e-4
 
 
 def literal(task: GaussianTask, heads: int, batch_size: int):
-    """Eqs. 2-6 as they stand: every column of every head is computed."""
-
-    def predictions(params, X, y, x_q):
-        return jax.vmap(lambda X, y, x_q: lsa(params, embed(X, y, x_q, 0.0)))(X, y, x_q)
-
-    return _jax_stepper(predictions, task, heads, batch_size)
+    """Eqs. 2-6 literally: every column of every head is computed."""
+    layer = lambda params, X, y, x_q: lsa(params, embed(X, y, x_q, 0.0))
+    return _jax_stepper(jax.vmap(layer, (None, 0, 0, 0)), task, heads, batch_size)
 
 
 def query_column(task: GaussianTask, heads: int, batch_size: int):

@@ -30,15 +30,15 @@ TARGETS = (
 class Sizes(NamedTuple):
     """How much is measured."""
 
-    blocks: int = 5
-    seconds: float = 1.0
-    largest_dim: int = 512
-    largest_context: int = 10_000
-    figure_steps: int = 5000
-    seeds: int = 5
+    blocks: int
+    seconds: float
+    largest_dim: int
+    largest_context: int
+    figure_steps: int
+    seeds: int
 
 
-QUICK = Sizes(blocks=2, seconds=0.05, largest_dim=20, largest_context=100, figure_steps=100, seeds=1)
+FULL, QUICK = Sizes(5, 1.0, 512, 10_000, 5000, 5), Sizes(2, 0.05, 20, 100, 100, 1)
 
 
 def trainer(task: GaussianTask, heads: int, **options) -> Callable[[int], object]:
@@ -195,8 +195,5 @@ Medians of blocks, after a warm-up that compiles; float32, batch {BATCH}, d = C 
 With several cores the references run on all of them, and a single run on the exact risk, too small for threads, runs on
 one. Here everything has one core.
 """
-    sections = []
-    for section in (against_references,) if one_core else (against_references, *rest):
-        sections.append(section(QUICK if quick else Sizes(), ratios))
-        print(sections[-1], flush=True)
-    return "\n".join([head, *sections])
+    sections = (against_references,) if one_core else (against_references, *rest)
+    return "\n".join([head, *(section(QUICK if quick else FULL, ratios) for section in sections)])

@@ -87,5 +87,5 @@ def test_stored_guesses_have_the_errors_that_are_stored():
         for seed in range(3):
             expected = kept[f"{name}_mse"][0 if name == "cosine" else seed, 2]
             np.testing.assert_allclose(((kept[f"{name}_test"][seed] - truth) ** 2).mean(), expected, rtol=1e-3)
-    with pytest.raises(ValueError, match=r"name must be a stored result .*guesses.*, got 'other'"):
+    with pytest.raises(ValueError, match=r"name must be a stored result .*look.*, got 'other'"):
         records.arrays("other")

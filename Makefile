@@ -110,11 +110,8 @@ links: setup  ## check the links to other sites (needs the network)
 serve: book  ## build the book and serve it on localhost
 	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
-bench: setup  ## measure the speed ratios again
+bench: setup  ## measure all timings again
 	@$(PY) -m studies.benchmarks
-	@$(PY) -m studies.benchmarks --one-core
-	@$(PY) -m studies.benchmarks.engine
-	@$(PY) -m studies.benchmarks.pages
 
 address: addressed setup  ## write the repository's address: make address URL=https://…
 	@$(PY) -m tools.notebooks.address "$(URL)"

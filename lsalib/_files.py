@@ -1,4 +1,4 @@
-"""A file is written whole, or not at all."""
+"""Write a file completely, or leave the old one."""
 
 import os
 import threading
@@ -8,14 +8,14 @@ __all__ = ["write"]
 
 
 def write(path: str | os.PathLike, content: bytes) -> None:
-    """Write a whole file at once: who is interrupted here keeps the file from before.
+    """Write a whole file in one step: an interruption leaves the previous file.
 
     Args:
-        path: the file; its folder is made if it is missing.
-        content: all of it.
+        path: the file; a missing folder is made.
+        content: all bytes of the file.
 
     Raises:
-        OSError: if the disk or the folder refuses; nothing half-written stays.
+        OSError: if the disk or the folder refuses; no partial file remains.
 
     Example:
         >>> import tempfile
@@ -26,7 +26,7 @@ def write(path: str | os.PathLike, content: bytes) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, and nobody else's: two that write at once do not mix.
+    # In the same folder, and with a name of its own, so that two writers do not mix.
     part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         with open(part, "wb") as file:

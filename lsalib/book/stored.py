@@ -1,51 +1,77 @@
-"""Results of what takes too long for a page: arrays, and beside them what is needed to make them again."""
+"""Results that take too long for a page: arrays, with the settings, command, commit and date that made them."""
 
-import io
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from lsalib import _files
+from lsalib import _npz
 
-__all__ = ["FOLDER", "Stored", "circuits", "load", "save"]
+__all__ = ["FOLDER", "Stored", "circuits", "load", "path", "save"]
 
-# Part of the package: a page finds it in a hosted notebook too.
-FOLDER = Path(__file__).parents[1] / "data"
+# The results belong to the book's repository and not to the installed package.
+FOLDER = Path(__file__).parents[2] / "studies" / "results"
 
 
 class Stored(NamedTuple):
-    """Named arrays, and how they were made: the command, its settings, and the versions that ran it."""
+    """Named arrays, and how they were made: command, commit, date, settings and versions."""
 
     arrays: dict[str, np.ndarray]
     about: dict
 
 
-def load(name: str, folder: Path = FOLDER) -> Stored:
+def path(name: str = "") -> Path:
+    """The path of a stored file.
+
+    Args:
+        name: relative to the folder of stored results; empty for the folder itself.
+
+    Returns:
+        The path.
+
+    Raises:
+        FileNotFoundError: if there is no such file, with what to do when all results are missing.
+
+    Example:
+        >>> path("engine_cost.json").name
+        'engine_cost.json'
+    """
+    if not FOLDER.is_dir():
+        raise FileNotFoundError(
+            f"the stored results are not in {FOLDER}: clone the book's repository, "
+            "and run `pip install -e .` in the clone"
+        )
+    found = FOLDER / name
+    if not found.exists():
+        raise FileNotFoundError(f"name must be a file or folder in {FOLDER}, got {name!r}")
+    return found
+
+
+def load(name: str, folder: Path | None = None) -> Stored:
     """Read a stored result.
 
     Args:
         name: the file's name without suffix.
-        folder: where it lies.
+        folder: its folder; by default the repository's ``studies/results``.
 
     Returns:
         A ``Stored``.
 
     Raises:
-        ValueError: if there is no such result; the message names those that there are.
+        FileNotFoundError: if the repository's results are missing.
+        ValueError: if there is no such result; the message names the existing ones.
 
     Example:
         >>> load("softmax_heads").about["heads"]
         [1, 2, 4, 8]
     """
-    path = Path(folder) / f"{name}.npz"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in Path(folder).glob("*.npz"))) or "none"
+    folder = path() if folder is None else Path(folder)
+    file = folder / f"{name}.npz"
+    if not file.is_file():
+        known = ", ".join(sorted(each.stem for each in folder.glob("*.npz"))) or "none"
         raise ValueError(f"name must be a stored result ({known}), got {name!r}")
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files if key != "about"}
-        return Stored(arrays, json.loads(str(file["about"])))
+    arrays, about = _npz.read(file)
+    return Stored(arrays, dict(about))  # type: ignore[call-overload]  # ``save`` writes a dict
 
 
 def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +103,7 @@ def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np
 
 
 def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
-    """Write a result in one step: what is there is whole.
+    """Write a result in one step.
 
     Args:
         path: the file, with the suffix .npz.
@@ -85,7 +111,7 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         about: how it was made, as JSON data.
 
     Raises:
-        ValueError: if an array is of a type that such a file does not keep, as bfloat16 or objects.
+        ValueError: if an array holds objects or records.
 
     Example:
         >>> import tempfile
@@ -94,9 +120,4 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         >>> load("x", folder).arrays["a"].tolist(), load("x", folder).about
         ([0, 1, 2], {'seed': 0})
     """
-    for name, array in arrays.items():
-        if (kind := np.asarray(array).dtype).kind not in "biufcU":
-            raise ValueError(f"arrays[{name!r}] must be of a type that a .npz file keeps, got {kind}")
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, about=json.dumps(about), **arrays)  # type: ignore[arg-type]  # no array is allow_pickle
-    _files.write(path, buffer.getvalue())
+    _npz.write(path, arrays, about, compress=True)

@@ -1,7 +1,7 @@
-"""Results, read again: what was run once and comes with the package, and a user's own.
+"""Read results: those stored in the book's repository, and a user's own.
 
-Sentences are not among what comes with the package: a record names pairs by their index, and whoever has the data
-can build the very prompts again.
+The stored results contain no sentences: a record names pairs by their index, and with the data you can rebuild the
+exact prompts.
 """
 
 import os
@@ -15,15 +15,13 @@ from lsalib.sts import _store, files
 
 __all__ = ["arrays", "own", "pick", "recorded"]
 
-_FOLDER = stored.FOLDER / "sts"
-
 
 def recorded() -> list[dict]:
-    """The results that come with the package, as ``experiment.run`` returns them, without their first prompt's text.
+    """The stored results, as ``experiment.run`` returns them, without the text of the first prompt.
 
-    Of some the first runs alone have been asked, and are there.
+    Some hold only the first runs. A FileNotFoundError says what to do where the repository is missing.
     """
-    found = [_store.read(path) for path in sorted(_FOLDER.glob("*.json"))]
+    found = [_store.read(path) for path in sorted(stored.path("sts").glob("*.json"))]
     return [one | {"records": [row for row in one["records"] if row.get("logprobs")]} for one in found]
 
 
@@ -54,10 +52,12 @@ def pick(found: Sequence[dict], **fields) -> dict:
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
-    """Arrays that come with the package, "guesses", "look", "probe" or "silence"; how they were made, their file says.
+    """The stored arrays of "guesses", "look", "probe" or "silence"; their files say how they were made.
+
+    The guesses come with the package, since experiments need them; the others are in the book's repository.
 
     Example:
         >>> arrays("guesses")["concat_test"].shape
         (3, 1379)
     """
-    return stored.load(name, _FOLDER).arrays
+    return stored.load(name, Path(__file__).parent if name == "guesses" else stored.path("sts")).arrays

@@ -1,1 +1,1 @@
-"""Side-by-side timings: ``python -m studies.benchmarks`` writes ``studies/benchmarks/results.md``."""
+"""Timings, side by side: ``python -m studies.benchmarks [NAME…]`` measures, and writes one table for each name."""

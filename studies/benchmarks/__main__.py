@@ -1,29 +1,41 @@
-"""Measure, print and write the tables: ``python -m studies.benchmarks [--one-core] [--quick] [--out PATH]``."""
+"""Measure, and write the tables: python -m studies.benchmarks [NAME…] [--quick]
+
+Without a name all benchmarks run, each in a process of its own. Every table goes to studies/benchmarks/NAME.md.
+"""
 
 import argparse
+import importlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
-parser = argparse.ArgumentParser(prog="python -m studies.benchmarks", description=__doc__)
-parser.add_argument("--one-core", action="store_true", help="only the first table, everything on one core (Linux)")
-parser.add_argument("--quick", action="store_true", help="a few steps of everything: for development, not for numbers")
-parser.add_argument("--out", type=Path)
-options = parser.parse_args()
-if options.one_core:
-    # Before JAX starts its threads, which stay where they begin.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from lsalib._files import write
 
-import jax  # noqa: E402
+BENCHMARKS = {"results": "speed", "results-one-core": "speed", "engine": "engine", "scale": "scale", "pages": "pages"}
 
-# A device for each core, which has to be said before JAX starts: the exact risk is too small a problem for
-# threads, but the runs of a sweep spread over devices. A single run, and the references, use the first one.
-jax.config.update("jax_num_cpu_devices", 1 if options.one_core else os.cpu_count())
 
-from studies.benchmarks.measure import ONE_CORE, SECTIONS, Sizes, describe, report  # noqa: E402
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m studies.benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="measure little and write nothing: for development")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHMARKS):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    if len(options.names) != 1:
+        for name in options.names or BENCHMARKS:
+            command = [sys.executable, "-m", "studies.benchmarks", name, *["--quick"] * options.quick]
+            subprocess.run(command, check=True)
+        return
+    (name,) = options.names
+    if name == "results-one-core":
+        # Before JAX starts its threads, which stay on the cores where they begin. Linux only.
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    text = importlib.import_module(f"studies.benchmarks.{BENCHMARKS[name]}").measured(name, options.quick)
+    print(text)
+    if not options.quick:
+        write(Path(__file__).with_name(f"{name}.md"), text.encode())
 
-out = options.out or Path(__file__).with_name("results-one-core.md" if options.one_core else "results.md")
-sections = ONE_CORE if options.one_core else SECTIONS
-out.write_text(
-    "\n".join([describe(options.quick), *report(Sizes.quick() if options.quick else Sizes(), sections)]) + "\n"
-)
-print(f"written to {out}")
+
+if __name__ == "__main__":
+    main()

@@ -1,19 +1,13 @@
-"""The exact risk against sampling: ``python -m studies.benchmarks.engine [--quick]``; float64, but samples in float32.
+"""The exact risk against sampling: what a number costs that is exact to rounding, and one that is sampled to 1%.
 
-What a number costs that is exact to rounding, beside what it costs to sample it to one per cent, for the layer with the
-least risk (d heads), over dimensions with C = d and over contexts. Seconds are the processor's, summed over threads:
-others on the machine change them little. Kept where the page ``beyond`` reads it, in lsalib/data/engine_cost.json, and
-as a table in engine.md.
+For the layer with the least risk (d heads), over dimensions with C = d and over contexts. Everything is in float64, but
+samples are in float32. Seconds are the processor's, summed over threads, so that other processes change them little.
 """
 
-import argparse
 import json
-import platform
-import statistics
 import time
 import tracemalloc
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +17,10 @@ from lsalib import attention, metrics, theory
 from lsalib._files import write
 from lsalib.book.stored import FOLDER
 from lsalib.tasks import GaussianTask
-from studies.benchmarks.measure import exponent
-from studies.benchmarks.text import installed, machine, table
+from studies.benchmarks.measuring import exponent, medians, origin, sentence, table
 
 DIMS, CONTEXTS = (2, 5, 10, 20, 28, 40), (1, 10, 100, 1000, 10_000)
 ACCURACY = 0.01
-KEPT, TEXT = FOLDER / "engine_cost.json", Path(__file__).with_name("engine.md")
 ENGINES = ("law", "weights", "moments")
 
 
@@ -38,12 +30,12 @@ def batch_size(d: int, C: int) -> int:
 
 
 def batches(d: int, C: int) -> int:
-    """How many of these tell the spread of squared errors: about two hundred million numbers, 2^16 tasks at most."""
+    """How many of these estimate the spread of squared errors: about 2e8 numbers, at most 2^16 tasks."""
     size = batch_size(d, C)
     return int(max(1, min(2**16 // size, 2e8 // (C * d * size))))
 
 
-def engines(d: int, C: int) -> dict[str, object]:
+def engines(d: int, C: int) -> dict:
     """The ways to a risk, as functions without arguments."""
     task = GaussianTask([2.0] * d, C)
     params = theory.optimal_weights(task)
@@ -64,7 +56,7 @@ def engines(d: int, C: int) -> dict[str, object]:
 
 
 def memory(ways: dict) -> dict[str, int]:
-    """The most bytes at once: of NumPy's arrays, and of the compiled program with what goes in and out."""
+    """The most bytes at once: of NumPy's arrays, and of the compiled program with its input and output."""
     found = {}
     for name in ("law", "moments"):
         tracemalloc.start()
@@ -75,93 +67,67 @@ def memory(ways: dict) -> dict[str, int]:
     return found | {"weights": used.temp_size_in_bytes + used.argument_size_in_bytes + used.output_size_in_bytes}
 
 
-def spent(way, count: int) -> float:
-    """Processor seconds of a call."""
-    began = time.process_time()
-    for _ in range(count):
-        way()
-    return (time.process_time() - began) / count
-
-
-def processor_seconds(ways: dict, blocks: int, seconds: float) -> dict:
-    """The median over blocks of so many seconds, which take turns; the first call compiles, and does not count."""
-    once = {name: [way(), spent(way, 2)][1] for name, way in ways.items()}
-    counts = {name: max(1, round(seconds / each)) for name, each in once.items()}
-    turns = [{name: spent(way, counts[name]) for name, way in ways.items()} for _ in range(blocks)]
-    return {name: statistics.median(turn[name] for turn in turns) for name in ways}
-
-
 def measure(blocks: int, seconds: float, dims, contexts) -> list[dict]:
-    """For each (d, C): seconds, bytes, and how many tasks one per cent takes."""
+    """For each (d, C): seconds, bytes, and how many tasks an accuracy of 1% takes."""
     cases = list(dict.fromkeys([(d, d) for d in dims] + [(10, C) for C in contexts]))
     ways = {case: engines(*case) for case in cases}
-    runs = {(case, name): ways[case][name] for case in cases for name in (*ENGINES, "sampled")}
-    times = processor_seconds(runs, blocks, seconds)
+    repeated = lambda way: lambda count: [way() for _ in range(count)]
+    runs = {(case, name): repeated(ways[case][name]) for case in cases for name in (*ENGINES, "sampled")}
+    times = medians(runs, blocks, seconds, time.process_time)
     rows = []
     for case in cases:
         mean, error = ways[case]["spread"]()
         tasks = batches(*case) * batch_size(*case) * (error / mean / ACCURACY) ** 2
-        seconds = {name: times[case, name] for name in ENGINES}
-        seconds["sampled"] = times[case, "sampled"] / batch_size(*case) * tasks
+        spent = {name: times[case, name] for name in ENGINES}
+        spent["sampled"] = times[case, "sampled"] / batch_size(*case) * tasks
         risk = {"law": ways[case]["law"](), "weights": ways[case]["weights"](), "sampled": mean, "error": error}
-        rows.append(
-            {"d": case[0], "C": case[1], "tasks": tasks, "seconds": seconds, "bytes": memory(ways[case])} | risk
-        )
+        row = {"d": case[0], "C": case[1], "tasks": tasks, "seconds": spent, "bytes": memory(ways[case])}
+        rows.append(row | risk)
     return rows
-
-
-def lines(kept: dict) -> list[str]:
-    """The table in Markdown."""
-    head = ["d", "C", *(f"{name}, ms" for name in (*ENGINES, "sampled")), "sampled over weights"]
-    head += [f"{name}, kB" for name in ENGINES]
-    body = []
-    for row in kept["rows"]:
-        seconds = [row["seconds"][name] for name in (*ENGINES, "sampled")]
-        cells = [f"{1e3 * s:.3f}" for s in seconds] + [f"{seconds[-1] / seconds[1]:,.0f}"]
-        body.append([str(row["d"]), str(row["C"]), *cells, *(f"{row['bytes'][name] / 1e3:,.0f}" for name in ENGINES)])
-    return [
-        "# The exact risk against sampling",
-        "",
-        "One run of `python -m studies.benchmarks.engine`: processor seconds, medians of blocks that take turns.",
-        "`law`:",
-        "`theory.optimal_risk`; `weights`: `theory.population_risk` of d heads; `moments`: `theory.gram_moments`;",
-        "`sampled`: fresh tasks until the standard error of the same heads' risk is one per cent; each further digit",
-        "takes a hundred times as many.",
-        "",
-        f"{kept['machine']}; {kept['versions']}.",
-        "",
-        *table(head, body),
-        "Exponents in d, from d = 20:",
-        "",
-        *(
-            f"- {what}: " + ", ".join(f"{name} {power}" for name, power in powers.items())
-            for what, powers in kept["exponents"].items()
-        ),
-    ]
 
 
 def fitted(rows: list[dict]) -> dict[str, dict[str, float]]:
     """Exponents in d of seconds and bytes, where d is large."""
     large = [row for row in rows if row["d"] == row["C"] >= 20]
-    dims = [row["d"] for row in large]
+    power = lambda what, name: round(exponent([row["d"] for row in large], [row[what][name] for row in large]), 2)
     names = {"seconds": (*ENGINES, "sampled"), "bytes": ENGINES}
-    powers = lambda what: {n: round(exponent(dims, [r[what][n] for r in large]), 2) for n in names[what]}
-    return {what: powers(what) for what in names} if len(dims) > 1 else {}
+    return {what: {name: power(what, name) for name in names[what]} for what in names} if len(large) > 1 else {}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m studies.benchmarks.engine", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="for development: measures little and keeps nothing")
-    quick = parser.parse_args().quick
+def measured(name: str, quick: bool) -> str:
+    """The table; the numbers are stored for the page ``beyond``, too."""
     jax.config.update("jax_enable_x64", True)
     rows = measure(2, 0.01, DIMS[:3], CONTEXTS[:2]) if quick else measure(5, 0.02, DIMS, CONTEXTS)
-    versions = ", ".join([f"Python {platform.python_version()}", *map(installed, ("jax", "numpy"))])
-    kept = {"machine": machine(), "versions": versions, "accuracy": ACCURACY, "exponents": fitted(rows), "rows": rows}
-    print("\n".join(lines(kept)))
+    kept = origin(name, "jax", "numpy") | {"accuracy": ACCURACY, "exponents": fitted(rows), "rows": rows}
     if not quick:
-        write(KEPT, json.dumps(kept, indent=1).encode() + b"\n")
-        TEXT.write_text("\n".join(lines(kept)) + "\n", encoding="utf-8")
+        write(FOLDER / "engine_cost.json", json.dumps(kept, indent=1).encode() + b"\n")
+    return text(kept)
 
 
-if __name__ == "__main__":
-    main()
+def text(kept: dict) -> str:
+    """The numbers in Markdown."""
+    names = (*ENGINES, "sampled")
+    head = ["d", "C", *(f"{name}, ms" for name in names), "sampled over weights", *(f"{n}, kB" for n in ENGINES)]
+    body = []
+    for row in kept["rows"]:
+        seconds = row["seconds"]
+        cells = [f"{1e3 * seconds[name]:.3f}" for name in names]
+        cells += [f"{seconds['sampled'] / seconds['weights']:,.0f}"]
+        body.append([str(row["d"]), str(row["C"]), *cells, *(f"{row['bytes'][name] / 1e3:,.0f}" for name in ENGINES)])
+    powers = [
+        f"- {what}: " + ", ".join(f"{name} {power}" for name, power in found.items())
+        for what, found in kept["exponents"].items()
+    ]
+    return f"""# The exact risk against sampling
+
+{sentence(kept)}
+
+Processor seconds, medians of blocks that take turns. `law`: `theory.optimal_risk`; `weights`: `theory.population_risk`
+of d heads; `moments`: `theory.gram_moments`; `sampled`: fresh tasks until the standard error of the same heads' risk is
+1%. Each further digit takes a hundred times as many.
+
+{table(head, body)}
+Exponents in d, from d = 20:
+
+{chr(10).join(powers)}
+"""

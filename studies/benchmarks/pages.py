@@ -1,142 +1,29 @@
-"""What pages cost, cold and with kept programs: ``python -m studies.benchmarks.pages [--revision REV] [PAGE…]``.
+"""What the book's pages cost: each is executed in a new kernel, without compiled programs and then with them."""
 
-Each page is executed so many times with no kept programs, then once with those of the last run. The figures are kept
-in pages.json, beside those of other revisions, and pages.md is written of all of them. A revision is executed in a
-checkout of its own.
-"""
-
-import argparse
-import json
 import os
-import statistics
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from studies.benchmarks.text import machine, table
+from studies.benchmarks.measuring import origin, sentence, table
 from tools.notebooks import pages, profile, programs
 
-HERE = Path(__file__).parent
-FIGURES, TEXT, NOTES = HERE / "pages.json", HERE / "pages.md", HERE / "pages-notes.md"
-FIELDS = ("wall", "programs", "tracing", "lowering", "compiling", "running", "memory")
+HEADER = ("page", "s", "s of it to compile", "programs", "GB at most", "s with kept programs")
+FORMATS = ("{:.1f}", "{:.1f}", "{:.0f}", "{:.2f}", "{:.1f}")
 
 
-def measure(page: pages.Page, *, keep: bool) -> dict[str, float]:
-    done = profile.of_page(page, keep=keep)
-    stages = {stage: done.total(stage) for stage in profile.STAGES}
-    return {"wall": done.wall, "programs": done.programs, **stages, "running": done.running, "memory": done.memory}
-
-
-def middle(runs: list[dict[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
-    return {field: round(statistics.median(run[field] for run in runs), 3) for field in FIELDS}
-
-
-@contextmanager
-def checkout(revision: str) -> Iterator[Path]:
-    """A copy of the revision, whose library the kernels import."""
-    with TemporaryDirectory() as folder:
-        root, old = Path(folder, "checkout"), os.environ.get("PYTHONPATH")
-        subprocess.run(
-            ["git", "worktree", "add", "--quiet", "--detach", str(root), revision], cwd=pages.ROOT, check=True
-        )
-        os.environ["PYTHONPATH"] = str(root)
-        try:
-            yield root
-        finally:
-            os.environ.pop("PYTHONPATH") if old is None else os.environ.update(PYTHONPATH=old)
-            subprocess.run(["git", "worktree", "remove", "--force", str(root)], cwd=pages.ROOT, check=True)
-
-
-def execute(root: Path, stems: list[str], runs: int) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
-    for page in pages.code_pages(root):
-        if stems and page.stem not in stems:
-            continue
-        cold = [measure(page, keep=False) for _ in range(runs - 1)]
+def measured(name: str, quick: bool) -> str:
+    """A row for each page, and their sum."""
+    stems, rows = [], []
+    for page in pages.code_pages(pages.ROOT)[: 1 if quick else None]:
         with TemporaryDirectory() as kept:
             os.environ[programs.VARIABLE] = kept
-            # The last cold run finds nothing kept, and keeps its programs.
-            cold.append(measure(page, keep=True))
-            yield page.stem, {"cold": middle(cold), "warm": measure(page, keep=True)}
-
-
-def rows(figures: dict[str, dict]) -> list[list[str]]:
-    """A row a page, and their sum."""
-    listed = []
-    for stem in sorted(figures):
-        cold, warm = figures[stem]["cold"], figures[stem].get("warm")
-        stages = [f"{cold[field]:.1f}" for field in ("tracing", "lowering", "compiling", "running")]
-        listed.append(
-            [
-                stem,
-                f"{cold['wall']:.1f}",
-                f"{cold['programs']:.0f}",
-                *stages,
-                f"{cold['memory']:.2f}",
-                f"{warm['wall']:.1f}" if warm else "–",
-            ]
-        )
-    total = [
-        f"{sum(figures[stem]['cold'][field] for stem in figures):.1f}"
-        for field in ("tracing", "lowering", "compiling", "running")
-    ]
-    wall = {
-        kind: [figures[stem][kind]["wall"] for stem in figures if kind in figures[stem]] for kind in ("cold", "warm")
-    }
-    memory = max(each["cold"]["memory"] for each in figures.values())
-    count = sum(each["cold"]["programs"] for each in figures.values())
-    warm = f"{sum(wall['warm']):.1f}" if len(wall["warm"]) == len(figures) else "–"
-    return [*listed, ["all", f"{sum(wall['cold']):.1f}", f"{count:.0f}", *total, f"{memory:.2f}", warm]]
-
-
-def text(kept: dict[str, dict]) -> str:
-    """The page of tables: the newest revision first."""
-    header = ["page", "s", "programs", "tracing", "lowering", "compiling", "the rest", "GB", "s, kept programs"]
-    lines = [
-        "# What the pages cost",
-        "",
-        "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, "
-        "the programs that",
-        "were compiled, the seconds of each stage, and the most memory. "
-        "The last column: one run with the programs of a run before.",
-        "",
-    ]
-    for name, entry in reversed(kept.items()):
-        lines += [
-            f"## {name}",
-            "",
-            f"{entry['machine']}; medians of {entry['runs']}."
-            if entry["runs"] > 1
-            else f"{entry['machine']}; one run.",
-            "",
-            *table(header, rows(entry["pages"])),
-        ]
-    return "\n".join([*lines, NOTES.read_text(encoding="utf-8")])
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m studies.benchmarks.pages", description=__doc__.splitlines()[0])
-    parser.add_argument("stems", nargs="*", metavar="PAGE", help="these pages (default: all)")
-    parser.add_argument("--revision", metavar="REV", help="of the repository (default: the files as they are)")
-    parser.add_argument("--name", default="Now", help="what the table is called")
-    parser.add_argument("--runs", type=int, default=3, metavar="N")
-    args = parser.parse_args(argv)
-    kept = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.is_file() else {}
-    entry = kept.setdefault(args.name, {"pages": {}})
-    entry |= {"machine": machine(), "runs": args.runs}
-    with checkout(args.revision) if args.revision else nullcontext(pages.ROOT) as root:
-        for stem, figures in execute(root, args.stems, args.runs):
-            entry["pages"][stem] = figures
-            print(
-                f"{stem}: {figures['cold']['wall']:.1f} s cold, {figures['warm']['wall']:.1f} s warm, "
-                f"{figures['cold']['programs']:.0f} programs",
-                flush=True,
-            )
-            FIGURES.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    TEXT.write_text(text(kept), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+            # The first run finds nothing, and keeps its programs for the second one.
+            cold, warm = (profile.of_page(page, keep=True) for _ in range(2))
+        stages = sum(map(cold.total, profile.STAGES))
+        rows.append((cold.wall, stages, cold.programs, cold.memory, warm.wall))
+        stems.append(page.stem)
+        print(f"{page.stem}: {cold.wall:.1f} s, {warm.wall:.1f} s with kept programs", flush=True)
+    walls, compiling, counts, memory, warms = zip(*rows, strict=True)
+    rows.append((sum(walls), sum(compiling), sum(counts), max(memory), sum(warms)))
+    cells = [[stem, *map(str.format, FORMATS, row)] for stem, row in zip([*stems, "all"], rows, strict=True)]
+    one = "Each page runs once, alone on the machine."
+    return f"{sentence(origin(name, 'jax', 'numpy'))} {one}\n\n{table(HEADER, cells)}"

@@ -1,8 +1,9 @@
-"""Plain implementations of the paper's training, to compare with: a jitted step called from a Python loop.
+"""Plain implementations of the paper's training, to compare with: a step called from a Python loop.
 
-All of them train in float32 with optax's or PyTorch's Adam on fresh standard normal tasks, w ~ N(w*, I).
+All train in float32 with Adam, from optax or PyTorch, on fresh standard normal tasks, w ~ N(w*, I).
 """
 
+import os
 from functools import partial
 
 import jax
@@ -12,18 +13,13 @@ import optax
 from lsalib.attention import LSAParams, embed, init, lsa
 from lsalib.tasks import GaussianTask
 
-__all__ = ["literal", "query_column", "torch_query_column"]
-
 LEARNING_RATE = 5e-4
 
 
 def literal(task: GaussianTask, heads: int, batch_size: int):
-    """Eqs. 2-6 as they stand: every column of every head is computed."""
-
-    def predictions(params, X, y, x_q):
-        return jax.vmap(lambda X, y, x_q: lsa(params, embed(X, y, x_q, 0.0)))(X, y, x_q)
-
-    return _jax_stepper(predictions, task, heads, batch_size)
+    """Eqs. 2-6 literally: every column of every head is computed."""
+    layer = lambda params, X, y, x_q: lsa(params, embed(X, y, x_q, 0.0))
+    return _jax_stepper(jax.vmap(layer, (None, 0, 0, 0)), task, heads, batch_size)
 
 
 def query_column(task: GaussianTask, heads: int, batch_size: int):
@@ -73,13 +69,13 @@ def _jax_stepper(predictions, task: GaussianTask, heads: int, batch_size: int):
     return run
 
 
-def torch_query_column(task: GaussianTask, heads: int, batch_size: int, threads: int):
+def torch_query_column(task: GaussianTask, heads: int, batch_size: int):
     """The query's column in PyTorch; None where it is not installed."""
     try:
         import torch
     except ImportError:
         return None
-    torch.set_num_threads(threads)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
     C, d = task.context_size, task.dim

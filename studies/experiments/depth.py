@@ -1,9 +1,9 @@
-"""Layers of linear attention, one after the other: searches of the least risk, among all weights, on the exact risk.
+"""Several layers of linear attention: searches for the least risk among all weights, on the exact risk.
 
-In layers that write labels the labels of all tokens, the query's included, become affine functions of what they were.
+A layer that writes labels maps the labels of all tokens, including the query's, to affine functions of themselves.
 """
 
-from functools import partial
+from functools import cache, partial
 from itertools import product
 
 import jax
@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import least_squares
 
-from studies.experiments.experiment import Experiment, versions
+from studies.experiments.experiment import Experiment
+from studies.provenance import versions
 
 DIMS, LENGTHS, DEPTHS, ERRORS = (2, 1), (3, 6, 12, 24, 1), (1, 2, 3), (0.0, 1.0, 4.0)
-SIGNS = (1, -1)  # with which the answer is read, and the guess written
+SIGNS = (1, -1)  # of the answer when it is read, and of the guess when it is written
 TASKS = ((0, 0), (1, 1), (1, 0), (0, 1))  # prior mean and guess, times each length but zero
 STARTS, STEPS, SCALE = 24, 300, 0.5
 
@@ -23,10 +24,6 @@ def gauss(diagonal, beside) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of the Gauss rule whose recurrence has these coefficients."""
     x, V = np.linalg.eigh(np.diag(diagonal) + np.diag(np.sqrt(beside), 1) + np.diag(np.sqrt(beside), -1))
     return x, V[0] ** 2
-
-
-def normal(n: int) -> tuple[np.ndarray, np.ndarray]:
-    return gauss(np.zeros(n), np.arange(1.0, n))
 
 
 def chi_square(k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,6 +36,7 @@ def rule(dim: int, context_size: int, degree: int) -> tuple[np.ndarray, np.ndarr
     """S, eps and weights: exact for squares of what has this degree in S = T T'/C (T triangular), affine in eps."""
     below = list(zip(*np.tril_indices(dim, -1), strict=True))
     axes = [chi_square(context_size - i, degree + 1) for i in range(dim)]
+    normal = lambda n: gauss(np.zeros(n), np.arange(1.0, n))
     axes += [normal(2 * degree + 1)] * len(below) + [normal(2)] * dim
     x = np.stack([part.ravel() for part in np.meshgrid(*(nodes for nodes, _ in axes), indexing="ij")], axis=-1)
     weights = np.prod(np.stack(np.meshgrid(*(w for _, w in axes), indexing="ij")), axis=0).ravel()
@@ -50,7 +48,7 @@ def rule(dim: int, context_size: int, degree: int) -> tuple[np.ndarray, np.ndarr
 
 
 def errors(layers, S, eps, u, sign=1):
-    """Of the prediction's coefficients; residual labels are phi.x in the context and psi.x_q at the query.
+    """The errors of the prediction's coefficients; residual labels are phi.x in the context and psi.x_q at the query.
 
     A layer (scale, add, read) adds <S, scale> of itself to a label, and add(S).x + (read S phi).x.
     """
@@ -68,7 +66,7 @@ def shapes(dim: int, depth: int) -> list[tuple[int, ...]]:
 
 
 def labels(flat, nodes, u, sign, *, dim: int, depth: int):
-    """What is squared and summed to the risk."""
+    """The vector whose squared length is the risk."""
     S, eps, weights = nodes
     sizes = np.cumsum([np.prod(shape) for shape in shapes(dim, depth)])
     parts = zip(jnp.split(flat, sizes[:-1]), shapes(dim, depth), strict=True)
@@ -77,7 +75,7 @@ def labels(flat, nodes, u, sign, *, dim: int, depth: int):
 
 
 def features(flat, nodes, size, task, *, depth: int):
-    """The same for two features and layers that scale features, too, by S and t; all in eigenvalues of S.
+    """The same for two features and layers that also scale features by S and t; everything in eigenvalues of S.
 
     A layer adds read S phi + own t y + (move t + turn S) u to a label, and stretch S + widen t of themselves to
     features. Prior mean and guess are multiples of u.
@@ -96,22 +94,19 @@ def features(flat, nodes, size, task, *, depth: int):
     return (jnp.sqrt(weights)[None, :, None] * parts).ravel()
 
 
-@partial(jax.jit, static_argnames=("which", "shape"))
-def value(which, shape, flat, given):
-    return which(flat, *given, **dict(shape))
-
-
-@partial(jax.jit, static_argnames=("which", "shape"))
-def slope(which, shape, flat, given):
-    return jax.jacfwd(lambda flat: which(flat, *given, **dict(shape)))(flat)
+@cache
+def compiled(which, **shape):
+    """A function of (flat, given) and its Jacobian."""
+    value = lambda flat, given: which(flat, *given, **shape)
+    return jax.jit(value), jax.jit(jax.jacfwd(value))
 
 
 def search(which, shape: dict, size: int, given, count: int, scale=SCALE) -> np.ndarray:
     """Least squares from random starts: the risks, and the largest entries of their gradients."""
     options = {"x_scale": "jac", "max_nfev": STEPS, "ftol": 1e-13, "xtol": 1e-13, "gtol": 1e-13}
-    of = lambda f: lambda flat: np.asarray(f(which, tuple(shape.items()), flat, given))
+    value, slope = (lambda flat, f=f: np.asarray(f(flat, given)) for f in compiled(which, **shape))
     begin = scale * np.random.default_rng(size).normal(size=(count, size))
-    ends = [least_squares(of(value), start, of(slope), **options) for start in begin]
+    ends = [least_squares(value, start, slope, **options) for start in begin]
     return np.array([(2 * end.cost, 2 * np.abs(end.grad).max()) for end in ends]).T
 
 
@@ -129,36 +124,24 @@ def of_features(length, size, task, count) -> np.ndarray:
 
 def run(dims=DIMS, lengths=LENGTHS, depths=DEPTHS, sizes=ERRORS, signs=SIGNS, count=STARTS, more=True) -> dict:
     """Where the searches end: by dimension, context length, depth, size of the guess's error, sign and start."""
+    grid = dims, lengths, depths, sizes, signs
     with jax.enable_x64(True):
-        cells = [of_labels(*cell, count) for cell in product(dims, lengths, depths, sizes, signs)]
-        values, gradients = np.moveaxis(
-            np.reshape(cells, [*map(len, (dims, lengths, depths, sizes, signs)), 2, -1]), -2, 0
-        )
-        kept = {"risk": values, "gradient": gradients}
+        ends = np.reshape([of_labels(*cell, count) for cell in product(*grid)], (*map(len, grid), 2, -1))
+        kept = {"risk": ends[..., 0, :], "gradient": ends[..., 1, :]}
         if more:
             cells = [of_features(*cell, count) for cell in product(lengths, sizes[1:], TASKS)]
-            kept["features"] = np.reshape(cells, (len(lengths), len(sizes) - 1, len(TASKS), 2, -1))[..., 0, :]
+            ends = np.reshape(cells, (len(lengths), len(sizes) - 1, len(TASKS), 2, -1))
+            kept["features"] = ends[..., 0, :]
     return kept
 
 
-ABOUT = {
-    "dims": list(DIMS),
-    "lengths": list(LENGTHS),
-    "depths": list(DEPTHS),
-    "errors": list(ERRORS),
-    "signs": list(SIGNS),
-    "tasks": [list(task) for task in TASKS],
-    "starts": STARTS,
-    "steps": STEPS,
-    "scale": SCALE,
-    "dtype": "float64",
-}
+GRID = {"dims": DIMS, "lengths": LENGTHS, "depths": DEPTHS, "errors": ERRORS, "signs": SIGNS, "tasks": TASKS}
 EXPERIMENTS = {
     "depth": Experiment(
-        "what layers after one another reach, with a right and a wrong guess",
+        "what several layers reach, with a right and a wrong guess",
         run,
         partial(run, DIMS[:1], LENGTHS[:2], DEPTHS[:2], ERRORS[:2], SIGNS[:1], STARTS, more=False),
-        ABOUT,
+        GRID | {"starts": STARTS, "steps": STEPS, "scale": SCALE, "dtype": "float64"},
         partial(versions, "jax", "numpy", "scipy"),
         rtol=1e-6,
         atol=1e-5,

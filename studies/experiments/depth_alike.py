@@ -1,18 +1,20 @@
-"""Layers that write labels and treat all directions alike, at any dimension: searches of the least risk.
+"""Layers that write labels and treat all directions alike, at any dimension: searches for the least risk.
 
-The error is a polynomial in S and its mean eigenvalue t, and the risk a quadratic form in its coefficients, whose
-entries are moments of the Gram matrix. They are counted: a sum over all pairings of the entries of X.
+The error is a polynomial in S and its mean eigenvalue t. The risk is a quadratic form in its coefficients, whose
+entries are moments of the Gram matrix: a sum over all pairings of the entries of X (Isserlis' theorem).
 """
 
 from collections import Counter
 from functools import cache, partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from studies.experiments import depth
-from studies.experiments.experiment import Experiment, versions
+from studies.experiments.experiment import Experiment
+from studies.provenance import versions
 
 SETTINGS = ((10, 10), (10, 30), (10, 100))  # d, C
 DEPTHS, ERRORS, STARTS = (1, 2, 3), (0.0, 2.0), 96  # errors in each entry
@@ -27,25 +29,20 @@ def pairings(free: tuple):
             yield [(free[0], free[i]), *rest]
 
 
-def loops(pairs, others: dict) -> int:
+def loops(pairs: list, others: list) -> int:
     """How many loops two ways to pair the same things make."""
-    of, count = dict(pairs) | {b: a for a, b in pairs}, 0
-    while of:
-        at, count = next(iter(of)), count + 1
-        while at in of:
-            end = of.pop(at)
-            del of[end]
-            at = others[end]
-    return count
+    loop = list(range(2 * len(pairs)))
+    for a, b in (*pairs, *others):
+        loop = [loop[b] if each == loop[a] else each for each in loop]
+    return len(set(loop))
 
 
 @cache
 def counted(power: int) -> Counter:
-    """Of E tr (X'X)^power: how many terms C^i d^j. Entries 2k, 2k+1 are of one token, 2k+1, 2k+2 of one feature."""
-    size = 2 * power
-    token = {k: k ^ 1 for k in range(size)}
-    feature = {k: (k + 1 if k % 2 else k - 1) % size for k in range(size)}
-    return Counter((loops(pairs, token), loops(pairs, feature)) for pairs in pairings(tuple(range(size))))
+    """How many terms C^i d^j E tr (X'X)^power has. Entries 2k, 2k+1 share a token, and 2k+1, 2k+2 a feature."""
+    token = [(2 * k, 2 * k + 1) for k in range(power)]
+    feature = [(2 * k + 1, (2 * k + 2) % (2 * power)) for k in range(power)]
+    return Counter((loops(pairs, token), loops(pairs, feature)) for pairs in pairings(tuple(range(2 * power))))
 
 
 def traces(dim: int, length: int, most: int) -> np.ndarray:
@@ -69,7 +66,7 @@ def form(dim: int, length: int, layers: int) -> np.ndarray:
 
 
 def alike(flat, R, length_of_u, sign, *, depth: int):
-    """What is squared and summed to the risk; a layer adds own t y + (read s + (move t + turn S) u).x to a label."""
+    """Its squared length is the risk. A layer adds own t y + (read s + (move t + turn S) u).x to labels."""
     zero = jnp.zeros((depth + 1,) * 2)
     one = zero.at[0, 0].set(1.0)
     t, S = (lambda p: jnp.roll(p, 1, 0).at[0].set(0)), (lambda p: jnp.roll(p, 1, 1).at[:, 0].set(0))
@@ -82,37 +79,25 @@ def alike(flat, R, length_of_u, sign, *, depth: int):
 
 
 def run(settings=SETTINGS, depths=DEPTHS, sizes=ERRORS, signs=depth.SIGNS, count=STARTS) -> dict[str, np.ndarray]:
-    """Where the searches end: by setting, depth, error, sign and start; with the moments."""
-    scale = np.resize(SCALES, (count, 1))
+    """Where the searches end, by setting, depth, error, sign and start; and the moments."""
+    scale, shape = np.resize(SCALES, (count, 1)), (*map(len, (settings, depths, sizes, signs)), count)
     with jax.enable_x64(True):
         risks = [
-            depth.search(alike, {"depth": n}, 4 * n, (form(*setting, n), size, float(sign)), count, scale)[0]
-            for setting in settings
-            for n in depths
-            for size in sizes
-            for sign in signs
+            depth.search(alike, {"depth": n}, 4 * n, (form(d, C, n), size, float(sign)), count, scale)[0]
+            for (d, C), n, size, sign in product(settings, depths, sizes, signs)
         ]
-    shape = len(settings), len(depths), len(sizes), len(signs), count
-    return {"risk": np.reshape(risks, shape), "traces": np.array([traces(*setting, 6) for setting in settings])}
+    moments = np.array([traces(d, C, 6) for d, C in settings])
+    return {"risk": np.reshape(risks, shape), "traces": moments}
 
 
-ABOUT = {
-    "settings": [list(setting) for setting in SETTINGS],
-    "depths": list(DEPTHS),
-    "errors": list(ERRORS),
-    "signs": list(depth.SIGNS),
-    "starts": STARTS,
-    "steps": depth.STEPS,
-    "scales": list(SCALES),
-    "dtype": "float64",
-}
+GRID = {"settings": SETTINGS, "depths": DEPTHS, "errors": ERRORS, "signs": depth.SIGNS}
 EXPERIMENTS = {
     "depth_alike": Experiment(
-        "layers after one another that treat all directions alike, at the paper's scale",
+        "several layers that treat all directions alike, at the paper's scale",
         run,
-        # Where all searches end at one place; elsewhere the last digit of a library decides which minimum one finds.
+        # Here all searches end in one place. Elsewhere rounding decides which minimum a search finds.
         partial(run, SETTINGS[:1], DEPTHS[:2], signs=depth.SIGNS[:1]),
-        ABOUT,
+        GRID | {"starts": STARTS, "steps": depth.STEPS, "scales": SCALES, "dtype": "float64"},
         partial(versions, "jax", "numpy", "scipy"),
         rtol=1e-6,
         atol=1e-6,

@@ -1,7 +1,7 @@
-"""Layers one after the other, trained by Adam on sampled tasks at the paper's scale.
+"""Several layers, trained by Adam on sampled tasks at the paper's scale.
 
-All of it in residual labels, those less w*.x, which changes nothing in what layers can do: ``labels`` are the
-layers of ``experiments.depth``, ``features`` those of full matrices and as many heads as there can be.
+Everything is in residual labels, y - w*.x, which does not change what layers can do. ``labels`` are the layers of
+``experiments.depth``; ``features`` have full matrices and as many heads as can be useful.
 """
 
 from functools import partial
@@ -13,7 +13,8 @@ import optax
 
 from lsalib import tasks, theory
 from studies.experiments import depth
-from studies.experiments.experiment import Experiment, versions
+from studies.experiments.experiment import Experiment
+from studies.provenance import versions
 
 DIM, LENGTH, DEPTHS, SEEDS = 10, 10, (1, 2, 3), 2
 ERRORS = (0.0, 2.0)  # of the guess, in each entry
@@ -46,19 +47,16 @@ def features(layers, S, eps, setting):
     for layer in layers:
         step = seen + jnp.einsum("nk,kij->nij", G[:, UPPER[0], UPPER[1]], layer)
         B, G = step @ B, step @ G @ step.swapaxes(1, 2)
-    # The query's features have moved, and with them what a residual label is short of a label.
+    # The query's features have moved, and with them the difference between a label and its residual.
     last = B[:, -1] + mean * (B - seen)[:, :-1].sum(1)
     return jnp.square(last[:, :-1] + last[:, -1:] * (guess - mean) - eps).sum(1)
 
 
 def starts(risk, layers: int, seeds: int):
     """Small random numbers, with the seeds in front."""
-    shapes = {labels: [(layers, DIM, DIM), (layers, DIM, DIM, DIM), (layers, DIM, DIM)]}
-    shapes[features] = [(len(UPPER[0]), DIM + 1, DIM + 1)] * layers
+    shapes = depth.shapes(DIM, layers) if risk is labels else [(len(UPPER[0]), DIM + 1, DIM + 1)] * layers
     each = [np.random.default_rng([layers, seed]) for seed in range(seeds)]
-    return tuple(
-        np.stack([SCALE * rng.normal(size=shape) for rng in each]).astype(np.float32) for shape in shapes[risk]
-    )
+    return tuple(np.array([SCALE * rng.normal(size=shape) for rng in each], np.float32) for shape in shapes)
 
 
 @partial(jax.jit, static_argnames=("risk", "steps"))
@@ -80,7 +78,7 @@ def train(risk, layers, setting, key, steps: int):
 
 
 def known(S, eps):
-    """Numbers whose means are known: errors of one step and of two layers' descent, powers of t, and a length."""
+    """Control variates, whose means are known: errors of one step and of two layers' descent, |eps|^2, powers of t."""
     d, C = DIM, LENGTH
     step, D = C / (C + d + 1), C**2 + (d + 3) * C + (d - 1) * (d + 4)
     t, s = jnp.trace(S, axis1=1, axis2=2) / d, jnp.einsum("nij,nj->ni", S, eps)
@@ -90,7 +88,7 @@ def known(S, eps):
 
 
 def means() -> np.ndarray:
-    """Of ``known``."""
+    """The means of ``known``."""
     d, C = DIM, LENGTH
     powers = np.cumprod(1 + 2 * np.arange(4) / (C * d))
     right = tasks.GaussianTask(np.zeros(d), C)
@@ -104,11 +102,11 @@ def tested(risk, layers, setting, key):
 
 
 def evaluate(risk, layers, setting) -> np.ndarray:
-    """Risk and standard error of each seed, on the same tasks; what these tasks do to known risks is taken off."""
+    """Risk and standard error of each seed, on the same tasks, by regression on the control variates."""
     keys = jax.random.split(jax.random.key(1), TESTS // 10_000)
-    each, beside = zip(*jax.device_get([tested(risk, layers, setting, key) for key in keys]), strict=True)
-    losses, beside = np.concatenate(each, 1).astype(np.float64), np.concatenate(beside).astype(np.float64)
-    beside = np.column_stack([np.ones(TESTS), beside - means()])
+    each, variates = zip(*jax.device_get([tested(risk, layers, setting, key) for key in keys]), strict=True)
+    losses = np.concatenate(each, 1).astype(np.float64)
+    beside = np.column_stack([np.ones(TESTS), np.concatenate(variates).astype(np.float64) - means()])
     fit = np.linalg.lstsq(beside, losses.T, rcond=None)[0]
     return np.stack([fit[0], (losses.T - beside @ fit).std(0) / np.sqrt(TESTS)], 1)
 
@@ -121,37 +119,19 @@ def trained(risk, depths, settings, seeds: int) -> np.ndarray:
     return np.array([[evaluate(risk, *pair) for pair in zip(row, settings, strict=True)] for row in ends])
 
 
-def run() -> dict[str, np.ndarray]:
-    return {
-        "labels": trained(labels, DEPTHS, ERRORS, SEEDS),
-        "features": trained(features, DEPTHS[1:], TASKS, SEEDS),
-    }
+def run(depths=DEPTHS, more=True) -> dict[str, np.ndarray]:
+    kept = {"labels": trained(labels, depths, ERRORS, SEEDS)}
+    return kept | ({"features": trained(features, DEPTHS[1:], TASKS, SEEDS)} if more else {})
 
 
-def again() -> dict[str, np.ndarray]:
-    return {"labels": trained(labels, DEPTHS[:1], ERRORS, SEEDS)}
-
-
-ABOUT = {
-    "dim": DIM,
-    "length": LENGTH,
-    "depths": list(DEPTHS),
-    "errors": list(ERRORS),
-    "tasks": [list(task) for task in TASKS],
-    "seeds": SEEDS,
-    "steps": STEPS,
-    "batch": BATCH,
-    "learning_rate": RATE,
-    "scale": SCALE,
-    "tests": TESTS,
-    "dtype": "float32",
-}
+GRID = {"dim": DIM, "length": LENGTH, "depths": DEPTHS, "errors": ERRORS, "tasks": TASKS, "seeds": SEEDS}
+ADAM = {"steps": STEPS, "batch": BATCH, "learning_rate": RATE, "scale": SCALE, "tests": TESTS, "dtype": "float32"}
 EXPERIMENTS = {
     "depth_training": Experiment(
-        "layers after one another, trained at the paper's scale",
+        "several layers, trained at the paper's scale",
         run,
-        again,
-        ABOUT,
+        partial(run, DEPTHS[:1], more=False),
+        GRID | ADAM,
         partial(versions, "jax", "numpy", "optax"),
         rtol=2e-3,
         atol=1e-3,

@@ -1,51 +1,46 @@
-"""An experiment, and what can be done with each: store what comes out, or repeat a piece and compare."""
+"""An experiment, and what can be done with it: store its result, or repeat a piece and compare."""
 
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lsalib.book import stored
+from studies.provenance import provenance, versions
 
 
 class Experiment(NamedTuple):
-    """What it is, in a line; ``run`` gives everything, ``again`` the beginning of each array, in minutes.
+    """One line that says what it is; ``run`` returns everything, ``again`` the beginning of each array, in minutes.
 
-    Beside the numbers stand ``about``, ``versions()`` and the command. An entry may differ by ``atol + rtol |stored|``.
+    ``settings`` and the versions from ``made_with()`` are stored beside the numbers. A repeated entry may differ from
+    the stored one by ``atol + rtol |stored|``.
     """
 
     line: str
     run: Callable[[], dict]
     again: Callable[[], dict] | None
-    about: dict
-    versions: Callable[[], dict]
+    settings: dict[str, Any]
+    made_with: Callable[[], dict] = partial(versions, "jax", "numpy")
     rtol: float = 0.0
     atol: float = 0.0
     save: Callable[[Path, dict, dict], None] = stored.save
+    home: Path = stored.FOLDER
 
 
-def versions(*packages: str) -> dict[str, str]:
-    return {package: version(package) for package in packages}
+def store(name: str, experiment: Experiment, folder: Path | None = None) -> None:
+    """Run everything, and write it to the folder, by default the experiment's own."""
+    about = provenance(f"python -m studies.experiments {name}") | experiment.settings
+    arrays = experiment.run()
+    experiment.save((folder or experiment.home) / f"{name}.npz", arrays, about | {"versions": experiment.made_with()})
 
 
-def about(name: str, experiment: Experiment) -> dict:
-    """What is stored beside the numbers, but for the versions: enough to make them again."""
-    return {"command": f"python -m studies.experiments {name}"} | experiment.about
-
-
-def store(name: str, experiment: Experiment, folder: Path = stored.FOLDER) -> None:
-    """Run it all, and write it to the folder."""
-    made = experiment.run()
-    experiment.save(folder / f"{name}.npz", made, about(name, experiment) | {"versions": experiment.versions()})
-
-
-def differences(name: str, experiment: Experiment, folder: Path = stored.FOLDER) -> list[str]:
-    """Run the beginning again, and say which arrays are not those that are stored."""
+def differences(name: str, experiment: Experiment, folder: Path | None = None) -> list[str]:
+    """Run the beginning again, and name the arrays that differ from the stored ones."""
     if experiment.again is None:
         return [f"{name}: nothing of it can be repeated in reasonable time"]
-    kept, found = stored.load(name, folder).arrays, []
+    kept, found = stored.load(name, folder or experiment.home).arrays, []
     for part, array in experiment.again().items():
         beginning = kept[part][tuple(map(slice, array.shape))]
         if beginning.shape != array.shape:

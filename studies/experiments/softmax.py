@@ -1,7 +1,7 @@
-"""Training of the softmax layers that the page on softmax reads.
+"""Training of the softmax layers that the pages on softmax read.
 
-What comes out is small: the circuits (b, A) of every head after a few numbers of steps, the guesses, and the loss
-in means over 500 steps. The runs of one experiment see the same batches.
+The result is small: the circuits (b, A) of every head at a few steps, the guesses, and means of the loss over 500
+steps. The runs of one experiment see the same batches.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from lsalib import _white, attention, tasks, training
-from studies.experiments.experiment import Experiment, versions
+from studies.experiments.experiment import Experiment
 
 BATCH, LEARNING_RATE, WINDOW = 256, 1e-3, 500
 DIM, LENGTH, NOISE_VAR = 5, 40, 0.1
@@ -22,7 +22,7 @@ SNAPSHOTS = (0, 200, 1000, 3000, 10_000, 40_000)
 
 
 class Training(NamedTuple):
-    """Layers that are trained side by side: how many heads each has, and whether its guess is trained along.
+    """Layers that are trained side by side: how many heads each has, and whether its guess is trained too.
 
     ``draw`` maps a key to tokens (B, L, d+m), queries (B, d) and noise-free targets (B, m).
     """
@@ -47,14 +47,7 @@ def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()
         batch = tasks.sample(key, task, BATCH, dtype=jnp.float32)
         return jnp.concatenate([batch.X, batch.y[..., None]], axis=-1), batch.x_q, batch.target[:, None]
 
-    about = {
-        "dim": DIM,
-        "context_size": LENGTH,
-        "noise_var": NOISE_VAR,
-        "prior_mean": prior_mean,
-        "prior_var": 1 / DIM,
-        "rho": rho,
-    }
+    about = {"dim": DIM, "prior_mean": prior_mean, "prior_var": 1 / DIM, "rho": rho}
     return Training(draw, heads, about, train_guess)
 
 
@@ -73,12 +66,12 @@ def two_tasks(heads) -> Training:
         y = jnp.einsum("bld,bmd->blm", X, w) + np.float32(NOISE_VAR**0.5) * noise
         return jnp.concatenate([X, y], axis=-1), x_q, jnp.einsum("bd,bmd->bm", x_q, w)
 
-    about = {"dim": d, "context_size": LENGTH, "noise_var": NOISE_VAR, "support": support.tolist(), "prior_var": 0.25}
+    about = {"dim": d, "support": support.tolist(), "prior_var": 0.25}
     return Training(draw, heads, about, dim=d, outputs=2)
 
 
 def loss(experiment: Training) -> Callable:
-    """The mean squared error of each layer on one batch, summed over outputs; all heads of all layers in a row."""
+    """The mean squared error of each layer on one batch, summed over outputs. ``heads`` holds those of all layers."""
     layers, d = len(experiment.heads), experiment.dim
     layer_of = np.repeat(np.arange(layers), experiment.heads)
     collect = np.eye(layers, dtype=np.float32)[:, layer_of]
@@ -102,7 +95,7 @@ def loss(experiment: Training) -> Callable:
 
 
 def start(experiment: Training, key):
-    """Every layer's own initial weights, their heads in a row, and a guess of zero."""
+    """The initial weights of all layers, one after the other, and guesses of zero."""
     keys = jax.random.split(key, len(experiment.heads))
     layers = [
         attention.init_softmax(k, experiment.dim, H, outputs=experiment.outputs, dtype=jnp.float32)
@@ -114,7 +107,6 @@ def start(experiment: Training, key):
 
 def run(experiment: Training) -> dict[str, np.ndarray]:
     """Train, and keep what pages need: ``b``, ``A``, ``guess`` (snapshot, seed, …), ``loss`` (seed, window, layer)."""
-
     end = training.train(
         loss(experiment),
         None,
@@ -134,20 +126,12 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
 
 
 def entry(line: str, training: Training) -> Experiment:
-    """All steps of all seeds; again, the first steps of the first."""
-    settings = {
-        "dtype": "float32",
-        "batch_size": BATCH,
-        "learning_rate": LEARNING_RATE,
-        "window": WINDOW,
-        "seeds": training.seeds,
-        "snapshots": list(training.snapshots),
-        "heads": list(training.heads),
-        "train_guess": list(training.train_guess),
-    }
+    """All steps of all seeds; ``again`` is the first steps of the first seed."""
+    about = {"batch_size": BATCH, "learning_rate": LEARNING_RATE, "window": WINDOW, "dtype": "float32"}
+    about |= {"context_size": LENGTH, "noise_var": NOISE_VAR} | training.about
+    about |= {name: getattr(training, name) for name in ("seeds", "snapshots", "heads", "train_guess")}
     again = partial(run, training._replace(snapshots=training.snapshots[:2], seeds=1))
-    made_by = partial(versions, "jax", "numpy")
-    return Experiment(line, partial(run, training), again, settings | training.about, made_by, rtol=2e-3, atol=2e-4)
+    return Experiment(line, partial(run, training), again, about, rtol=2e-3, atol=2e-4)
 
 
 LONG = (*SNAPSHOTS, 100_000)

@@ -1,4 +1,4 @@
-"""How many steps Adam takes to the best risk, with a guess that is a weight and with one that is a product.
+"""How many steps Adam needs to reach the best risk when the guess is a weight, and when it is a product of weights.
 
 Training on the exact risk with one head; the prior mean is the same number in every coordinate.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from lsalib import attention, tasks, theory
-from studies.experiments.experiment import Experiment, versions
+from studies.experiments.experiment import Experiment
 
 LEARNING_RATE, WITHIN, MOST = 5e-4, 1.01, 20_000
 SETTINGS = ((10, 10, 0.1), (10, 10, 0.03), (10, 10, 0.2), (5, 15, 0.1))  # d, C, the initial weights' deviation
@@ -31,7 +31,7 @@ def start(seed: int, width: int, dim: int, scale: float) -> tuple:
 
 
 def yq(weights, standard):
-    """The exact risk of yq-LSA, and its guess: a weight, seen ``rate`` times as large as it is trained."""
+    """The exact risk of yq-LSA, and its guess: ``rate`` times a trained weight."""
     head, guess, rate = weights
     return _risk(head, jax.lax.stop_gradient(rate) * guess, standard)
 
@@ -53,13 +53,14 @@ def block(weights, standard):
 
 def _risk(head, guess, standard):
     y_q = jnp.append(guess, jnp.float32(0))
-    form = theory.standard_form(*attention.effective(head), y_q, y_q, standard)
+    b, A = attention.effective(head)
+    form = theory.standard_form(b, A, y_q, y_q, standard)
     return theory.standard_risk(*form, standard), guess
 
 
 @partial(jax.jit, static_argnames="risk")
 def arrivals(risk, starts, standard, least):
-    """Of runs side by side: the first step within one per cent of the least risk, and with half the guess's error."""
+    """For runs side by side: the first step within 1% of the least risk, and the first with half the guess's error."""
     adam, target = optax.adam(LEARNING_RATE), standard.prior_mean
     each = jax.vmap(jax.value_and_grad(risk, has_aux=True), (0, None))
 
@@ -79,15 +80,16 @@ def arrivals(risk, starts, standard, least):
 
 
 def in_setting(setting, levels, widths, rates, seeds) -> dict[str, np.ndarray]:
-    """Steps within one per cent, and to half the guess's error: (levels, widths or rates, seeds)."""
+    """Steps to within 1% of the least risk, and to half the guess's error: (levels, widths or rates, seeds)."""
     dim, context_size, scale = setting
     by_width = [start(seed, width, dim, scale) for width in widths for seed in range(seeds)]
-    by_rate = [(start(seed, 1, dim, scale)[0], np.float32(rate)) for rate in rates for seed in range(seeds)]
-    by_rate = [(head, np.zeros(dim, np.float32), rate) for head, rate in by_rate]
+    zero = np.zeros(dim, np.float32)
+    by_rate = [(start(seed, 1, dim, scale)[0], zero, np.float32(rate)) for rate in rates for seed in range(seeds)]
     least = np.float32(theory.yq_risk(tasks.GaussianTask(np.zeros(dim), context_size)))
     means = [np.full(dim, level, np.float32) for level in levels]
-    standards = [tasks.StandardTask(mean, None, None, np.float32(0), np.float32(context_size)) for mean in means]
-    kept = {}
+    noise_std, length = np.array([0, context_size], np.float32)
+    standards = [tasks.StandardTask(mean, None, None, noise_std, length) for mean in means]
+    kept: dict[str, np.ndarray] = {}
     for risk, starts in ((yq, by_rate), (product, by_width), (block, by_width)):
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *starts)
         ends = np.array([arrivals(risk, stacked, standard, least) for standard in standards], np.int32)
@@ -97,29 +99,18 @@ def in_setting(setting, levels, widths, rates, seeds) -> dict[str, np.ndarray]:
 
 
 def run(settings=SETTINGS, levels=LEVELS, widths=WIDTHS, rates=RATES, seeds=SEEDS) -> dict[str, np.ndarray]:
-    """The same for all settings, which stand in front."""
+    """The same for all settings, along the first axis."""
     each = [in_setting(setting, levels, widths, rates, seeds) for setting in settings]
     return {name: np.stack([one[name] for one in each]) for name in each[0]}
 
 
-ABOUT = {
-    "settings": [list(setting) for setting in SETTINGS],
-    "dtype": "float32",
-    "learning_rate": LEARNING_RATE,
-    "within": WITHIN,
-    "most": MOST,
-    "levels": list(LEVELS),
-    "widths": list(WIDTHS),
-    "rates": list(RATES),
-    "seeds": SEEDS,
-}
+GRID = {"settings": SETTINGS, "levels": LEVELS, "widths": WIDTHS, "rates": RATES, "seeds": SEEDS}
 EXPERIMENTS = {
     "training_speed": Experiment(
         "steps to the best risk, by prior mean and width",
         run,
         partial(run, SETTINGS[:1], LEVELS[:2], WIDTHS[:2], RATES[:1], 2),
-        ABOUT,
-        partial(versions, "jax", "numpy"),
+        GRID | {"learning_rate": LEARNING_RATE, "within": WITHIN, "most": MOST, "dtype": "float32"},
         rtol=0.01,
         atol=5,
     )

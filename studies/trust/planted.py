@@ -27,7 +27,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from lsalib import _files
-from studies.trust import STORE, made
+from studies.provenance import provenance
+from studies.trust import STORE
 from tools.notebooks import pages
 from tools.notebooks.imports import parts_imported
 
@@ -182,7 +183,7 @@ def plant(root: Path, names: Sequence[str], *, on_pages: bool = False) -> None:
         elif names or (found.get("asked") is None if on_pages else not (found.get("now") or defect.equivalent)):
             todo.append(defect)
     with TemporaryDirectory() as folder:
-        copy, about = Copy(root, Path(folder)), made(root)
+        copy, about = Copy(root, Path(folder)), provenance("python -m studies.trust.planted")
         called = copy.called() if on_pages and todo else {}
         for defect in todo:
             by, tried = None, []

@@ -28,7 +28,8 @@ from unittest.mock import patch
 
 from lsalib import _files
 from lsalib.book.seeds import STRIDE
-from studies.trust import STORE, executed, made
+from studies.provenance import provenance
+from studies.trust import STORE, executed
 from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
@@ -70,7 +71,9 @@ def run(page: Page, shift: int) -> dict[str, Any]:
         checks.append(record._asdict() | {"key": record.key, "margin": margin, "cell": running})
         return record
 
-    about: dict[str, Any] = made(page.root) | {"versions": {name: metadata.version(name) for name in VERSIONS}}
+    about: dict[str, Any] = provenance("python -m studies.trust.shifts") | {
+        "versions": {name: metadata.version(name) for name in VERSIONS}
+    }
     claims._seen.clear()
     start, wide = time.perf_counter(), jax.config.read("jax_enable_x64")
     check, control = (patch.object(book, kind, partial(recorded, kind)) for kind in ("check", "control"))

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from lsalib import _files
-from studies.trust import STORE, made
+from studies.provenance import provenance
+from studies.trust import STORE
 
 ROOT = Path(__file__).resolve().parents[2]
 # The last line of pytest, with «=» around it or, in quiet runs, without.
@@ -50,7 +51,11 @@ def add(root: Path, packages: str, part: str, found: Counter[str]) -> None:
     old = next((each for each in entries if same.items() <= each.items()), {})
     new = same | {"versions": installed(root)}
     parts = old["parts"] if old and old["versions"] == new["versions"] else {}
-    parts[part] = {"passed": found["passed"], "skipped": found["skipped"], **made(root)}
+    parts[part] = {
+        "passed": found["passed"],
+        "skipped": found["skipped"],
+        **provenance("python -m studies.trust.versions"),
+    }
     entries = [*(each for each in entries if each is not old), new | {"parts": parts}]
     _files.write(path, (json.dumps(entries, indent=1) + "\n").encode())
 

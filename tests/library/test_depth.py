@@ -1,4 +1,4 @@
-"""Layers after one another: the exact rules, the layers as attention, and where what is stored ends."""
+"""Several layers: the exact rules, the layers as attention, and where the stored searches end."""
 
 from itertools import product
 
@@ -10,7 +10,7 @@ import pytest
 from lsalib import theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
-from studies.experiments import EXPERIMENTS, depth, depth_alike, depth_training, experiment
+from studies.experiments import depth, depth_alike, depth_training
 
 
 def traces(d, C):
@@ -156,16 +156,6 @@ def test_layers_that_write_features_lie_between_bounds_that_are_proved():
     assert all((none[i] > (2 + u2) * floor(C)).all() for i, C in enumerate(about["lengths"]))
     assert (none <= (1 + u2 / 2) * right * (1 + 1e-6)).all()
     assert not (none <= (1 + u2 / 2) * right / 2).all()
-
-
-def test_the_searches_again():
-    """The beginning of what is stored; another depth or another guess ends elsewhere."""
-    for name in ("depth", "depth_alike"):
-        again = EXPERIMENTS[name].again()
-        assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda again=again: again)) == []
-        for axis in (2, 3) if name == "depth" else (1, 2):
-            swapped = {"risk": np.flip(again["risk"], axis)}
-            assert experiment.differences(name, EXPERIMENTS[name]._replace(again=lambda swapped=swapped: swapped))
 
 
 def test_a_tested_layer_has_its_risk(monkeypatch):

@@ -1,4 +1,4 @@
-"""What comes with the package: whole, without sentences, and made from the prompts that the data give."""
+"""The stored answers: complete, without sentences, and made from the prompts that the data give."""
 
 import json
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sts_support import data_folder
 
+from lsalib.book import stored
 from lsalib.sts import data, prompts, records, results
 from lsalib.sts.design import Experiment, items, prepare, prompt
 
@@ -43,7 +44,7 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
 def test_nothing_recorded_holds_a_sentence():
     pairs = [data.load(split, data_folder()) for split in ("dev", "test")]
     sentences = {text for each in pairs for text in (*each.first, *each.second) if len(text) > 20}
-    for path in records._FOLDER.glob("*.json"):
+    for path in stored.path("sts").glob("*.json"):
         text = path.read_text()
         assert "first_prompt" not in text
         assert not any(json.dumps(sentence)[1:-1] in text or sentence in text for sentence in sentences)
@@ -86,5 +87,5 @@ def test_stored_guesses_have_the_errors_that_are_stored():
         for seed in range(3):
             expected = kept[f"{name}_mse"][0 if name == "cosine" else seed, 2]
             np.testing.assert_allclose(((kept[f"{name}_test"][seed] - truth) ** 2).mean(), expected, rtol=1e-3)
-    with pytest.raises(ValueError, match=r"name must be a stored result .*guesses.*, got 'other'"):
+    with pytest.raises(ValueError, match=r"name must be a stored result .*look.*, got 'other'"):
         records.arrays("other")

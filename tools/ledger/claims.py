@@ -17,7 +17,7 @@ STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved
 # What can stand behind a claim, in the order in which it is named.
 ROADS = ("closed form", "dense algebra", "samples", "stored runs", "certificate", "others' numbers")
 # Of every check, whether it changed with the seeds; written by studies/trust/shifts.py.
-SHIFTS = Path("lsalib/data/trust/shifts.json")
+SHIFTS = Path("studies/results/trust/shifts.json")
 
 
 class Claim(NamedTuple):

@@ -73,7 +73,7 @@ def build(page: Page) -> NotebookNode:
         cell.id = f"{page.stem}-{number:03d}"
         fold.fold(cell)
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
-    cells.insert(first, install_cell.cell(page.root, page.stem, install_cell.address(page.root), cells))
+    cells.insert(first, install_cell.cell(page.stem, install_cell.address(page.root), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 

@@ -16,17 +16,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from studies.benchmarks.text import machine, table
-from tools.notebooks import pages, profile, programs
+from tools.notebooks import pages, profile
 
 HERE = Path(__file__).parent
 FIGURES, TEXT, NOTES = HERE / "pages.json", HERE / "pages.md", HERE / "pages-notes.md"
-FIELDS = ("wall", "programs", "tracing", "lowering", "compiling", "running", "memory")
+FIELDS = ("wall", "programs", "compiling")
 
 
 def measure(page: pages.Page, *, keep: bool) -> dict[str, float]:
-    done = profile.of_page(page, keep=keep)
-    stages = {stage: done.total(stage) for stage in profile.STAGES}
-    return {"wall": done.wall, "programs": done.programs, **stages, "running": done.running, "memory": done.memory}
+    total, _ = profile.of_page(page, keep=keep)
+    return {"wall": total.wall, "programs": len(total.programs), "compiling": total.compiling}
 
 
 def middle(runs: list[dict[str, float]]) -> dict[str, float]:
@@ -56,7 +55,7 @@ def execute(root: Path, stems: list[str], runs: int) -> Iterator[tuple[str, dict
             continue
         cold = [measure(page, keep=False) for _ in range(runs - 1)]
         with TemporaryDirectory() as kept:
-            os.environ[programs.VARIABLE] = kept
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = kept
             # The last cold run finds nothing kept, and keeps its programs.
             cold.append(measure(page, keep=True))
             yield page.stem, {"cold": middle(cold), "warm": measure(page, keep=True)}
@@ -67,40 +66,33 @@ def rows(figures: dict[str, dict]) -> list[list[str]]:
     listed = []
     for stem in sorted(figures):
         cold, warm = figures[stem]["cold"], figures[stem].get("warm")
-        stages = [f"{cold[field]:.1f}" for field in ("tracing", "lowering", "compiling", "running")]
         listed.append(
             [
                 stem,
                 f"{cold['wall']:.1f}",
                 f"{cold['programs']:.0f}",
-                *stages,
-                f"{cold['memory']:.2f}",
+                f"{cold['compiling']:.1f}",
                 f"{warm['wall']:.1f}" if warm else "–",
             ]
         )
-    total = [
-        f"{sum(figures[stem]['cold'][field] for stem in figures):.1f}"
-        for field in ("tracing", "lowering", "compiling", "running")
-    ]
     wall = {
         kind: [figures[stem][kind]["wall"] for stem in figures if kind in figures[stem]] for kind in ("cold", "warm")
     }
-    memory = max(each["cold"]["memory"] for each in figures.values())
+    compiling = sum(each["cold"]["compiling"] for each in figures.values())
     count = sum(each["cold"]["programs"] for each in figures.values())
     warm = f"{sum(wall['warm']):.1f}" if len(wall["warm"]) == len(figures) else "–"
-    return [*listed, ["all", f"{sum(wall['cold']):.1f}", f"{count:.0f}", *total, f"{memory:.2f}", warm]]
+    return [*listed, ["all", f"{sum(wall['cold']):.1f}", f"{count:.0f}", f"{compiling:.1f}", warm]]
 
 
 def text(kept: dict[str, dict]) -> str:
     """The page of tables: the newest revision first."""
-    header = ["page", "s", "programs", "tracing", "lowering", "compiling", "the rest", "GB", "s, kept programs"]
+    header = ["page", "s", "programs", "compiling", "s, kept programs"]
     lines = [
         "# What the pages cost",
         "",
         "Each page in a new kernel, alone on the machine; seconds from the kernel's start to its end, "
         "the programs that",
-        "were compiled, the seconds of each stage, and the most memory. "
-        "The last column: one run with the programs of a run before.",
+        "were compiled, and the seconds that this took. The last column: one run with the programs of a run before.",
         "",
     ]
     for name, entry in reversed(kept.items()):

@@ -6,7 +6,6 @@ the line where it begins. Without STEM it is all pages, each in a process of its
 
 import argparse
 import inspect
-import os
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 
-from tools.notebooks import pages, programs
+from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
 
@@ -69,12 +68,10 @@ def around(source: str, line: int) -> int:
 def all_pages(root: Path) -> int:
     """How many pages failed; told in a line like that of a test run."""
     start, failed, todo = time.perf_counter(), 0, pages.code_pages(root)
-    with programs.borrowed() as kept:
-        env = os.environ | programs.environment(kept)
-        for page in todo:
-            done = subprocess.run([sys.executable, "-m", "studies.trust.executed", page.stem], env=env, cwd=root)
-            print(f"{page.stem}: {'failed' if done.returncode else 'passed'}", flush=True)
-            failed += bool(done.returncode)
+    for page in todo:
+        done = subprocess.run([sys.executable, "-m", "studies.trust.executed", page.stem], cwd=root)
+        print(f"{page.stem}: {'failed' if done.returncode else 'passed'}", flush=True)
+        failed += bool(done.returncode)
     counts = f"{len(todo) - failed} passed" + (f", {failed} failed" if failed else "")
     print(f"{counts} in {time.perf_counter() - start:.1f}s")
     return failed

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from studies.trust.executed import around
-from tools.notebooks import pages, programs
+from tools.notebooks import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST, KEPT = "studies/trust/planted.toml", "studies/trust/planted.json"
@@ -246,8 +246,7 @@ def ask_pages(root: Path, names: Sequence[str]) -> None:
     listed, found = mutants(root), results(root)
     left_over = (name for name in listed if name in found and found[name].page is None)
     todo = fitting(root, (listed[name] for name in names or left_over))
-    with copied(root) as copy, programs.borrowed() as kept:
-        copy.env |= programs.environment(kept)
+    with copied(root) as copy:
         by_page = executing(copy, todo)
         for mutant in todo:
             before = () if names else tuple(found[mutant.name].asked or ())

@@ -10,7 +10,6 @@ import ast
 import contextlib
 import json
 import math
-import os
 import subprocess
 import sys
 import time
@@ -27,7 +26,7 @@ from lsalib import _files
 from lsalib.book.seeds import STRIDE
 from tools.ledger.claims import SHIFTS
 from tools.notebooks import execute as notebooks
-from tools.notebooks import pages, programs
+from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
 # The models' answers are on record, and this page reads what is stored here.
@@ -124,18 +123,17 @@ def execute(page: Page, shifts: Iterable[int]) -> None:
 
 
 def execute_apart(page: Page, last: int) -> None:
-    """In a process of its own, which takes compiled programs and adds to them."""
-    with programs.borrowed() as kept:
-        command = [
-            sys.executable,
-            "-m",
-            "studies.trust.shifts",
-            "--here",
-            f"--root={page.root}",
-            f"--shifts={last}",
-            page.stem,
-        ]
-        subprocess.run(command, env=os.environ | programs.environment(kept), check=True)
+    """Execute the page in its own process."""
+    command = [
+        sys.executable,
+        "-m",
+        "studies.trust.shifts",
+        "--here",
+        f"--root={page.root}",
+        f"--shifts={last}",
+        page.stem,
+    ]
+    subprocess.run([sys.executable, "-m", "studies.trust.shifts", *options], check=True)
 
 
 def read(page: Page, shifts: Sequence[int]) -> dict:

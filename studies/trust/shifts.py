@@ -124,15 +124,7 @@ def execute(page: Page, shifts: Iterable[int]) -> None:
 
 def execute_apart(page: Page, last: int) -> None:
     """Execute the page in its own process."""
-    command = [
-        sys.executable,
-        "-m",
-        "studies.trust.shifts",
-        "--here",
-        f"--root={page.root}",
-        f"--shifts={last}",
-        page.stem,
-    ]
+    options = ["--here", f"--root={page.root}", f"--shifts={last}", page.stem]
     subprocess.run([sys.executable, "-m", "studies.trust.shifts", *options], check=True)
 
 

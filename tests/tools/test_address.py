@@ -160,7 +160,7 @@ def test_the_seconds_are_those_of_the_latest_measurement(tmp_path):
 
 
 def test_make_passes_the_address_on():
-    assert f'-m tools.notebooks.address "{URL}"' in dry_run("address", f"URL={URL}")
+    assert f'-m tools address "{URL}"' in dry_run("address", f"URL={URL}")
     command = [sys.executable, "-m", "tools.notebooks.address", "nowhere"]
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert refused.returncode == 1 and "URL='nowhere' is no repository's address" in refused.stderr

@@ -3,12 +3,13 @@
 import argparse
 import os
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from importlib import metadata
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -94,14 +95,18 @@ def run_page(page: Page) -> None:
 
 
 def run(todo: list[Page]) -> None:
-    """Execute the pages, several at a time; stop at the first that fails."""
-    if len(todo) < 2:
-        for page in todo:
-            run_page(page)
-        return
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        # The longest text comes first, so that no long page runs alone at the end.
-        list(pool.map(run_page, sorted(todo, key=lambda page: -page.md.stat().st_size)))
+    """Execute the pages, each in its own process if there are several, as many at a time as there are cores."""
+    if len(todo) == 1:
+        return run_page(todo[0])
+    # The longest text comes first, so that no long page runs alone at the end.
+    todo = sorted(todo, key=lambda page: -page.md.stat().st_size)
+    commands = [[sys.executable, "-m", "tools", "execute", f"--root={page.root}", page.stem] for page in todo]
+    # After Ctrl-C, which reaches the processes too, the commands that wait in this pool never start.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = pool.map(lambda command: subprocess.run(command, cwd=pages.ROOT), commands)
+        failed = [page.stem for page, process in zip(todo, done, strict=True) if process.returncode]
+    if failed:
+        raise SystemExit(f"Failed: {', '.join(failed)}")
 
 
 def run_changed(root: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_page_is_checked_with_the_tests_of_what_it_imports():
     assert "test_theory_depth" in chosen["depth"] and "test_train" in chosen["heads"]
     # Control: depth trains nothing.
     assert "test_train" not in chosen["depth"]
-    assert not any(name.startswith("test_certificates") for names in chosen.values() for name in names)
+    assert not any(name.startswith(check.SLOW) for names in chosen.values() for name in names)
 
 
 # Stand-ins for a machine's programs; each notes its arguments.

@@ -12,15 +12,17 @@ from tools.notebooks.pages import Page
 
 # Every page imports these.
 EVERYWHERE = {"book", "_validate"}
+# These take minutes, and do not depend on a page.
+SLOW = ("test_certificates", "test_examples")
 
 
 def tests_of(page: Page) -> list[str]:
-    """The library's test files that import no other part of lsalib than the page does; certificates take too long."""
+    """The library's test files that import only parts of lsalib that the page imports too."""
     parts = parts_imported("\n".join(cell.source for cell in pages.code_cells(pages.build(page))))
     files = []
     for path in sorted((page.root / "tests/library").glob("test_*.py")):
         needs = parts_imported(path.read_text(encoding="utf-8")) - EVERYWHERE
-        if needs and needs <= parts and not path.name.startswith("test_certificates"):
+        if needs and needs <= parts and not path.name.startswith(SLOW):
             files.append(str(path.relative_to(page.root)))
     return files
 

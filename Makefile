@@ -1,19 +1,25 @@
-# Everything runs in .venv, which the first command makes and the later ones find ready.
+# Everything runs in .venv, which the first command sets up.
 PYTHON ?= python3
-# Which packages: locked, those of requirements.txt; newest, lowest or lowest-book, what pyproject.toml allows, in a
-# .venv of its own.
+# Which packages: locked, those of requirements.txt; or newest, lowest or lowest-book, what pyproject.toml allows, each in
+# its own .venv.
 PACKAGES ?= locked
 VENV := .venv$(if $(filter-out locked,$(PACKAGES)),-$(PACKAGES))
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-# Two shells that set up at once take turns, where there is flock.
+# Two shells that set up at once take turns, if there is flock.
 TURN := $(if $(shell command -v flock 2>/dev/null),flock Makefile)
-# Compiled programs are kept here between runs, for tests, notebooks and book; make … LSALIB_PROGRAMS= keeps none.
+# JAX keeps compiled programs here between runs, for tests, pages and book; make … LSALIB_PROGRAMS= keeps none. JAX tells
+# its versions and processors apart. Its lock, which several processes need, comes with the size limit in bytes.
 LSALIB_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lsalib/programs
-export LSALIB_PROGRAMS
-# Where pages and tests run side by side, NumPy's own threads only get in each other's way.
+export JAX_COMPILATION_CACHE_DIR := $(LSALIB_PROGRAMS)
+export JAX_COMPILATION_CACHE_MAX_SIZE := 1000000000
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
+# XLA's own caches would make the folder's name a part of what identifies a program.
+export JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES := none
+# Pages and tests run in parallel already; NumPy's own threads would only slow them down.
 export OPENBLAS_NUM_THREADS ?= 1
-# Given on the command line only: a NAME or URL of the environment is meant for something else.
+# Only from the command line: a NAME or URL in the environment is meant for something else.
 NAME =
 URL =
 
@@ -41,7 +47,7 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
 INSTALL_newest = $(PIP) --upgrade -e '.[book,sts,test]'
-# What is named in pyproject.toml as old as it may be: for the library alone, and with the pages, which need a newer NumPy.
+# The oldest packages that pyproject.toml allows: for the library alone, or with the pages, which need a newer NumPy.
 LOWEST = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct -e
 INSTALL_lowest = $(LOWEST) '.[sts,test]'
 INSTALL_lowest-book = $(LOWEST) '.[book,sts,test]'
@@ -51,16 +57,16 @@ data: setup  ## get the sentence pairs of the language-model page, once
 	@$(PY) -m lsalib.sts data
 
 book: setup  ## execute what changed and build the HTML
-	@$(PY) -m tools.notebooks.execute --changed
-	@$(PY) -m tools.site.build
+	@$(PY) -m tools execute --changed
+	@$(PY) -m tools build
 
 pdf: book  ## the whole book as one PDF
-	@$(PY) -m tools.site.pdf
+	@$(PY) -m tools pdf
 
-# Each part of the tests needs more than the one before: the library, the pages, a browser.
-test: lint test-library test-notebooks test-book  ## run every test: form and types, library, notebooks, built book
+# Each part of the tests needs more than the one before it: the library, the pages, a browser.
+test: lint test-library test-notebooks test-book  ## run every test: format and types, library, notebooks, built book
 
-lint: setup  ## form and types, in seconds
+lint: setup  ## check format and types
 	@$(PY) -m ruff format --quiet --diff .
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy --no-error-summary
@@ -70,37 +76,37 @@ test-library: setup
 
 test-notebooks: setup
 	@$(PYTEST) tests/tools
-	@$(PY) -m tools.notebooks.execute --validate
+	@$(PY) -m tools validate
 
-# Page by page: one file has most of them.
+# By groups, since one file has most of these tests.
 test-book: setup
 	@$(PYTEST) --dist loadgroup tests/site
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
-	@$(PY) -m tools.notebooks.check $(NAME)
+	@$(PY) -m tools check $(NAME)
 
 page: named setup  ## begin a page that passes, and put it into the book: make page NAME=first_light
-	@$(PY) -m tools.notebooks.new_page "$(NAME)"
+	@$(PY) -m tools page "$(NAME)"
 	@$(MAKE) --no-print-directory notebook
 	@echo "Next: write book/$(NAME).md and its claim in book/claims.toml, then make check NAME=$(NAME)"
 
-profile: named setup  ## what a page or a test file costs, part by part: make profile NAME=heads
-	@$(PY) -m tools.notebooks.profile $(NAME)
+profile: named setup  ## show what a page costs, cell by cell: make profile NAME=heads
+	@$(PY) -m tools profile $(NAME)
 
-notebooks: setup  ## execute every page from its .md again
-	@$(PY) -m tools.notebooks.execute --all
+notebooks: setup  ## execute every page again
+	@$(PY) -m tools execute --all
 	@$(MAKE) --no-print-directory ledger
 
 notebook: named setup  ## execute one page again: make notebook NAME=heads
-	@$(PY) -m tools.notebooks.execute $(NAME)
+	@$(PY) -m tools execute $(NAME)
 	@$(MAKE) --no-print-directory ledger
 
 named:
 	@$(if $(NAME),:,echo "Which page? make $(firstword $(MAKECMDGOALS)) NAME=…" >&2; exit 1)
 
-# The claims against what the notebooks checked, and the README's figure from the first of them.
+# Compares the claims with what the notebooks checked, and takes the README's figure from the first notebook.
 ledger: setup
-	@$(PY) -m tools.ledger.claims
+	@$(PY) -m tools ledger
 	@$(PY) -m tools.ledger.headline
 
 # Sphinx asks every site that the book links to; like `make book`, it reads the stored outputs and executes nothing.
@@ -114,18 +120,18 @@ bench: setup  ## measure all timings again
 	@$(PY) -m studies.benchmarks
 
 address: addressed setup  ## write the repository's address: make address URL=https://…
-	@$(PY) -m tools.notebooks.address "$(URL)"
+	@$(PY) -m tools address "$(URL)"
 
 addressed:
 	@$(if $(filter command,$(origin URL)),:,echo "Which address? make address URL=https://…, or URL= to take it out" >&2; exit 1)
 
-lock:  ## make requirements.txt from pyproject.toml again
+lock:  ## write requirements.txt from pyproject.toml again
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
 	@.venv-lock/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 	  --fork-strategy fewest --upgrade --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements.txt
 	@rm -rf .venv-lock
 
-clean:  ## remove what the commands made, except study-runs
+clean:  ## remove everything that the commands made, except study-runs
 	rm -rf .venv .venv-* _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	@[ ! -d study-runs ] || echo "study-runs stays: it holds hours of runs. Delete it yourself if you do not need them."

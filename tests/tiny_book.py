@@ -1,4 +1,4 @@
-"""A book of one page that needs nothing but Python, for the tests of the notebook chain."""
+"""A book of one page that needs only Python, for tests of the notebooks."""
 
 import subprocess
 from collections.abc import Callable
@@ -51,23 +51,22 @@ The next cell shows the sum.
 def make(root: Path, page: str = PAGE) -> Path:
     """Write the book, without its notebook; returns the page."""
     (root / "book").mkdir(parents=True)
-    # Without an address, whichever the checkout has.
+    # Without an address, even if this checkout has one.
     (root / "_config.yml").write_text(address.config((ROOT / "_config.yml").read_text(), ""))
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/tiny.ipynb\n")
-    (root / "book/programs.toml").write_text("tiny = 0\n")
     md = root / "book/tiny.md"
     md.write_text(HEADER + page)
     return md
 
 
 def dry_run(*args: str, **options) -> str:
-    """What make would run in this checkout."""
+    """The commands that make would run in this checkout."""
     command = ["make", "--no-print-directory", "--dry-run", "PACKAGES=locked", *args]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, **options).stdout
 
 
 def commit(root: Path) -> None:
-    """Make a repository of the folder, with all that is in it."""
+    """Make the folder a repository, and commit everything in it."""
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=state"]):
         subprocess.run([*git, *command], cwd=root, check=True)
@@ -80,7 +79,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 
 def edit(path: Path, change: Callable[[list[NotebookNode]], object]) -> None:
-    """Change a notebook's cells in place, written as the tool writes them."""
+    """Change a notebook's cells in place."""
     notebook = nbformat.read(path, as_version=4)
     change(notebook.cells)
     path.write_text(nbformat.writes(notebook) + "\n")

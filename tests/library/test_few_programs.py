@@ -1,24 +1,16 @@
-"""What keeps programs few: draws that share them, functions that are one each, results that are read without any."""
+"""The library compiles few programs: draws share them, a function is one program, and reading a result needs none."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import programs
 
 from lsalib import _random, attention, metrics, theory, training
 from lsalib.tasks import GaussianTask, sample
-from tools.notebooks.meter import Meter
 
 TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
 SHAPES = [(4, 1, 3, 3), (4, 11, 11, 11), (7,), (1024,), (3, 700)]
-
-
-def programs(f) -> int:
-    """How many programs a call needs, compiled or kept."""
-    meter = Meter()
-    f()
-    cost = meter.read()
-    return cost.programs + cost.cached
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
@@ -36,7 +28,7 @@ def test_initial_weights_of_all_head_counts_share_a_program():
     key = jax.random.key(0)
     attention.init(key, 5, 1, 0.1)
     assert programs(lambda: [attention.init(key, 5, heads, 0.1) for heads in (2, 3, 5)]) == 0
-    # The control: JAX's own draw compiles for each.
+    # Control: JAX's own draw compiles a program for each.
     assert programs(lambda: [jax.random.normal(key, (4, heads, 6, 6)) for heads in (2, 3, 5)]) >= 3
 
 
@@ -54,7 +46,7 @@ def test_a_task_of_the_same_shape_finds_its_programs():
 
 
 def test_another_number_of_steps_finds_its_program():
-    """Also one that takes several calls of it: their losses are joined on the host."""
+    """Also a number that takes several calls of the program, whose losses are joined on the host."""
     options = {"objective": "population"}
     first = training.fit(jax.random.key(0), TASK, 2, steps=4, **options)
     steps, longer = training.loop.PIECE + 3, []
@@ -84,11 +76,11 @@ def test_several_predictors_see_the_same_tasks():
     exact = np.array([TASK.prior_mean @ TASK.prior_mean + 3, 3.0])
     assert np.all(np.abs(both.mean - exact) < 5 * both.standard_error)
     assert np.all(np.abs(both.mean - exact[::-1]) > 5 * both.standard_error)
-    assert programs(lambda: risk(guesses, key=1)) == 0, "another key is no other program"
+    assert programs(lambda: risk(guesses, key=1)) == 0, "another key needs no other program"
 
 
 def test_a_search_from_the_minimum_does_not_end_above_it(x64):
-    """Where only rounding is left to follow, L-BFGS may wander off."""
+    """At the minimum L-BFGS follows rounding errors only, and could go uphill."""
     best = tuple(map(np.asarray, attention.effective(theory.optimal_weights(TASK))))
     scales = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 16)
     starts = tuple(map(jnp.asarray, (best[0] * scales[:, None, None], best[1] / scales[:, None, None, None])))

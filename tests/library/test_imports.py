@@ -1,4 +1,4 @@
-"""What imports what: the library is pure JAX, and each part depends on few others."""
+"""Which part of the library imports which: it is pure JAX, and each part depends on few others."""
 
 import subprocess
 import sys
@@ -9,30 +9,30 @@ import pytest
 from tools.notebooks.imports import parts_imported
 
 LIBRARY = Path(__file__).parents[2] / "lsalib"
-# Anybody may use these; they import nothing of the library but each other.
+# Every part may use these; of the library they import only each other.
 COMMON = {"_arrays", "_files", "_npz", "_progress", "_random", "_validate"}
 PARTS = {"book": COMMON, "sts": COMMON | {"book"}}
 
 
 def foreign(part: str, source: str) -> set[str]:
-    """What code of this part of the library imports, and must not."""
+    """The parts of the library that this code, in this part, must not import."""
     return parts_imported(source) - PARTS[part] - {part}
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_pages_and_language_models_need_nothing_of_the_layers(part):
+def test_book_and_sts_import_nothing_else_of_the_library(part):
     found = {path.name: foreign(part, path.read_text()) for path in (LIBRARY / part).rglob("*.py")}
     assert len(found) > 4 and not set().union(*found.values()), found
 
 
 def beyond_common(module: str) -> set[str]:
-    """What this module imports of the library that is not common."""
+    """The parts that this module imports, besides the common ones."""
     return parts_imported((LIBRARY / f"{module}.py").read_text()) - COMMON
 
 
-def test_common_modules_import_nothing_but_each_other():
+def test_common_modules_import_only_each_other():
     assert set().union(*map(beyond_common, COMMON)) == set()
-    assert beyond_common("tasks") == {"_white"}, "the control"
+    assert beyond_common("tasks") == {"_white"}, "control"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_foreign_import_is_seen(code):
 
 
 def test_the_library_alone_neither_draws_nor_serves_pages():
-    """matplotlib takes as long to import as all the rest; it comes with the first figure."""
+    """Importing matplotlib takes as long as all the rest, so it waits for the first figure."""
     code = """
 import sys, lsalib
 assert not [name for name in sys.modules if name.startswith(("matplotlib", "lsalib.book"))]
@@ -78,7 +78,7 @@ assert "matplotlib" in sys.modules
 
 
 def test_importing_lsalib_needs_no_package_for_language_models():
-    """Nor do the modules for them need those before they are used."""
+    """The modules for language models import these packages only when they are used."""
     python = lambda code: subprocess.check_output([sys.executable, "-c", code], cwd=LIBRARY.parent, text=True)
     names = "tokenizers", "safetensors", "gguf", "openai", "platformdirs", "pooch", "transformers", "torch"
     loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"

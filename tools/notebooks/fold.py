@@ -1,6 +1,6 @@
-"""Cells that a page folds: their first line, «# @title …», says what is inside.
+"""Fold the cells that a page tags `hide-input`, under the title in their first line: # @title …
 
-Hosted notebooks know that line as the title of a form; the book shows it as the summary of the fold.
+Colab shows that line as the title of a form, the book as the summary of the fold.
 """
 
 import re
@@ -12,17 +12,18 @@ TITLE = re.compile(r"# @title (\S.*)\n")
 
 
 def title(cell: NotebookNode) -> str:
-    """What the cell's first line calls it; "" where it has no title."""
+    """The title in the cell's first line, or "" if it has none."""
     found = TITLE.match(cell.source)
     return found[1].strip() if found else ""
 
 
 def is_folded(cell: NotebookNode) -> bool:
+    """Whether the page folds the cell."""
     return cell.cell_type == "code" and TAG in cell.metadata.get("tags", [])
 
 
 def fold(cell: NotebookNode) -> None:
-    """Write into the cell's metadata that it is folded: for the book, for Jupyter, and for Colab."""
+    """Fold the cell in the book, in Jupyter and in Colab, by its metadata."""
     if not is_folded(cell):
         return
     name = title(cell)
@@ -33,7 +34,7 @@ def fold(cell: NotebookNode) -> None:
 
 
 def defects(cells: list[NotebookNode]) -> list[str]:
-    """Folded cells that do not say what is inside, and titles of cells that are not folded."""
+    """Folded cells without a title, and cells with a title that are not folded."""
     return [
         f"cell {cell.id}: " + ("folded without a first line «# @title …»" if is_folded(cell) else "a title, not folded")
         for cell in cells
@@ -42,5 +43,5 @@ def defects(cells: list[NotebookNode]) -> list[str]:
 
 
 def without_title(source: str) -> str:
-    """The code below the title: in the book the fold shows it already."""
+    """The code below the title, which the book shows as the fold's summary."""
     return TITLE.sub("", source, count=1)

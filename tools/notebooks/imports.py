@@ -1,10 +1,10 @@
-"""What code imports of the library."""
+"""Which parts of lsalib a piece of code imports."""
 
 import ast
 
 
 def parts_imported(source: str) -> set[str]:
-    """The parts of lsalib that this code imports, anywhere in it: "theory" for whatever is below lsalib.theory.
+    """The parts of lsalib that this code imports, anywhere in it: "theory" for anything in lsalib.theory.
 
     ``import lsalib`` alone names no part and gives "lsalib".
     """

@@ -1,7 +1,7 @@
-"""A page's text in plain Markdown, as a notebook shows it outside the book: no directives, no roles.
+"""Turn a page's MyST into plain Markdown for its notebook: directives, roles and labeled equations.
 
-The book is built from the pages' own text; their notebooks are read in Jupyter and Colab, which know blockquotes,
-bold heads and `<details>`, and nothing of MyST.
+The book is built from the pages' own text. Jupyter and Colab do not know MyST: there we use blockquotes, bold headings
+and `<details>`.
 """
 
 import re
@@ -11,24 +11,24 @@ from typing import NamedTuple
 
 from pybtex.database import Entry, parse_file
 
-from tools.notebooks import labels as numbering
+from tools.notebooks.labels import labels
 
-# A fence, its directive, the directive's title, and its options.
+# A directive: its fence, name, title, options and body.
 FENCE = re.compile(
     r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w:-]+)\}[ ]*(?P<title>.*)\n(?P<options>(?::[\w-]+:.*\n)*)"
-    # Those inside others come first.
+    # A body holds no other directive, so the innermost match first.
     r"(?P<body>(?:(?!:{3,}\{|`{3,}\{).*\n)*?)(?P=fence)[ ]*$",
     re.MULTILINE,
 )
 ROLE = re.compile(r"\{(?P<name>[a-z:]+)\}`(?P<text>[^`]+)`")
 EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE)
 PAGE_LINK = re.compile(r"(\]\((?!\w+:)[\w/-]+)\.md(#[\w-]*)?\)")
-# What only the built book can show.
+# Directives that only the built book can show.
 LEFT_OUT = ("include", "bibliography", "explorer", "roads")
 
 
 class Book(NamedTuple):
-    """What a page's text refers to."""
+    """What a page's text refers to: labels, sources of citations, and verdicts of claims."""
 
     labels: Mapping[str, tuple[str, str]]
     sources: Mapping[str, Entry]
@@ -36,13 +36,14 @@ class Book(NamedTuple):
 
 
 def book(root: Path, verdicts: Mapping[str, str]) -> Book:
+    """The labels and sources of the book in this checkout."""
     bib = root / "book/references.bib"
     sources = parse_file(str(bib)).entries if bib.is_file() else {}
-    return Book(numbering.labels(root), sources, verdicts)
+    return Book(labels(root), sources, verdicts)
 
 
 def plain(text: str, book: Book) -> str:
-    """The text without directives, roles and labels of equations."""
+    """The text in plain Markdown."""
     text = EQUATION.sub(lambda found: equation(found, book), text)
     text = ROLE.sub(lambda found: role(found["name"], found["text"], book), text)
     while FENCE.search(text):
@@ -50,13 +51,15 @@ def plain(text: str, book: Book) -> str:
     return PAGE_LINK.sub(r"\1.ipynb\2)", text).strip("\n")
 
 
-def equation(found: re.Match, book: Book) -> str:
+def equation(found: re.Match[str], book: Book) -> str:
+    """A labeled equation with its number as a tag."""
     _, number = book.labels.get(found["label"], ("", ""))
     tag = rf"\tag{{{number.strip('()')}}}" + "\n" if number else ""
     return f"$$\n{found['body']}{tag}$$"
 
 
-def directive(found: re.Match, book: Book) -> str:
+def directive(found: re.Match[str], book: Book) -> str:
+    """A directive as a blockquote, or as `<details>` if it folds."""
     name, title, body = found["name"], found["title"].strip(), found["body"].strip("\n")
     if name in LEFT_OUT:
         return ""
@@ -73,15 +76,13 @@ def directive(found: re.Match, book: Book) -> str:
 
 
 def quoted(text: str) -> str:
-    """A blockquote; its formulas on one line each, since Jupyter reads them before it takes the quote's marks away."""
-    text = re.sub(
-        r"^\$\$\n(.*?)\n\$\$", lambda found: f"$${' '.join(found[1].split())}$$", text, flags=re.DOTALL | re.M
-    )
+    """A blockquote; each formula on one line, since Jupyter reads formulas before it removes the quote marks."""
+    text = re.sub(r"(?ms)^\$\$\n(.*?)\n\$\$", lambda found: f"$${' '.join(found[1].split())}$$", text)
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
 def role(name: str, text: str, book: Book) -> str:
-    """What stands for a role: the number of what it names, authors and years, a verdict; else the text itself."""
+    """A role as text: a reference's number, a citation, a claim's verdict, or the role's own text in italics."""
     target = re.fullmatch(r"(.*?)\s*<([^<>]+)>", text, re.DOTALL)
     if name in ("prf:ref", "numref", "eq"):
         shown, label = target.groups() if target else ("", text)
@@ -96,6 +97,7 @@ def role(name: str, text: str, book: Book) -> str:
 
 
 def citation(source: Entry, name: str) -> str:
+    """Authors and year: "Ahn et al. (2023)" for the role `cite:t`, else "Ahn et al., 2023"."""
     people = [" ".join(person.last_names) for person in source.persons["author"]]
     who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
     year = source.fields["year"]

@@ -1,4 +1,4 @@
-"""A page and its pair: book/STEM.md is what people edit, book/STEM.ipynb is it with its outputs."""
+"""A page and its notebook: people edit book/STEM.md, and book/STEM.ipynb is the same page with its outputs."""
 
 import hashlib
 import re
@@ -12,22 +12,20 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from tools.notebooks import fold, install_cell
-from tools.notebooks import glue as prose
-from tools.notebooks import markdown as plain
+from tools.notebooks import fold, glue, install_cell, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Nothing here changes with the Python that executes a page.
+# The same for every notebook, whichever Python executes it.
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
 
-# Beside these: when, with what and on what the page was executed.
+# The key of one more entry: date, versions and machine of the execution.
 RUN = "lsalib_run"
 
-# What holds on one machine only, and would make a page differ on the next.
+# Output that differs from machine to machine.
 NOISE = {
     "an absolute path": r"(?<![\w.])/(?:home|root|tmp|usr|opt|var|mnt|private|Users|content)/",
     "a memory address": r"\b0x[0-9a-f]{8,}\b",
@@ -51,9 +49,9 @@ class Page(NamedTuple):
 
     @property
     def has_code(self) -> bool:
-        """Whether the page opens with the header of a text notebook."""
+        """Whether the page begins with the header of a text notebook."""
         header = re.match(r"---\n(.*?\n)---\n", self.md.read_text(encoding="utf-8"), re.DOTALL)
-        return bool(header) and "format_name: myst" in header[1]
+        return header is not None and "format_name: myst" in header[1]
 
 
 def written_pages(root: Path) -> list[Page]:
@@ -62,11 +60,12 @@ def written_pages(root: Path) -> list[Page]:
 
 
 def code_pages(root: Path) -> list[Page]:
+    """The pages that have notebooks, by name."""
     return [page for page in written_pages(root) if page.has_code]
 
 
 def build(page: Page) -> NotebookNode:
-    """The page as a notebook without outputs; the same text gives the same bytes."""
+    """The page as a notebook without outputs. The same text always gives the same notebook."""
     notebook = jupytext.read(page.md)
     cells = notebook.cells
     for number, cell in enumerate(cells):
@@ -79,61 +78,59 @@ def build(page: Page) -> NotebookNode:
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The notebook's code cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def own_code(page: Page) -> list[tuple[str, str]]:
-    """The page's own code cells by their names, without the one that installs."""
-    own = (cell for cell in code_cells(build(page)) if cell.id != install_cell.cell_id(page.stem))
+def own_code(page: Page, notebook: NotebookNode | None = None) -> list[tuple[str, str]]:
+    """The id and code of each code cell of the page, or of its notebook, without the generated install cell."""
+    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != install_cell.cell_id(page.stem))
     return [(cell.id, cell.source) for cell in own]
 
 
 def digest(page: Page) -> str:
-    """A short name of the page's own code."""
+    """A short hash of the page's own code."""
     return hashlib.sha256("\0".join(source for _, source in own_code(page)).encode()).hexdigest()[:16]
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
-    """All that the notebook's cells show, in their order; nothing where there is no notebook."""
+    """The outputs of all the notebook's cells, in order; none if there is no notebook."""
     return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
 
 
 def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) -> NotebookNode:
-    """The page with the outputs of a notebook that ran the same code, and what they glue in its prose.
+    """The page with the outputs of a notebook that ran the same code, and with glued texts in its prose.
 
-    Its text is plain Markdown, or the page's own, as the book is built from it.
+    Its text is plain Markdown; with ``plainly=False`` it is the page's own MyST, from which the book is built.
     """
     notebook = build(page)
     if RUN in executed.metadata:
         notebook.metadata[RUN] = executed.metadata[RUN]
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
-    values, book = dict(prose.recorded(notebook)), plain.book(page.root, verdicts(page.root))
+    values, book = dict(glue.recorded(notebook)), markdown.book(page.root, verdicts(page.root))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            source = prose.fill(cell.source, values)
-            cell.source = plain.plain(source, book) if plainly else source
+            source = glue.fill(cell.source, values)
+            cell.source = markdown.plain(source, book) if plainly else source
     return notebook
 
 
 def verdicts(root: Path) -> dict[str, str]:
-    """How each claim fared, as book/claims.toml has it."""
+    """The status of each claim in book/claims.toml."""
     ledger = root / "book/claims.toml"
     entries = tomllib.loads(ledger.read_text(encoding="utf-8")).get("claim", []) if ledger.is_file() else []
     return {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
 
 
 def same_code(page: Page, notebook: NotebookNode) -> bool:
-    """Whether the notebook ran the code that the page has now; the generated cell does not count."""
-
-    def code(cells: list[NotebookNode]) -> list[str]:
-        return [cell.source for cell in cells if cell.id != install_cell.cell_id(page.stem)]
-
-    return code(code_cells(build(page))) == code(code_cells(notebook))
+    """Whether the notebook ran the page's present code; the generated install cell does not count."""
+    now, then = own_code(page), own_code(page, notebook)
+    return [source for _, source in now] == [source for _, source in then]
 
 
 def load(page: Page) -> NotebookNode | None:
-    """The page's pair; None where there is none that can be read."""
+    """The page's notebook, or None if it cannot be read."""
     try:
         return nbformat.read(page.ipynb, as_version=4)
     except (FileNotFoundError, NotJSONError):
@@ -141,9 +138,9 @@ def load(page: Page) -> NotebookNode | None:
 
 
 def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
-    """What keeps the notebook from being the page with healthy outputs; empty if nothing does."""
+    """Where the notebook differs from the page, and which outputs are wrong; empty if all is well."""
     if notebook is None:
-        return [f"book/{page.stem}.ipynb: missing or no notebook; run: python -m tools.notebooks.execute {page.stem}"]
+        return [f"book/{page.stem}.ipynb: missing or no notebook; run: make notebook NAME={page.stem}"]
     found = _drift(with_outputs(page, notebook), notebook) + _glue_defects(page, notebook)
     for number, cell in enumerate(code_cells(notebook), start=1):
         found += _run_defects(cell, number, page.root)
@@ -153,27 +150,28 @@ def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
 def text_defects(page: Page) -> list[str]:
     """What is wrong with the page's own text, whatever its notebook holds."""
     text = page.md.read_text(encoding="utf-8")
-    found = [f"line {line}: {number} is typed by hand; glue it from code" for line, number in prose.literals(text)]
+    found = [f"line {line}: {number} is typed by hand; glue it from code" for line, number in glue.literals(text)]
     if page.has_code:
-        # nbval runs cells without history, and IPython then shows what a closing «;» would hide.
-        silenced = [cell.id for cell in code_cells(build(page)) if cell.source.rstrip().endswith(";")]
+        cells = code_cells(build(page))
+        # nbval runs cells without history, and IPython then shows a value that a final «;» hides elsewhere.
+        silenced = [cell.id for cell in cells if cell.source.rstrip().endswith(";")]
         found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
-        found += fold.defects(code_cells(build(page)))
+        found += fold.defects(cells)
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")
-        found += [f"glue «{name}» on a page that runs no code" for name in prose.glue_names(text)]
+        found += [f"glue «{name}» on a page that runs no code" for name in glue.glue_names(text)]
     return [f"book/{page.stem}.md, {defect}" for defect in found]
 
 
 def orphans(root: Path) -> list[str]:
-    """Notebooks that no page stands behind."""
+    """Notebooks without a page."""
     stray = set((root / "book").glob("*.ipynb")) - {page.ipynb for page in code_pages(root)}
     return [f"book/{path.name}: no text notebook beside it" for path in sorted(stray)]
 
 
 def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
-    """Where the notebook's cells are not those of the page."""
+    """Where the notebook's cells differ from the page's."""
     found = []
     if notebook.metadata != expected.metadata:
         found.append("notebook metadata: not the fixed one")
@@ -182,18 +180,18 @@ def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
         if differs:
             found.append(f"cell {want.id}: {', '.join(differs)} not as in the page")
     if len(notebook.cells) != len(expected.cells):
-        # Every cell after the one that came or went differs too; the first says enough.
+        # All cells after an added or removed one differ too; the first is enough.
         found = [*found[:1], f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
     return found
 
 
 def _glue_defects(page: Page, notebook: NotebookNode) -> list[str]:
-    texts = Counter(name for name, _ in set(prose.recorded(notebook)))
+    texts = Counter(name for name, _ in set(glue.recorded(notebook)))
     missing = [
         f"cell {cell.id}: no cell glues «{name}»"
         for cell in build(page).cells
         if cell.cell_type == "markdown"
-        for name in prose.glue_names(cell.source)
+        for name in glue.glue_names(cell.source)
         if name not in texts
     ]
     return missing + [f"glue «{name}»: glued with {n} different texts" for name, n in sorted(texts.items()) if n > 1]

@@ -1,113 +1,77 @@
-"""What a page or a test file costs, cell by cell or test by test: python -m tools.notebooks.profile NAME… [--keep]"""
+"""Show what a page costs, cell by cell: python -m tools profile NAME… [--keep]"""
 
 import argparse
-import os
-import subprocess
-import sys
+import re
 import time
-from collections import Counter
-from contextlib import nullcontext
-from pathlib import Path
+from collections import defaultdict
+from datetime import datetime
 from typing import NamedTuple
 
-import pytest
+from nbformat import NotebookNode
 
-from tools.notebooks import execute as notebooks
-from tools.notebooks import meter, pages, programs
-from tools.notebooks.meter import read, watched
+from tools.notebooks import execute, pages
+from tools.notebooks.pages import Page
 
-STAGES = ("tracing", "lowering", "compiling")
+# What JAX logs for each program, whether it was compiled or read from the cache.
+COMPILED = re.compile(r"Finished XLA compilation of (.+) in ([\d.e-]+) sec")
 
 
-class Profile(NamedTuple):
-    """A name, the wall time with what starts and stops the process, and the meter's record of each part."""
+class Cost(NamedTuple):
+    """The seconds of a cell or page, and the name and compile seconds of each of its programs."""
 
-    name: str
     wall: float
-    parts: list[dict]
-
-    def total(self, field: str) -> float:
-        return sum(part[field] for part in self.parts)
+    programs: list[tuple[str, float]]
 
     @property
-    def programs(self) -> int:
-        """Programs asked for, whether compiled or taken from the cache."""
-        return self.total("programs") + self.total("cached")
-
-    @property
-    def running(self) -> float:
-        """What is left of the wall time."""
-        return self.wall - sum(map(self.total, STAGES))
-
-    @property
-    def memory(self) -> float:
-        return max((part["memory"] for part in self.parts), default=0.0)
+    def compiling(self) -> float:
+        return sum(seconds for _, seconds in self.programs)
 
 
-def of_page(page: pages.Page, *, keep: bool = False) -> Profile:
-    """Execute the page in a new kernel; with ``keep``, take and leave compiled programs."""
+def of_page(page: Page, *, keep: bool = False) -> tuple[Cost, list[tuple[str, Cost]]]:
+    """Execute the page; returns what it cost, kernel start included, and the first line and cost of each cell.
+
+    With ``keep``, compiled programs come from JAX's cache on disk, if one is set, and new ones go there.
+    """
     start = time.perf_counter()
-    with watched() as (env, records), programs.borrowed() if keep else nullcontext({}) as kept:
-        notebooks.execute(page, env | programs.environment(kept))
-        return Profile(page.stem, time.perf_counter() - start, read(records))
+    env = {"JAX_LOG_COMPILES": "1"} | ({} if keep else {"JAX_ENABLE_COMPILATION_CACHE": "false"})
+    notebook = execute.run_cells(page, env, timed=True)
+    wall = time.perf_counter() - start
+    cells = [(cell.source.partition("\n")[0], of_cell(cell)) for cell in pages.code_cells(notebook)]
+    return Cost(wall, [program for _, cost in cells for program in cost.programs]), cells
 
 
-def of_tests(path: Path) -> Profile:
-    """Run a test file in a process of its own, with nothing kept."""
-    start = time.perf_counter()
-    with watched() as (env, records):
-        command = [sys.executable, "-m", "tools.notebooks.profile", "--inside", str(path)]
-        subprocess.run(command, cwd=pages.ROOT, env=os.environ | env | {programs.VARIABLE: ""}, check=True)
-        return Profile(path.stem, time.perf_counter() - start, read(records))
+def of_cell(cell: NotebookNode) -> Cost:
+    """What an executed cell cost."""
+    log = "".join(output.text for output in cell.outputs if output.get("name") == "stderr")
+    times = cell.metadata.execution
+    begin, end = (datetime.fromisoformat(times[at]) for at in ("iopub.execute_input", "shell.execute_reply"))
+    return Cost((end - begin).total_seconds(), [(name, float(seconds)) for name, seconds in COMPILED.findall(log)])
 
 
-class Watch:
-    """A pytest plugin that writes what each test cost."""
-
-    def __init__(self):
-        self.meter = meter.Meter()
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item):
-        self.meter.read()
-        yield
-        self.meter.write(item.nodeid.partition("::")[2])
-
-
-def report(profile: Profile, most: int = 12) -> str:
-    """The totals, the parts that cost most, and the programs that took longest to compile."""
-    stages = ", ".join(f"{stage} {profile.total(stage):.1f} s" for stage in STAGES)
+def report(page: Page, *, keep: bool, most: int = 12) -> str:
+    """The totals, the cells that take longest, and the programs that take longest to compile."""
+    total, cells = of_page(page, keep=keep)
     lines = [
-        f"{profile.name}: {profile.wall:.1f} s, {profile.total('programs')} programs compiled, "
-        f"{profile.total('cached')} kept ones, at most {profile.memory:.2f} GB",
-        f"  {stages}, the rest {profile.running:.1f} s",
-        "    wall s  programs  tracing  lowering  compiling",
+        f"{page.stem}: {total.wall:.1f} s, {len(total.programs)} programs, {total.compiling:.1f} s in the compiler",
+        "    wall s  programs  compiling s",
     ]
-    for part in sorted(profile.parts, key=lambda part: -part["wall"])[:most]:
-        head = next((line for line in part["source"].splitlines() if line.strip()), "")
-        seconds = f"{part['tracing']:7.1f}  {part['lowering']:8.1f}  {part['compiling']:9.1f}"
-        lines.append(f"  {part['wall']:8.1f}  {part['programs'] + part['cached']:8d}  {seconds}  {head[:70]}")
-    names: Counter[str] = Counter()
-    for part in profile.parts:
-        names.update(part["names"])
-    lines += [f"  {seconds:8.1f} s in the compiler: {name}" for name, seconds in names.most_common(most)]
+    for line, cost in sorted(cells, key=lambda cell: -cell[1].wall)[:most]:
+        lines.append(f"  {cost.wall:8.1f}  {len(cost.programs):8d}  {cost.compiling:11.1f}  {line[:70]}")
+    by_name: dict[str, float] = defaultdict(float)
+    for program, seconds in total.programs:
+        by_name[program] += seconds
+    for program in sorted(by_name, key=by_name.__getitem__, reverse=True)[:most]:
+        lines.append(f"  {by_name[program]:8.1f}  in the compiler: {program}")
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks.profile", description="What pages and tests cost.")
-    parser.add_argument("names", nargs="+", metavar="NAME", help="a page, or a test file")
-    parser.add_argument("--keep", action="store_true", help="take kept programs, and keep new ones")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(prog="python -m tools profile", description="Show what pages cost.")
+    parser.add_argument("stems", nargs="+", metavar="NAME", help="a page")
+    parser.add_argument("--keep", action="store_true", help="read compiled programs from the cache, and add to it")
     args = parser.parse_args(argv)
-    if args.inside:
-        raise SystemExit(pytest.main([*args.names, "-q", "-p", "no:xdist"], plugins=[Watch()]))
-    for name in args.names:
-        if name.endswith(".py"):
-            print(report(of_tests(Path(name))), flush=True)
-        else:
-            (page,) = notebooks.named(pages.ROOT, [name])
-            print(report(of_page(page, keep=args.keep)), flush=True)
+    for page in execute.named(pages.ROOT, args.stems):
+        print(report(page, keep=args.keep), flush=True)
 
 
 if __name__ == "__main__":

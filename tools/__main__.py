@@ -1,0 +1,29 @@
+"""The project's tools: python -m tools COMMAND …; each command says more with --help."""
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "execute": ("tools.notebooks.execute", "execute pages and keep their notebooks up to date"),
+    "validate": ("tools.notebooks.validate", "run notebooks again and compare their outputs"),
+    "check": ("tools.notebooks.check", "test one page and what it imports"),
+    "profile": ("tools.notebooks.profile", "show what a page costs, cell by cell"),
+    "page": ("tools.notebooks.new_page", "begin a page"),
+    "address": ("tools.notebooks.address", "write the repository's address"),
+    "ledger": ("tools.ledger.claims", "compare claims with what the pages checked"),
+    "build": ("tools.site.build", "build the HTML book"),
+    "pdf": ("tools.site.pdf", "print the built book as one PDF"),
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+    if name not in COMMANDS:
+        listed = "\n".join(f"  {command:<10}{does}" for command, (_, does) in COMMANDS.items())
+        raise SystemExit(f"usage: python -m tools COMMAND …\n{listed}")
+    # Only the command's own module is imported: most need packages that the others do without.
+    import_module(COMMANDS[name][0]).main(rest)
+
+
+if __name__ == "__main__":
+    main()

@@ -138,7 +138,7 @@ def name_ways(app, pagename, template, context, doctree) -> None:
     context["body"] = WAY.sub(named, context.get("body", ""))
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     for extension in ("autodoc", "napoleon", "viewcode"):
         app.setup_extension(f"sphinx.ext.{extension}")
     app.connect("autodoc-process-signature", written_signature)
@@ -147,4 +147,3 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("viewcode-follow-imported", module_of)
     app.connect("html-page-context", name_ways)
     app.add_post_transform(NamesLead)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -11,7 +11,6 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
 from tools.ledger.claims import Claim, read_certificates, read_claims
-from tools.notebooks.install_cell import seconds
 from tools.notebooks.pages import ROOT
 
 WORDS_A_MINUTE, SECONDS_A_FORMULA = 200, 6
@@ -100,9 +99,7 @@ def facts_html(stem: str, minutes: int) -> str:
     named = zip(spelt(places), places.values(), strict=True)
     items = "".join(f"<li>{escape(place)} {' '.join(badges)}</li>" for place, badges in named)
     verdicts = f'<ul class="brief-claims" aria-label="The claims of this page and their verdicts">{items}</ul>'
-    run = seconds(ROOT, stem)
-    cost = f"{minutes} min to read" + (f" · {run} s to run" if run else "")
-    return f'{verdicts if places else ""}<p class="brief-cost">{cost}</p>'
+    return f'{verdicts if places else ""}<p class="brief-cost">{minutes} min to read</p>'
 
 
 class Facts(SphinxPostTransform):
@@ -117,9 +114,8 @@ class Facts(SphinxPostTransform):
             node.replace_self(nodes.raw("", facts_html(stem, minutes(self.document)), format="html"))
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.add_node(facts)
     app.add_directive("brief", Brief)
     app.add_role("claim", claim_role)
     app.add_post_transform(Facts)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,138 @@
+"""Finding one's way in the built book: search, hovers, the ledger, the ways on, and what the page says of itself."""
+
+import tomllib
+
+import pytest
+from browser import ROOT, visit
+
+from lsalib.book.records import tally
+from tools.ledger import claims
+from tools.ledger.export import worst_margin
+from tools.notebooks import labels as numbering
+from tools.notebooks import pages
+
+CLAIM = "thm2-exact-gap"
+SEARCHED = {
+    "yq-LSA": "book/yq_lsa.html",
+    "head": "book/heads.html",
+    "gap": "book/gradients.html",
+    "Theorem 2": "book/gradients.html",
+    "MLP": "book/linear_transformer_block.html",
+    "notation": "book/notation.html",
+    CLAIM: f"book/claims.html#{CLAIM}",
+    "set_ylabel": None,  # a word of code alone
+    "qzxvkj": None,
+}
+
+
+def test_a_search_shows_its_subject_first(browser, address):
+    stem, number = numbering.labels(ROOT)["thm-exact-gap"]
+    first, found = {}, []
+    with visit(browser, address, "search.html") as (page, noise):
+        for words in [*SEARCHED, number]:
+            page.goto(f"{address}search.html?q={words.replace(' ', '+')}")
+            page.get_by_text("Search finished").or_(page.get_by_text("did not match any documents")).first.wait_for()
+            found = page.locator("#search-results li > a").evaluate_all("all => all.map(e => e.getAttribute('href'))")
+            first[words] = found[0] if found else None
+    assert first == SEARCHED | {number: first[number]} and noise == []
+    assert f"book/{stem}.html#thm-exact-gap" in found[:3]
+
+
+def test_a_link_shows_what_it_leads_to(browser, address):
+    tips = {
+        "a[href$='#thm-exact-gap']": "Theorem",
+        "a.reference[href$='#equation-heads-lift']": "(",
+        "a.reference[href*='intro.html#']": "arXiv",
+        "a.claim-badge": "",
+    }
+    with visit(browser, address, "book/heads.html") as (page, noise):
+        tip = page.locator("#book-tip")
+        for link, words in tips.items():
+            page.locator(f"article {link}").first.hover()
+            tip.wait_for(state="visible")
+            assert words in tip.inner_text() and tip.inner_text().strip()
+            assert page.locator("[aria-describedby=book-tip]").count() == 1
+            page.keyboard.press("Escape")
+            assert tip.is_hidden()
+        # The control: a link to a whole page shows nothing.
+        page.locator("article a[href='embedding.html']").first.hover()
+        page.wait_for_timeout(1000)
+        assert tip.is_hidden() and noise == []
+
+
+def test_the_ledger_filters_sorts_and_finds(browser, address):
+    listed, by_page = claims.read_claims(ROOT), claims.read_records(ROOT)
+    chapters = sorted(listed, key=lambda claim: claim.page)
+
+    def shown() -> list[str]:
+        return page.locator("table.ledger > tbody:visible").evaluate_all("all => all.map(e => e.id)")
+
+    def ids(wanted, key=None) -> list[str]:
+        return [claim.id for claim in sorted(wanted, key=key or (lambda claim: 0))]
+
+    orders = {
+        "id": lambda claim: claim.id,
+        "verdict": lambda claim: claim.status,
+        "margin": lambda claim: worst_margin(claim.records(by_page)),
+        "checks": lambda claim: -len(claim.records(by_page)),
+        "place": None,
+    }
+    with visit(browser, address, "book/claims.html") as (page, noise):
+        form = page.locator("form.ledger-tools")
+        choice = {name: form.get_by_role("combobox", name=name, exact=True) for name in ("Verdict", "Paper", "Order")}
+        choice["Chapter"] = form.get_by_role("combobox", name="Chapter", exact=True)
+        assert shown() == ids(listed)
+        for order, key in orders.items():
+            choice["Order"].select_option(order)
+            assert shown() == ids(listed, key), order
+        heading = (
+            pages.Page(ROOT, chapters[0].page).md.read_text(encoding="utf-8").partition("\n# ")[2].partition("\n")[0]
+        )
+        for name, option, wanted in (
+            ("Verdict", "refuted as stated", [claim for claim in listed if claim.status == "refuted as stated"]),
+            ("Paper", "new", [claim for claim in listed if claim.place == "new"]),
+            ("Chapter", heading, [claim for claim in listed if claim.page == chapters[0].page]),
+        ):
+            choice[name].select_option(option)
+            assert 0 < len(wanted) < len(listed) and shown() == ids(wanted), name
+            choice[name].select_option("")
+        form.get_by_label("Search").fill("sharp-head-count")
+        assert shown() == ["sharp-head-count"]
+        form.get_by_label("Search").fill("qzxvkj")
+        assert shown() == [] and form.locator("output").inner_text() == f"0 of {len(listed)} claims"
+        assert noise == []
+
+
+def test_an_address_opens_its_row(browser, address):
+    records = [record for record in claims.read_records(ROOT)["gradients"] if record.id == CLAIM]
+    with visit(browser, address, f"book/claims.html#{CLAIM}") as (page, _):
+        row = page.locator(f"tbody[id='{CLAIM}']")
+        assert row.locator("details").get_attribute("open") is not None
+        assert row.locator("details tbody tr").count() == len(records) > 0
+        assert tally(records) in row.inner_text()
+
+
+def test_pages_describe_themselves_and_say_why_to_go_on_and_who_cites(browser, address):
+    with visit(browser, address, "book/heads.html") as (page, _):
+        described = page.locator("meta[name=description]").get_attribute("content")
+        assert "How many" not in described and "Is d+1 the right number?" in described
+        assert "How many heads does it take?" in page.locator("meta[property='og:title']").get_attribute("content")
+        assert page.locator(".prev-next-area .way-why").count() == 2
+        page.goto(f"{address}book/intro.html")
+        cited = page.locator(".citation .cited-in a").evaluate_all("all => all.map(e => e.getAttribute('href'))")
+        assert "softmax.html" in cited and "embedding.html" in cited
+        # The others are cited on this page alone.
+        others = page.locator(".citation:not(:has(.cited-in))").evaluate_all("all => all.map(e => e.id)")
+        assert [name for name in others if not page.locator(f"article p a[href='#{name}']").count()] == []
+
+
+def test_there_is_no_empty_index_and_subjects_are_those_of_pages(html):
+    assert not (html / "prf-prf.html").exists() and not (html / "py-modindex.html").exists()
+    assert (html / "genindex.html").read_text(encoding="utf-8").count("<li>") > 100
+    listed = tomllib.loads((ROOT / "book/subjects.toml").read_text(encoding="utf-8"))
+    assert listed.keys() <= {page.stem for page in pages.written_pages(ROOT)}
+
+
+@pytest.mark.parametrize("page", sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md")))
+def test_the_api_pages_type_no_number_by_hand(page):
+    assert pages.text_defects(pages.Page(ROOT, page)) == []

@@ -91,10 +91,16 @@ def patterns(step, layer) -> dict:
 
 # For each explorer: its page, its numbers, and the grid of its controls on which they are compared.
 FORMULAS = {
-    "answer": ("intro", answer, {"d": [1, 10, 30], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]}),
+    "answer": (
+        "intro",
+        answer,
+        {"d": [1, 10, 30], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]},
+    ),
     "heads": ("heads", heads, {"d": [2, 10], "C": [1, 10, 100], "error": [0, 40], "heads": [1, 2, 9, 12]}),
     "pair": ("gradients", pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
     "stand-in": (
-        "initial_guess", stand_in, {"d": [1, 10, 30], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}
+        "initial_guess",
+        stand_in,
+        {"d": [1, 10, 30], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]},
     ),
-}  # fmt: skip
+}

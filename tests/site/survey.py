@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 SCRIPTS = [Path(AXE_FILE_PATH), Path(__file__).with_name("survey.js")]
 # The smallest letters of a figure, in pixels, by the width of the screen.
 LETTERS = {1280: 12, 390: 10}
-# What the theme and Sphinx do, (rule, where): the book's name outside of the landmarks, parameters as a list without terms.
+# What the theme and Sphinx do, (rule, where): the book's name outside of landmarks, parameters as a list without terms.
 THEMES = [("region", ".sidebar-primary-items__start"), ("definition-list", "dl.py")]
 
 AXE = """async ([context, options, themes]) => {

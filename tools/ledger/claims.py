@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> None:
     claims, by_page = read_claims(root), read_records(root)
     if found := problems(claims, by_page) + road_problems(claims, by_page, set(read_certificates(root))):
         raise SystemExit("\n".join(found))
-    records = sum(by_page.values(), [])
+    records = [record for records in by_page.values() for record in records]
     print(f"{len(claims)} claims: {tally(records) if records else 'none checked yet'}")
 
 

@@ -46,7 +46,7 @@ def article(html: Path, page: str, pages: list[str]) -> Tag:
     for details in found.select("details"):
         details["open"] = ""
     for tag in found.find_all(True):
-        for name, value in tag.attrs.items():
+        for name, value in [(name, str(value)) for name, value in tag.attrs.items() if isinstance(value, str)]:
             if name == "id" or name in NAMING:
                 tag[name] = " ".join(own(page, part) for part in value.split())
             elif name in ("href", "xlink:href", "src"):

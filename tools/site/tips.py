@@ -46,10 +46,10 @@ def collect(app: Sphinx, pagename: str, template: str, context: dict, doctree: n
     soup = BeautifulSoup(context["body"] if wanted else "", "html.parser")
     tips = app.env.__dict__.setdefault("book_tips", {})
     for name in wanted:
-        if found := soup.find(id=name):
+        for found in soup.find_all(id=name):
             # Of a claim's row, its verdict and statement.
-            tip = f"{badge(claims[name].status)} {found.p.decode_contents()}" if name in claims else bare(copy(found))
-            tips[f"{pagename}.html#{name}"] = tip
+            row = name in claims and f"{badge(claims[name].status)} {found.select('p')[0].decode_contents()}"
+            tips[f"{pagename}.html#{name}"] = row or bare(copy(found))
 
 
 def write(app: Sphinx, error: Exception | None) -> None:

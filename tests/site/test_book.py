@@ -117,6 +117,10 @@ def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
         assert box.get_attribute("tabindex") is None
 
 
+# One process reads all pages.
+STATIC = pytest.mark.xdist_group("static")
+
+
 @pytest.fixture(scope="module")
 def soups(html):
     """Every built page; below _static lie the theme's templates."""
@@ -124,13 +128,14 @@ def soups(html):
     return {page.resolve(): BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser") for page in pages}
 
 
+@STATIC
 def test_links_lead_somewhere(html, soups):
     anchors = {page: {tag.get("id") or tag.get("name") for tag in soup.find_all(True)} for page, soup in soups.items()}
 
     def broken(page, link: str) -> bool:
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        return not target.is_file() or bool(anchor) and target in anchors and anchor not in anchors[target]
+        return not target.is_file() or (bool(anchor) and target in anchors and anchor not in anchors[target])
 
     links = [(page, tag["href"]) for page, soup in soups.items() for tag in soup.select("a[href]:not([href*='://'])")]
     assert len(links) > 1000
@@ -141,6 +146,7 @@ def test_links_lead_somewhere(html, soups):
     )
 
 
+@STATIC
 @pytest.mark.skipif(bool(GIVEN), reason="the given book may have an address")
 def test_without_an_address_no_page_offers_a_dead_button(soups):
     away = {
@@ -152,6 +158,7 @@ def test_without_an_address_no_page_offers_a_dead_button(soups):
     assert away == set()
 
 
+@STATIC
 def test_code_in_prose_leads_to_the_function_that_it_names(soups):
     names = {tag["id"] for soup in soups.values() for tag in soup.select("dt[id^='lsalib.']")}
     ends = {name.split(".", n)[-1] for name in names for n in range(name.count("."))}

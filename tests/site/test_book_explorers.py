@@ -78,24 +78,25 @@ def test_every_number_is_the_library_s(browser, address, name):
     assert misses(*told[0], formula(**every[-1])) != []
 
 
+def on(ticks: list, pixels: np.ndarray, log: bool) -> np.ndarray:
+    """Pixels in units of an axis, which is read off its ticks."""
+    values, places = np.array(ticks).T
+    slope, start = np.polyfit(places, np.log(values) if log else values, 1)
+    read = start + slope * pixels
+    return np.exp(read) if log else read
+
+
 def charts(box, logs: list[tuple[bool, bool]]) -> list[dict]:
-    """What is drawn, in units of the axes, which are read off their ticks; `logs` says which axes are logarithmic."""
+    """What is drawn, in units of the axes; `logs` says which axes are logarithmic."""
 
-    def on(ticks, pixels, log: bool):
-        values, places = np.array(ticks).T
-        slope, start = np.polyfit(places, np.log(values) if log else values, 1)
-        read = start + slope * np.asarray(pixels)
-        return np.exp(read) if log else read
+    def place(chart: dict, points: list, x: bool, y: bool) -> list:
+        return [on(chart["x"], np.array(points)[:, 0], x), on(chart["y"], np.array(points)[:, 1], y)]
 
-    found = []
-    for chart, (x, y) in zip(box.evaluate(DRAWN), logs, strict=True):
-        place = lambda points: (  # noqa: B023
-            on(chart["x"], np.array(points)[:, 0], x), on(chart["y"], np.array(points)[:, 1], y)
-        )  # fmt: skip
-        found.append(
-            {"lines": list(map(place, chart["lines"])), "dots": place(chart["dots"]) if chart["dots"] else None}
-        )
-    return found
+    return [
+        {"lines": [place(chart, line, *log) for line in chart["lines"]]}
+        | {"dots": place(chart, chart["dots"], *log) if chart["dots"] else None}
+        for chart, log in zip(box.evaluate(DRAWN), logs, strict=True)
+    ]
 
 
 def heights(chart: dict, x: float) -> list[float]:

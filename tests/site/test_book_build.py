@@ -10,6 +10,9 @@ from tools.notebooks import address, pages
 from tools.notebooks import execute as notebooks
 from tools.site import book as sphinx_book
 
+# One process builds the small book.
+pytestmark = pytest.mark.xdist_group("build")
+
 ADDRESS = "https://github.com/OWNER/REPOSITORY"
 COLAB = "https://colab.research.google.com"
 # What is wrong on a page, and what the build's warning names.

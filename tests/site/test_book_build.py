@@ -22,13 +22,13 @@ PLANTED = {
     "{cite}`nobody1900`": "nobody1900",
     "```{nosuch}\n```": "nosuch",
     r"$x^{2}\nosuchmacro$": "nosuchmacro",
-    "`metrics.no_such_risk`": "«metrics.no_such_risk» names none",
-    "`lsalib.metrics.no_such_risk`": "«lsalib.metrics.no_such_risk» names none",
+    "`estimators.no_such_step`": "«estimators.no_such_step» names none",
+    "`lsalib.estimators.no_such_step`": "«lsalib.estimators.no_such_step» names none",
     ":::{explorer} nothing\nwords\n:::": "an explorer is one of",
     ":::{explorer} heads\n:::": "an explorer has a caption",
 }
-PROSE = "`metrics.sampled_risk`, `lsalib.metrics.sampled_risk()`, `task.prior_mean`, `heads.md`"
-ENTRY = "api/metrics.html#lsalib.metrics.sampled_risk"
+PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"
+ENTRY = "api/estimators.html#lsalib.estimators.one_step_gd"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def built(tmp_path_factory):
     notebooks.save(page, pages.build(page))
     (project / "book/text.md").write_text(f"# A text\n\nBeside [a notebook](small.ipynb): {PROSE}\n", encoding="utf-8")
     (project / "book/planted.md").write_text("\n\n".join(["# Planted", *PLANTED]), encoding="utf-8")
-    files = "".join(f"  - file: book/{name}\n" for name in ("small.ipynb", "planted.md", "api/metrics.md"))
+    files = "".join(f"  - file: book/{name}\n" for name in ("small.ipynb", "planted.md", "api/estimators.md"))
     (project / "_toc.yml").write_text(f"format: jb-book\nroot: book/text\nchapters:\n{files}", encoding="utf-8")
     address.main([ADDRESS, "--root", str(project)])
     return folder / "_build/html/book", run_build(project, folder)
@@ -74,7 +74,7 @@ def test_code_in_prose_leads_to_what_it_names(built):
     html, _ = built
     leads = {code.text: code.find_parent("a") for code in soup(html, "text").select("article code")}
     assert {name: link and link["href"] for name, link in leads.items()} == {
-        "metrics.sampled_risk": ENTRY, "lsalib.metrics.sampled_risk()": ENTRY, "task.prior_mean": None, "heads.md": None
+        "estimators.one_step_gd": ENTRY, "lsalib.estimators.one_step_gd()": ENTRY, "task.prior_mean": None, "heads.md": None
     }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def test_a_row_says_everything():
     assert '<td class="claim-number">4.01</td>' in text and "<td>0, 1</td>" in text
     assert 'href="tiny.html#claim-tiny-claim-2"' in text
     # The check's margin, 0.1 over 0.01, is nearer to the other verdict than the control's 80.
-    assert "<td>10 ×</td>" in text and 'data-checks="2"' in text
+    assert "<td>10 ×</td>" in text and 'data-margin="10.0" data-checks="2"' in text
     assert export.worst_margin([CONTROL, CHECK]) == pytest.approx(10) and export.worst_margin([]) == math.inf
     assert 'ledger-place">by' not in site_ledger.opening(CLAIM._replace(roads=()), [CHECK])
 

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 from loopback import running
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from tools.site.chromium import FLAGS, executable
 
 ROOT = Path(__file__).resolve().parents[2]
-# A book that is there already, to be tested as it is: the one that will be published.
+# A book that is already built, to be tested as it is: the one that will be published.
 GIVEN = os.environ.get("BOOK_HTML")
-# What the build makes itself.
-GENERATED = ("book/_static/answer.svg",)
 NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv*", "_build", "study-runs", "build", "*.egg-info", "__pycache__", ".*_cache"
 )
@@ -40,13 +38,6 @@ def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """`python -m tools.site.build` of that copy; the HTML lands in out/_build/html."""
     command = [sys.executable, "-m", "tools.site.build", "--out", str(out)]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
-
-
-def build(project: Path, out: Path) -> Path:
-    """The HTML of that copy."""
-    done = run_build(project, out)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out / "_build/html"
 
 
 @contextmanager
@@ -72,7 +63,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def listen(page: Page, address: str) -> list[str]:
-    """The list into which the page's errors and its requests to elsewhere will fall."""
+    """A list that collects the page's errors and its requests to elsewhere."""
     noise: list[str] = []
 
     def outside(request: Request) -> None:
@@ -91,43 +82,21 @@ def listen(page: Page, address: str) -> list[str]:
     return noise
 
 
-def planter(html: str):
-    """A route that adds this HTML at the end of the page's article, as if the book had been built with it."""
-
-    def plant(route: Route) -> None:
-        response = route.fetch()
-        body = response.text()
-        assert "</article>" in body, f"{route.request.url} has no article to plant in"
-        route.fulfill(response=response, body=body.replace("</article>", html + "</article>", 1))
-
-    return plant
-
-
-@contextmanager
-def context_of(
-    browser: Browser, *, width: int = 1280, theme: str = "light", scripts: bool = True
-) -> Iterator[BrowserContext]:
-    """A browser that knows nothing yet, on a screen of this width, by day or by night."""
-    screen = {"width": width, "height": 900}
-    context = browser.new_context(viewport=screen, color_scheme=theme, java_script_enabled=scripts)
-    context.set_default_timeout(180_000)  # ends a hang, and nothing that a busy machine does
-    context.add_init_script(f"localStorage.setItem('mode', '{theme}'); localStorage.setItem('theme', '{theme}')")
-    try:
-        yield context
-    finally:
-        context.close()
-
-
 @contextmanager
 def visit(
-    browser: Browser, address: str, path: str, *, planted: str = "", **screen
+    browser: Browser, address: str, path: str, *, width: int = 1280, scripts: bool = True
 ) -> Iterator[tuple[Page, list[str]]]:
-    """An open page that has settled, and the noise it made; see context_of for the screen."""
-    with context_of(browser, **screen) as context:
+    """An open page that has settled, in a browser that knows nothing yet, and the noise it makes."""
+    screen = {"width": width, "height": 900}
+    context = browser.new_context(viewport=screen, color_scheme="light", java_script_enabled=scripts)
+    context.set_default_timeout(180_000)  # ends a hang; a busy machine needs less
+    # The theme writes a warning for a reader who has not chosen yet.
+    context.add_init_script("localStorage.setItem('mode', 'light'); localStorage.setItem('theme', 'light')")
+    try:
         page = context.new_page()
         noise = listen(page, address)
-        if planted:
-            page.route(address + path, planter(planted))
         page.goto(address + path, wait_until="load")
         page.evaluate("document.fonts.ready.then(() => true)")
         yield page, noise
+    finally:
+        context.close()

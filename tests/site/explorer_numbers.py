@@ -1,6 +1,5 @@
-"""What the explorable figures must say, by the library: their numbers, and those of their texts."""
+"""The numbers of the explorable figures, computed by the library."""
 
-import re
 from itertools import product
 
 import jax
@@ -10,17 +9,11 @@ from scipy import stats
 from lsalib import theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
-from tools.site.explorer_data import EXPLORERS, circuits, shown, sizes, task_of
-
-
-def numbers(text: str) -> list[float]:
-    """Those that stand alone in a text, in their order."""
-    found = re.findall(r"(?<![\w.,\[])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text.replace("eq. 23", "").replace("−", "-"))
-    return [float(number.replace(",", "")) for number in found]
+from tools.site.explorer_data import EXPLORERS, course, shown, sizes, task_of
 
 
 def states(name: str, **grid) -> list[dict]:
-    """All combinations of some values of the controls, which are checked to be the controls' own."""
+    """All combinations of some values of the controls, each of which the control can take."""
     controls = {control["name"]: control for control in EXPLORERS[name]()["controls"]}
     for key, values in grid.items():
         control = controls[key]
@@ -34,7 +27,7 @@ def task(d: int, C: int, noise: float = 0.0, mean: float = 0.0) -> GaussianTask:
 
 
 def guess(d: int, error: float) -> np.ndarray:
-    """A guess with this squared error of the prior mean zero."""
+    """A guess with this squared error, for the prior mean zero."""
     return np.full(d, np.sqrt(error / d))
 
 
@@ -47,7 +40,7 @@ def answer(d, C, noise, error, over) -> dict:
 
 
 def least_risk(t: GaussianTask, heads: int, g: np.ndarray) -> float:
-    """Of explicit weights; idle heads make it one program for all numbers of heads."""
+    """The risk of explicit weights; idle heads make it one program for all numbers of heads."""
     if heads >= t.dim:
         return theory.optimal_risk(t, g)
     with jax.enable_x64(True):
@@ -81,42 +74,33 @@ def stand_in(d, C, error, noise) -> dict:
     constant = theory.constant_regression(task(d, C, noise))
     alpha, kappa, left = d * constant.features[0, 0], constant.residual, constant.error
     price = theory.optimal_risk(task(d, C, noise), guess(d, error)) - theory.yq_risk(task(d, C, noise))
-    said = [2 / (C * d), alpha, *[kappa] * (noise > 0), left, error, price]
-    values = {
-        "alpha": alpha,
-        "kappa": kappa,
-        "left": left,
-        "price": price,
-        "variance": stats.chi2(C * d).var() / (C * d) ** 2,
-    }
-    return values | {"density": C * d * stats.chi2.pdf(C * d, C * d), "said": [1, *said]}
+    said = [1, 2 / (C * d), alpha, *[kappa] * (noise > 0), left, error, price]
+    values = {"alpha": alpha, "kappa": kappa, "left": left, "price": price, "said": said}
+    values["variance"] = stats.chi2(C * d).var() / (C * d) ** 2
+    return values | {"density": C * d * stats.chi2.pdf(C * d, C * d)}
 
 
 def patterns(step, layer) -> dict:
     run = stored.load("softmax_heads")
-    A, b = circuits(run, *next(place for name, *place in shown() if name == layer))
+    A, b = course(run, *next(place for name, *place in shown() if name == layer))
     at = run.about["snapshots"].index(step)
     (omega, mu), best = (part[at] for part in sizes(A, b)), theory.debiased_step(task_of(run.about))
     values = {"omega": omega, "mu": mu, "A": A[at], "b": b[at], "eta": omega @ mu, "sum": mu.sum(), "step": best}
     return values | {"said": [step, int(layer[0]), omega @ mu, best, mu.sum(), 0.15, 2.5]}
 
 
-# Each explorer's numbers, and the grid of its controls on which they are compared.
+# For each explorer: its page, its numbers, and the grid of its controls on which they are compared.
 FORMULAS = {
-    "answer": (answer, {"d": [1, 10, 30], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]}),
-    "heads": (heads, {"d": [2, 10], "C": [1, 10, 100], "error": [0, 40], "heads": [1, 2, 9, 12]}),
-    "pair": (pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
-    "stand-in": (stand_in, {"d": [1, 10, 30], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
-}  # fmt: skip
-
-
-def misses(values: dict, said: str, wanted: dict, rtol: float = 1e-6) -> list[str]:
-    """The numbers of an explorer that are not the library's, and those of its text, which has four digits."""
-    wrong = [name for name in wanted if name != "said" and not close(values[name], wanted[name], rtol)]
-    return wrong + [f"text {numbers(said)}"] * (not close(numbers(said), wanted["said"], 6e-4))
-
-
-def close(value, wanted, rtol: float) -> bool:
-    if value is None or wanted is None or np.shape(value) != np.shape(wanted):
-        return value is wanted
-    return bool(np.allclose(value, wanted, rtol=rtol, atol=1e-12))
+    "answer": (
+        "intro",
+        answer,
+        {"d": [1, 10, 30], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]},
+    ),
+    "heads": ("heads", heads, {"d": [2, 10], "C": [1, 10, 100], "error": [0, 40], "heads": [1, 2, 9, 12]}),
+    "pair": ("gradients", pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
+    "stand-in": (
+        "initial_guess",
+        stand_in,
+        {"d": [1, 10, 30], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]},
+    ),
+}

@@ -4,16 +4,13 @@ import io
 import re
 from types import SimpleNamespace
 
-import book_checks as checks
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from browser import ROOT, visit
 from matplotlib.colors import to_rgb
 
 from lsalib.book import figures
 from tools.site import figures as sphinx_figures
-from tools.site.build import toc_pages
 
 
 @pytest.fixture
@@ -72,11 +69,6 @@ def test_a_window_s_mean_stands_in_its_middle():
     np.testing.assert_allclose(ax.lines[0].get_xdata() - ax.lines[0].get_ydata(), 0.5)
 
 
-def test_what_has_no_size_is_no_drawing():
-    with pytest.raises(ValueError, match="drawing-0: no size in points"):
-        sphinx_figures.inline("<svg><path/></svg>", "drawing-0", "a path")
-
-
 def test_a_notebook_shows_drawings_without_a_date(monkeypatch):
     backend = SimpleNamespace(instance=lambda parent: shown.append(parent) or backend)
     shown = []
@@ -85,34 +77,3 @@ def test_a_notebook_shows_drawings_without_a_date(monkeypatch):
     figures.use_style()
     assert (shown, backend.figure_formats, backend.print_figure_kwargs) == (["a shell"], {"svg"}, figures.BARE)
     plt.rcdefaults()
-
-
-LEAST = {1280: 12, 390: 10}  # pixels to the em, on a desk and on a telephone
-DRAWN = re.compile('<svg class="drawing"|<div class="explorer"')
-
-
-@pytest.fixture(scope="module")
-def drawn(html):
-    """The pages with figures."""
-    return [f"{page}.html" for page in toc_pages(ROOT) if DRAWN.search((html / f"{page}.html").read_text("utf-8"))]
-
-
-@pytest.mark.parametrize("width", LEAST)
-def test_the_letters_of_every_figure_can_be_read(browser, address, drawn, width):
-    found = []
-    for path in drawn:
-        with visit(browser, address, path, width=width) as (page, _):
-            found += checks.small_letters(page, LEAST[width])
-    assert found == [] and len(drawn) >= 10
-
-
-def test_small_letters_are_seen(browser, address, drawn):
-    with visit(browser, address, drawn[0]) as (page, _):
-        first = page.locator("article svg.drawing").first
-        alt, width = first.evaluate("e => [e.ariaLabel, e.viewBox.baseVal.width]")
-        first.evaluate("e => (e.style.width = '200px')")
-        assert checks.small_letters(page, 12) == [f"letters of {200 / width * 12:.1f} px: {alt}"]
-        page.locator(".explorer svg[role=img]").first.evaluate("e => (e.style.fontSize = '9px')")
-        assert any(line.startswith("letters of 9.0 px: ") for line in checks.small_letters(page, 12))
-        first.evaluate("e => e.replaceChildren()")
-        assert f"figure without words: {alt}" in checks.small_letters(page, 12)

@@ -49,5 +49,6 @@ def test_a_large_bracket_with_an_exponent_keeps_its_size():
 
 def test_a_prime_stands_beside_its_letter_and_behind_its_index():
     assert '<mrow><mi>L</mi><mo lspace="0" rspace="0">′</mo></mrow>' in sphinx_math.mathml("L'", display=False)
+    assert '<mrow><mi>L</mi><mo lspace="0" rspace="0">″</mo></mrow>' in sphinx_math.mathml("L''", display=False)
     assert "<msub><mi>f</mi><mi>i</mi></msub><mo" in sphinx_math.mathml("f_i'", display=False)
     assert "<msup><mi>L</mi>" in sphinx_math.mathml("L^2", display=False)  # control

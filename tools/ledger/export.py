@@ -1,4 +1,4 @@
-"""The ledger as data: what the book's table shows, and what can be downloaded as claims.json and claims.csv."""
+"""The ledger as data: the book's table of claims as claims.json and claims.csv."""
 
 import csv
 import io
@@ -6,23 +6,31 @@ import json
 import math
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from tools.ledger.claims import ROADS, STATUSES, Claim, Record, check_of, read_claims, read_records
+from lsalib.book.records import Record
+from tools.ledger.claims import ROADS, STATUSES, Claim, read_claims, read_records
 from tools.notebooks import pages
 
 KINDS = ("check", "control")
-COLUMNS = ("claim", "place", "page", "status", "kind", "label", "measured", "relation", "expected", "tolerance")
-COLUMNS += ("margin", "entries", "seeds", "anchor")
+TEXT, NUMBER, OPTIONAL = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
+# What both files say of a check: fields of its record.
+FIELDS: dict[str, dict[str, Any]] = {
+    "kind": {"enum": list(KINDS)},
+    "label": TEXT,
+    "measured": NUMBER,
+    "relation": {"enum": ["=", "<", ">"]},
+    "expected": NUMBER,
+    "tolerance": NUMBER,
+    "entries": {"type": "integer", "minimum": 1},
+    "seeds": {"type": "array", "items": {"type": "integer"}},
+}
+SHARED = ("place", "page", "status")
 
 
 def worst_margin(records: list[Record]) -> float:
     """The smallest margin of a claim's checks and controls; inf where none has a tolerance."""
-    return min((check_of(record).margin for record in records), default=math.inf)
-
-
-def paper(claim: Claim) -> str:
-    """«P» and «S» are the two papers, «new» is this book."""
-    return claim.place.split()[0]
+    return min((record.margin for record in records), default=math.inf)
 
 
 def finite(value: float) -> float | None:
@@ -30,7 +38,7 @@ def finite(value: float) -> float | None:
 
 
 def commit(root: Path) -> str:
-    """The checkout's commit; "" where there is none to be known."""
+    """The checkout's commit; "" outside a repository."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
@@ -41,62 +49,51 @@ def runs(root: Path) -> dict[str, dict[str, str]]:
     return {stem: dict(notebook.metadata.get(pages.RUN, {})) for stem, notebook in notebooks.items() if notebook}
 
 
-def as_json(root: Path) -> dict:
-    """All claims with all that was checked, unrounded; null stands for a margin where there is no tolerance."""
-    records = read_records(root)
+def as_json(root: Path) -> dict[str, Any]:
+    """All claims with their checks, unrounded; a margin is null where there is no tolerance."""
+    by_page = read_records(root)
+
+    def entry(claim: Claim, record: Record) -> dict[str, Any]:
+        own = {name: getattr(record, name) for name in FIELDS}
+        return own | {"margin": finite(record.margin), "anchor": f"{claim.page}.html#{record.anchor}"}
+
     claims = []
     for claim in read_claims(root):
-        own = [record for record in records if record.id == claim.id]
-        checks = [
-            {"kind": r.kind, "label": r.label, "measured": r.measured, "relation": r.relation, "expected": r.expected}
-            | {"tolerance": r.tolerance, "margin": finite(check_of(r).margin), "entries": r.entries}
-            | {"seeds": r.seeds, "anchor": f"{r.page}.html#{r.anchor}"}
-            for r in own
-        ]
-        claims.append(claim._asdict() | {"worst_margin": finite(worst_margin(own)), "checks": checks})
+        records = claim.records(by_page)
+        checks = [entry(claim, record) for record in records]
+        claims.append(claim._asdict() | {"worst_margin": finite(worst_margin(records)), "checks": checks})
     return {"commit": commit(root), "runs": runs(root), "claims": claims}
 
 
-def as_csv(data: dict) -> str:
+def as_csv(data: dict[str, Any]) -> str:
     """A line for each check and control."""
     lines = io.StringIO()
-    writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(lines, ["claim", *SHARED, *FIELDS, "margin", "anchor"], lineterminator="\n")
     writer.writeheader()
     for claim in data["claims"]:
-        shared = {"claim": claim["id"]} | {name: claim[name] for name in ("place", "page", "status")}
+        shared = {"claim": claim["id"]} | {name: claim[name] for name in SHARED}
         for check in claim["checks"]:
             writer.writerow(shared | check | {"seeds": " ".join(map(str, check["seeds"]))})
     return lines.getvalue()
 
 
-def schema() -> dict:
-    """What claims.json holds, as JSON Schema."""
-    text, number, optional = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
-    check = {
-        **{"kind": {"enum": list(KINDS)}, "label": text, "measured": number, "relation": {"enum": ["=", "<", ">"]}},
-        **{"expected": number, "tolerance": number, "margin": optional, "entries": {"type": "integer", "minimum": 1}},
-        **{"seeds": {"type": "array", "items": {"type": "integer"}}, "anchor": text},
-    }
-    roads = {"type": "array", "items": {"enum": list(ROADS)}}
-    claim = dict.fromkeys(Claim._fields, text) | {"status": {"enum": list(STATUSES)}, "worst_margin": optional}
-    claim |= {"roads": roads}
-    claim["checks"] = {"type": "array", "items": whole(check)}
-    book = {"commit": text, "runs": {"type": "object"}, "claims": {"type": "array", "items": whole(claim)}}
+def schema() -> dict[str, Any]:
+    """The JSON Schema of claims.json."""
+    claim: dict[str, Any] = dict.fromkeys(Claim._fields, TEXT) | {"status": {"enum": list(STATUSES)}}
+    claim |= {"roads": {"type": "array", "items": {"enum": list(ROADS)}}, "worst_margin": OPTIONAL}
+    claim["checks"] = {"type": "array", "items": whole(FIELDS | {"margin": OPTIONAL, "anchor": TEXT})}
+    book = {"commit": TEXT, "runs": {"type": "object"}, "claims": {"type": "array", "items": whole(claim)}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The claims of the book"} | whole(book)
 
 
-def whole(properties: dict) -> dict:
-    """An object with these entries, all of them and no others."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def whole(properties: dict[str, Any]) -> dict[str, Any]:
+    """An object with exactly these entries."""
+    named = {"properties": properties, "required": list(properties)}
+    return {"type": "object", **named, "additionalProperties": False}
 
 
 def write(root: Path, folder: Path) -> None:
-    """claims.json, claims.csv and claims.schema.json into this folder."""
+    """Write claims.json, claims.csv and claims.schema.json into this folder."""
     data = as_json(root)
     for name, text in {
         "claims.json": json.dumps(data, indent=1, ensure_ascii=False) + "\n",

@@ -5,7 +5,7 @@ import inspect
 import re
 import sys
 import textwrap
-from functools import reduce
+from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
@@ -37,7 +37,7 @@ class OwnTypes(ast.NodeTransformer):
 
     visit_Attribute = visit_Name
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """A shape of one letter begins with a space for the linters alone."""
         for part in ast.walk(node.slice):
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -51,7 +51,7 @@ def made_of(node: ast.ClassDef) -> ast.arguments:
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
             return without_self(part.args)
     fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
-    names = [ast.arg(field.target.id, field.annotation) for field in fields]
+    names = [ast.arg(ast.unparse(field.target), field.annotation) for field in fields]
     return ast.arguments([], names, kwonlyargs=[], kw_defaults=[], defaults=[f.value for f in fields if f.value])
 
 
@@ -60,40 +60,44 @@ def without_self(args: ast.arguments) -> ast.arguments:
     return args
 
 
-def written_signature(app, what, name, obj, options, signature, result):
+def written_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: object, signature: str, result: str | None
+) -> tuple[str, str | None] | None:
     """Arguments and result as the source has them: types by their short names, defaults as expressions."""
     if what not in ("function", "method", "class"):
         return None
-    if getattr(obj, "_is_protocol", False):  # nothing that one makes
+    if getattr(obj, "_is_protocol", False):  # nobody makes one
         return "", None
-    obj = inspect.unwrap(obj)  # jax.jit and its like put something around a function
-    (node,) = ast.parse(textwrap.dedent(inspect.getsource(obj))).body
+    obj = inspect.unwrap(obj)  # jax.jit and its like wrap a function
+    node: Any = ast.parse(textwrap.dedent(inspect.getsource(obj))).body[0]
     short = OwnTypes(vars(sys.modules[obj.__module__])).visit
     if what == "class":
         made = ast.unparse(short(made_of(node)))
         return f"({made})" if made else "", None
     args, returns = without_self(node.args) if what == "method" else node.args, node.returns
-    if isinstance(getattr(returns, "value", None), str):  # a class within itself can be named by a text only
+    if isinstance(getattr(returns, "value", None), str):  # within its own body a class is named by a text
         returns = ast.parse(returns.value, mode="eval").body
-    return f"({ast.unparse(short(args))})", returns and ast.unparse(short(returns))
+    return f"({ast.unparse(short(args))})", ast.unparse(short(returns)) if returns else None
 
 
-def skip_fields(app, what, name, obj, skip, options):
+def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
     """The fields of a NamedTuple stand in its signature."""
     return True if type(obj).__name__ == "_tuplegetter" else None
 
 
-def clear_docstring(app, what, name, obj, options, lines):
+def clear_docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """What would be misread: at a constant the text on all tuples; and «heads: H.», which would open a list."""
     if what == "data" and lines and (inspect.getdoc(obj) or "").startswith(lines[0]):
         lines.clear()
     lines[:] = [re.sub(r"(?<=\S: )([A-Za-z])(?=\.$)", r"`\1`", line) for line in lines]
 
 
-def module_of(app, module, name):
+def module_of(app: Sphinx, module: str, name: str) -> str:
     """The module that holds the source: viewcode would look for a constant in the module of its type."""
-    value = reduce(lambda value, part: getattr(value, part, None), name.split("."), sys.modules[module])
-    home = getattr(value, "__module__", module)
+    value: Any = sys.modules[module]
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    home: str = getattr(value, "__module__", module)
     return home if home.partition(".")[0] == PACKAGE else module
 
 
@@ -103,7 +107,8 @@ class NamesLead(SphinxPostTransform):
     default_priority = 100
 
     def run(self, **kwargs) -> None:
-        entries = {name: entry for name, entry in self.env.get_domain("py").objects.items() if not entry.aliased}
+        domain: Any = self.env.get_domain("py")
+        entries = {name: entry for name, entry in domain.objects.items() if not entry.aliased}
         for code in list(self.document.findall(nodes.literal)):
             match = NAME.fullmatch(code.astext())
             if match and not isinstance(code.parent, nodes.reference):
@@ -127,7 +132,7 @@ class NamesLead(SphinxPostTransform):
         return whole in modules or (parent is None and any(module.endswith(f".{name}") for module in modules))
 
 
-def name_ways(app, pagename, template, context, doctree) -> None:
+def name_ways(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     """«[source]» stands on a page many times: by ear, each says of what."""
 
     def named(found: re.Match[str]) -> str:
@@ -138,7 +143,7 @@ def name_ways(app, pagename, template, context, doctree) -> None:
     context["body"] = WAY.sub(named, context.get("body", ""))
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     for extension in ("autodoc", "napoleon", "viewcode"):
         app.setup_extension(f"sphinx.ext.{extension}")
     app.connect("autodoc-process-signature", written_signature)
@@ -147,4 +152,3 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("viewcode-follow-imported", module_of)
     app.connect("html-page-context", name_ways)
     app.add_post_transform(NamesLead)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -37,7 +37,6 @@ def add_fold_buttons(app: Sphinx, pagename: str, template: str, context: dict, d
         context["body"] = named.replace("</h1>", f"</h1>\n{FOLDS}", 1)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.connect("config-inited", add_buttons)
     app.connect("html-page-context", add_fold_buttons)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

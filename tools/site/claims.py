@@ -114,9 +114,8 @@ class Facts(SphinxPostTransform):
             node.replace_self(nodes.raw("", facts_html(stem, minutes(self.document)), format="html"))
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.add_node(facts)
     app.add_directive("brief", Brief)
     app.add_role("claim", claim_role)
     app.add_post_transform(Facts)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

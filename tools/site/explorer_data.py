@@ -9,7 +9,7 @@ from lsalib.book import stored
 from lsalib.tasks import GaussianTask
 
 # The book's figures at the paper's scale.
-TASK = GaussianTask([2.0] * 10, context_size=10)
+DIM, CONTEXT, MEAN = 10, 10, 2.0
 LENGTHS = [digit * 10**power for power in range(5) for digit in (1, 2, 3, 5)] + [10**5]
 # Full colour in a picture of A and of b, as in the static figure.
 FULL = {"A": 0.15, "b": 2.5}
@@ -31,12 +31,11 @@ def lengths(values: list[int], value: int, name: str = "C", label: str = "contex
 
 
 def dimension(high: int) -> dict:
-    return slider("d", "features d", 1, high, 1, TASK.dim)
+    return slider("d", "features d", 1, high, 1, DIM)
 
 
 def error(low: int = 0) -> dict:
-    square = float(TASK.prior_mean @ TASK.prior_mean)
-    return slider("error", "squared error of the guess, ‖w⋆ − g‖²", low, 80, 1, square)
+    return slider("error", "squared error of the guess, ‖w⋆ − g‖²", low, 80, 1, DIM * MEAN**2)
 
 
 def answer() -> dict:
@@ -45,7 +44,7 @@ def answer() -> dict:
         "controls": [
             choice("over", "drawn over", axes),
             error(),
-            slider("C", "context length C", 1, 100, 1, TASK.context_size),
+            slider("C", "context length C", 1, 100, 1, CONTEXT),
             dimension(30),
             slider("noise", "label noise σ", 0, 3, 0.1, 0),
         ]
@@ -57,7 +56,7 @@ def heads() -> dict:
         "controls": [
             slider("heads", "heads H", 1, 16, 1, 2),
             error(),
-            slider("C", "context length C", 1, 100, 1, TASK.context_size),
+            slider("C", "context length C", 1, 100, 1, CONTEXT),
             dimension(16),
         ]
     }
@@ -67,9 +66,9 @@ def pair() -> dict:
     entries = {"xy": "one feature and the label", "yy": "the label with itself", "xx": "one feature with itself"}
     return {
         "controls": [
-            lengths(LENGTHS, TASK.context_size),
+            lengths(LENGTHS, CONTEXT),
             choice("entry", "entry of the Gram matrix G", entries),
-            slider("mean", "prior mean, each coordinate of w⋆", 0, 3, 0.25, float(TASK.prior_mean[0])),
+            slider("mean", "prior mean, each coordinate of w⋆", 0, 3, 0.25, MEAN),
             dimension(20),
         ]
     }
@@ -78,7 +77,7 @@ def pair() -> dict:
 def stand_in() -> dict:
     return {
         "controls": [
-            lengths([length for length in LENGTHS if length <= 1000], TASK.context_size),
+            lengths([length for length in LENGTHS if length <= 1000], CONTEXT),
             dimension(30),
             error(low=1),
             slider("noise", "label noise σ", 0, 3, 0.1, 0),
@@ -86,16 +85,17 @@ def stand_in() -> dict:
     }
 
 
-def circuits(run: stored.Stored, layer: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A (snapshot, H, d+1, d+1) and b (snapshot, H, d+1) of a stored layer, in float64."""
-    own = slice(*np.cumsum([0, *run.about["heads"]])[layer : layer + 2])
-    return np.float64(run.arrays["A"][:, seed, own]), np.float64(run.arrays["b"][:, seed, own, 0])
-
-
 def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """omega and mu: the mean of A's diagonal on the features, and the entry of b for the label."""
     d = A.shape[-1] - 1
-    return np.trace(A[..., :d, :d], axis1=-2, axis2=-1) / d, b[..., -1]
+    return np.einsum("...ii->...", A[..., :d, :d]) / d, b[..., -1]
+
+
+def course(run: stored.Stored, layer: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A (snapshot, H, d+1, d+1) and b (snapshot, H, d+1) of a stored layer with one output."""
+    moments = range(len(run.about["snapshots"]))
+    b, A = zip(*(stored.circuits(run, seed, layer, snapshot) for snapshot in moments), strict=True)
+    return np.array(A), np.array(b)[..., 0, :]
 
 
 def shown() -> list[tuple[str, int, int]]:
@@ -103,7 +103,7 @@ def shown() -> list[tuple[str, int, int]]:
     run = stored.load("softmax_heads")
     heads = run.about["heads"]
     two = heads.index(2)
-    signs = [np.sign(circuits(run, two, seed)[1][-1, :, -1]).sum() for seed in range(run.about["seeds"])]
+    signs = [np.sign(stored.circuits(run, seed, two)[0][:, 0, -1]).sum() for seed in range(run.about["seeds"])]
     pair, single = (next(s for s, sign in enumerate(signs) if bool(sign) == alone) for alone in (False, True))
     rest = [(f"{H} head{'s' * (H > 1)}", k, 1) for k, H in enumerate(heads) if H not in (2, 4)]
     four = ("4 heads", heads.index(4), 1)
@@ -120,7 +120,7 @@ def patterns() -> dict:
     run = stored.load("softmax_heads")
     layers, snapshots = {}, run.about["snapshots"]
     for name, layer, seed in shown():
-        A, b = circuits(run, layer, seed)
+        A, b = course(run, layer, seed)
         omega, mu = sizes(A, b)
         whole = {key: np.rint(value / UNITS[key]).astype(int).tolist() for key, value in (("A", A), ("b", b))}
         layers[name] = whole | {"omega": rounded(omega), "mu": rounded(mu)}

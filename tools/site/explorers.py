@@ -2,7 +2,7 @@
 
 import json
 from html import escape
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
@@ -36,28 +36,19 @@ class Explorer(Directive):
         return [box]
 
 
-def opening(name: str, folded: str = "") -> str:
-    fold = f'<details class="explorable" hidden><summary>Explore: {escape(folded)}</summary>' if folded else ""
-    return f'{fold}<div class="explorer" data-explorer="{name}" hidden>'
+def visit(translator: Any, node: explorer) -> None:
+    if node["folded"]:
+        lead = node.astext().partition(":")[0]
+        words = escape(lead[:1].lower() + lead[1:])
+        translator.body.append(f'<details class="explorable" hidden><summary>Explore: {words}</summary>')
+    translator.body.append(f'<div class="explorer" data-explorer="{node["explorer"]}" hidden>')
 
 
-def closing(name: str, folded: bool = False) -> str:
+def depart(translator: Any, node: explorer) -> None:
     """The data, in a form that no text in it can end."""
-    data = json.dumps(EXPLORERS[name](), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    return f'<script type="application/json">{data}</script></div>{"</details>" * folded}'
-
-
-def visit(translator, node: explorer) -> None:
-    lead = node.astext().partition(":")[0] if node["folded"] else ""
-    translator.body.append(opening(node["explorer"], lead[:1].lower() + lead[1:]))
-
-
-def depart(translator, node: explorer) -> None:
-    translator.body.append(closing(node["explorer"], node["folded"]))
-
-
-def skip(translator, node: explorer) -> None:
-    raise nodes.SkipNode
+    data = json.dumps(EXPLORERS[node["explorer"]](), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    closing = f'<script type="application/json">{data}</script></div>' + "</details>" * node["folded"]
+    translator.body.append(closing)
 
 
 def add_files(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
@@ -69,8 +60,7 @@ def add_files(app: Sphinx, pagename: str, templatename: str, context: dict, doct
             app.add_js_file(f"{name}.js", loading_method="defer")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_node(explorer, html=(visit, depart), latex=(skip, None), text=(skip, None))
+def setup(app: Sphinx) -> None:
+    app.add_node(explorer, html=(visit, depart))
     app.add_directive("explorer", Explorer)
     app.connect("html-page-context", add_files)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

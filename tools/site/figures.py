@@ -65,7 +65,6 @@ def add_sheet(app: Sphinx, pagename: str, template: str, context: dict, doctree:
     context["metatags"] = context.get("metatags", "") + f"<style>{sheet()}</style>"
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.connect("html-page-context", add_sheet)
     app.add_post_transform(DrawingsInline)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,6 +2,7 @@
 
 import re
 from html import escape
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -21,22 +22,16 @@ def set_base(app: Sphinx, config: Config) -> None:
     config.html_baseurl = address.book_address(install_cell.address(ROOT)) or ""
 
 
+def briefs(env: BuildEnvironment) -> dict[str, dict[str, str]]:
+    """The question and the answer of each page that has a box."""
+    return env.__dict__.setdefault("book_briefs", {})
+
+
 def note_brief(app: Sphinx, doctree: nodes.document) -> None:
-    """Keep the question and the answer of each page: they describe it, and say why to go there."""
-    briefs = getattr(app.env, "book_briefs", {})
+    """Keep question and answer: they describe the page, and say why to go there."""
     for box in doctree.findall(lambda node: "brief" in getattr(node, "attributes", {}).get("classes", ())):
         parts = [" ".join(part.astext().split()) for part in box if not isinstance(part, facts)]
-        briefs[app.env.docname] = {"question": parts[0], "answer": parts[1]}
-    app.env.book_briefs = briefs
-
-
-def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
-    getattr(env, "book_briefs", {}).pop(docname, None)
-
-
-def merge(app: Sphinx, env: BuildEnvironment, docnames: set[str], other: BuildEnvironment) -> None:
-    """What another process has read."""
-    env.book_briefs = {**getattr(env, "book_briefs", {}), **getattr(other, "book_briefs", {})}
+        briefs(app.env)[app.env.docname] = {"question": parts[0], "answer": parts[1]}
 
 
 def without_tags(html: str) -> str:
@@ -45,7 +40,7 @@ def without_tags(html: str) -> str:
 
 def tags(app: Sphinx, pagename: str, title: str) -> str:
     """The page's description for search machines and for those who share its address."""
-    brief = getattr(app.env, "book_briefs", {}).get(pagename)
+    brief = briefs(app.env).get(pagename)
     text = f"{brief['question']} {brief['answer']}" if brief else app.config.html_title
     said = {"og:type": "article", "og:title": without_tags(title), "og:site_name": app.config.html_title}
     said["og:description"] = text
@@ -58,10 +53,9 @@ def tags(app: Sphinx, pagename: str, title: str) -> str:
 def ways(app: Sphinx, context: dict) -> None:
     """Previous and next say what the page asks, not only how it is called."""
     for side in ("prev", "next"):
-        page = context.get(side)
-        stem = page and page["link"].rpartition("/")[2].removesuffix(".html")
-        brief = getattr(app.env, "book_briefs", {}).get(f"book/{stem}")
-        if brief:
+        page = context.get(side) or {"link": ""}
+        stem = page["link"].rpartition("/")[2].removesuffix(".html")
+        if brief := briefs(app.env).get(f"book/{stem}"):
             why = f'<span class="way-why">{escape(brief["question"])}</span>'
             context[side] = {**page, "title": f"{page['title']}{why}"}
 
@@ -80,7 +74,7 @@ class CitedIn(SphinxPostTransform):
     def run(self, **kwargs: object) -> None:
         if not list(self.document.findall(nodes.citation)):
             return
-        domain = self.env.get_domain("cite")
+        domain: Any = self.env.get_domain("cite")
         pages: dict[str, list[str]] = {}
         for ref in domain.citation_refs:
             for key in (target.key for target in ref.targets):
@@ -114,13 +108,10 @@ def visit_label(translator, node: nodes.label) -> None:
     raise nodes.SkipNode
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.connect("config-inited", set_base)
     app.connect("doctree-read", note_brief)
-    app.connect("env-purge-doc", forget)
-    app.connect("env-merge-info", merge)
     app.connect("html-page-context", add_context)
     app.add_post_transform(CitedIn)
     app.add_node(nodes.citation, override=True, html=(visit_citation, depart_citation))
     app.add_node(nodes.label, override=True, html=(visit_label, None))
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,7 @@
-"""Sphinx extension: the book shows a notebook's outputs with the text of its page, of which it has a plain form."""
+"""How the book reads a notebook: its outputs, with the page's own text in place of the notebook's plain form."""
 
 import nbformat
 from nbformat import NotebookNode
-from sphinx.application import Sphinx
 
 from tools.notebooks import fold, pages
 
@@ -15,7 +14,3 @@ def read(text: str) -> NotebookNode:
     for cell in pages.code_cells(shown):
         cell.source = fold.without_title(cell.source)
     return shown
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from bs4 import BeautifulSoup, Tag
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import PdfMargins, sync_playwright
 
 from tools.site.build import ROOT, toc_pages
 from tools.site.chromium import FLAGS, executable
@@ -20,7 +20,7 @@ PLACE = '<span id="pdf"></span>'
 # A page number below each page; Chromium fills in the spans of these classes.
 FOOTER = """<div style="width: 100%; font: 8px sans-serif; text-align: center">
 <span class="pageNumber"></span> / <span class="totalPages"></span></div>"""
-MARGIN = {"top": "18mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}
+MARGIN: PdfMargins = {"top": "18mm", "bottom": "18mm", "left": "16mm", "right": "16mm"}
 # Where an element names another by its id.
 NAMING = ("aria-labelledby", "aria-describedby", "for")
 # What is of use on a screen only.
@@ -33,30 +33,27 @@ def own(page: str, name: str) -> str:
 
 
 def article(html: Path, page: str, pages: list[str]) -> Tag:
-    """The page's article with ids of its own, and links to where the other pages' are."""
+    """The page's article with ids of its own; links to pages of the book lead into the document."""
     soup = BeautifulSoup((html / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-    found = soup.select_one("article.bd-article")
-    found["id"] = own(page, "")
+    found = soup.select("article.bd-article")[0]
     for useless in found.select(SCREEN_ONLY):
         useless.decompose()
     # On paper the checks stand in the chapters; the ledger says how many there are.
     for details in found.select("table.ledger details"):
-        details.summary.name = "p"
-        details.replace_with(details.p)
+        count = details.select("summary")[0]
+        count.name = "p"
+        details.replace_with(count)
     for details in found.select("details"):
         details["open"] = ""
     for tag in found.find_all(True):
-        if tag is not found and tag.get("id"):
-            tag["id"] = own(page, tag["id"])
-        for name in NAMING:
-            if tag.get(name):
-                tag[name] = " ".join(own(page, part) for part in tag[name].split())
-        for name in ("href", "xlink:href", "src"):
-            if tag.get(name):
-                tag[name] = moved(page, tag[name], pages)
-        for name, value in list(tag.attrs.items()):
-            if isinstance(value, str) and "url(#" in value:
+        for name, value in [(name, str(value)) for name, value in tag.attrs.items() if isinstance(value, str)]:
+            if name == "id" or name in NAMING:
+                tag[name] = " ".join(own(page, part) for part in value.split())
+            elif name in ("href", "xlink:href", "src"):
+                tag[name] = moved(page, value, pages)
+            elif "url(#" in value:
                 tag[name] = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{own(page, found[1])})", value)
+    found["id"] = own(page, "")
     return found
 
 
@@ -73,13 +70,13 @@ def moved(page: str, address: str, pages: list[str]) -> str:
 def whole(html: Path, pages: list[str]) -> str:
     """All articles in one document, with the style sheets that they have in the book."""
     first = BeautifulSoup((html / f"{pages[0]}.html").read_text(encoding="utf-8"), "html.parser")
-    sheets = [moved(pages[0], link["href"], []) for link in first.select("link[rel=stylesheet]")]
+    sheets = [moved(pages[0], str(link["href"]), []) for link in first.select("link[rel=stylesheet]")]
     links = "".join(f'<link rel="stylesheet" href="{sheet}">' for sheet in sheets)
-    links += "".join(map(str, first.select("head style")))
+    links += "".join(map(str, first.select("head > style")))
     articles = "".join(str(article(html, page, pages)) for page in pages)
     return (
         f'<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
-        f"<title>{first.title.text.rpartition(' — ')[2]}</title>{links}</head>"
+        f"<title>{first.select('title')[0].text.rpartition(' — ')[2]}</title>{links}</head>"
         f'<body class="whole"><main class="bd-main"><div class="bd-content">{articles}</div></main></body></html>'
     )
 
@@ -91,10 +88,10 @@ def print_pdf(document: Path, target: Path) -> None:
         page.set_default_timeout(600_000)  # ends a hang
         page.goto(document.as_uri())
         page.evaluate("document.fonts.ready.then(() => true)")
-        form = {"format": "A4", "margin": MARGIN, "print_background": True, "outline": True, "tagged": True}
         page.pdf(
-            path=target, display_header_footer=True, header_template="<span></span>", footer_template=FOOTER, **form
-        )
+            path=target, format="A4", margin=MARGIN, print_background=True, outline=True, tagged=True,
+            display_header_footer=True, header_template="<span></span>", footer_template=FOOTER,
+        )  # fmt: skip
         browser.close()
 
 

@@ -48,6 +48,5 @@ class Builder(StandaloneHTMLBuilder):
         super().index_page(pagename, prose, title)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.add_builder(Builder, override=True)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,9 +5,10 @@ and cost nothing before.
 """
 
 import json
-import re
+from copy import copy
 from pathlib import Path
 
+from bs4 import BeautifulSoup, Tag
 from docutils import nodes
 from sphinx.application import Sphinx
 
@@ -17,24 +18,6 @@ from tools.notebooks.pages import ROOT
 from tools.site.claims import badge
 
 DATA = "_static/tips-data.js"
-
-
-def element(html: str, name: str) -> str:
-    """The element of this id, as the page has it; "" where there is none."""
-    start = re.search(rf'<(\w+)[^>]* id="{re.escape(name)}"[^>]*>', html)
-    if not start:
-        return ""
-    depth = 0
-    for tag in re.finditer(rf"<(/?){start[1]}\b[^>]*>", html[start.start() :]):
-        depth += -1 if tag[1] else 1
-        if depth == 0:
-            return html[start.start() : start.start() + tag.end()]
-    return ""
-
-
-def without_ids(html: str) -> str:
-    """Without ids, which are the page's own, and without the way to itself."""
-    return re.sub(r'<a class="headerlink".*?</a>| id="[^"]*"', "", html, flags=re.DOTALL)
 
 
 def names(doctree: nodes.document) -> list[str]:
@@ -48,20 +31,25 @@ def names(doctree: nodes.document) -> list[str]:
     return found
 
 
-def claim_tips(html: str) -> dict[str, str]:
-    """Each claim of the ledger, with its verdict: the first paragraph of its row."""
-    rows = {claim: element(html, claim.id) for claim in read_claims(ROOT)}
-    return {claim.id: f"{badge(claim.status)} {re.search('<p>(.*?)</p>', row, re.S)[1]}" for claim, row in rows.items()}
+def bare(tag: Tag) -> str:
+    """The element as a tip: without ids, which belong to its page, and without the link to itself."""
+    for link in tag.select("a.headerlink"):
+        link.decompose()
+    for part in [tag, *tag.find_all(id=True)]:
+        del part["id"]
+    return str(tag)
 
 
 def collect(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    if doctree is None:
-        return
-    body = context["body"]
-    found = {name: without_ids(element(body, name)) for name in names(doctree)}
-    found |= claim_tips(body) if pagename.endswith("/claims") else {}
+    claims = {claim.id: claim for claim in read_claims(ROOT)} if pagename.endswith("/claims") else {}
+    wanted = [*names(doctree), *claims] if doctree else []
+    soup = BeautifulSoup(context["body"] if wanted else "", "html.parser")
     tips = app.env.__dict__.setdefault("book_tips", {})
-    tips |= {f"{pagename}.html#{name}": html for name, html in found.items() if html}
+    for name in wanted:
+        for found in soup.find_all(id=name):
+            # Of a claim's row, its verdict and statement.
+            row = name in claims and f"{badge(claims[name].status)} {found.select('p')[0].decode_contents()}"
+            tips[f"{pagename}.html#{name}"] = row or bare(copy(found))
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
@@ -70,9 +58,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
         (Path(app.outdir) / DATA).write_text(f"window.bookTips = {data};\n", encoding="utf-8")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     app.connect("html-page-context", collect)
     app.connect("build-finished", write)
     app.add_js_file("tips.js", loading_method="defer")
-    # Pages are written in one process: what they show is collected there.
-    return {"parallel_read_safe": True, "parallel_write_safe": False}

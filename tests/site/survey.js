@@ -1,0 +1,121 @@
+// What a reader would stumble over on an open page: each function returns a list of defects, empty for a sound page.
+(() => {
+  "use strict";
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const seen = (e) => e.checkVisibility({ visibilityProperty: true });
+  const begin = (e) => e.outerHTML.slice(0, 90).replace(/\s+/g, " ");
+  const rgb = (css) => {
+    const numbers = css.match(/-?[\d.]+(e-\d+)?/g).slice(0, 3).map(Number);
+    return css.startsWith("color") ? numbers : numbers.map((value) => value / 255);
+  };
+  const luminance = (css) => {
+    const [red, green, blue] = rgb(css).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  // The contrast ratio of WCAG 2, from 1 to 21.
+  const contrast = (one, other) => {
+    const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+    return (light + 0.05) / (dark + 0.05);
+  };
+  // The nearest opaque background.
+  const ground = (e) => {
+    const colour = getComputedStyle(e).backgroundColor;
+    return colour.startsWith("rgba") && e.parentElement ? ground(e.parentElement) : colour;
+  };
+
+  const structure = () => {
+    const images = all("article :is(img, svg[role=img])").map((e) => [e, e.matches("img") ? e.alt : e.ariaLabel]);
+    const places = Map.groupBy(
+      // The theme's own links, and an index, whose links stand below the name that each is of.
+      all("article a[href]:not(.headerlink)").filter((e) => seen(e) && !e.closest(".prev-next-area, .indextable")),
+      (e) => e.getAttribute("aria-label") ?? e.textContent.trim() + (e.querySelector("img")?.alt ?? ""),
+    );
+    const many = [...places].filter(([, links]) => new Set(links.map((link) => link.href)).size > 1);
+    const unset = all(".math").filter((e) => e.querySelector("merror, mtext[style*=color]") || !e.querySelector("math[alttext]"));
+    const font = !document.querySelector(".math") || document.fonts.check("16px 'Book Math'");
+    return [
+      ...unset.map((e) => `formula not set: ${e.textContent.trim()}`),
+      ...(font ? [] : ["formulas without their font"]),
+      ...images.filter(([e]) => e.matches("img") && !e.naturalWidth).map(([e]) => `image not shown: ${begin(e)}`),
+      ...images.filter(([, alt]) => !alt?.trim() || /\.(png|svg|jpe?g|gif)$/.test(alt)).map(([e]) => `no alt text: ${begin(e)}`),
+      ...many.map(([name, links]) => `${links.length} links to different places are called '${name}'`),
+      ...rings(),
+    ];
+  };
+
+  // What can be reached by key and shows no ring when it is.
+  const rings = () => {
+    const ring = (e) => (({ outlineStyle, outlineWidth, boxShadow }) => [outlineStyle, outlineWidth, boxShadow])(getComputedStyle(e));
+    const bare = all("a[href], button, input, select, summary, [tabindex='0']").filter(seen).filter((e) => {
+      document.activeElement?.blur();
+      const shadow = ring(e)[2];
+      e.focus({ preventScroll: true });
+      const ringed = [e, ...all("*", e)].map(ring).some(([style, width]) => style !== "none" && width !== "0px");
+      return document.activeElement === e && !ringed && ring(e)[2] === shadow;
+    });
+    document.activeElement?.blur();
+    return bare.map((e) => `no focus ring: ${begin(e)}`);
+  };
+
+  // Sideways scrolling, what a box cuts off, and controls that are hard to hit.
+  const layout = () => {
+    const root = document.documentElement, overflow = (e) => getComputedStyle(e).overflowX;
+    const cut = all("article *").filter((e) => overflow(e) === "hidden" && e.clientWidth > 1
+      && !e.closest(".visually-hidden") && e.scrollWidth > e.clientWidth + 1);
+    const inside = (e) => !e.matches("article") && (overflow(e) !== "visible" || inside(e.parentElement));
+    const wide = root.scrollWidth <= root.clientWidth ? []
+      : all("article *").filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1 && !inside(e.parentElement));
+    const controls = all("article :is(summary, button, select, input, [role=button], .prev-next-area a)").filter(seen)
+      .map((e) => (e.matches("[type=checkbox], [type=radio]") ? (e.closest("label") ?? e) : e))
+      .map((e) => [e, e.getBoundingClientRect()]);
+    return [
+      ...(root.scrollWidth > root.clientWidth ? [`page of ${root.scrollWidth} px on ${root.clientWidth} px`] : []),
+      ...wide.slice(0, 5).map((e) => `sticks out: ${begin(e)}`),
+      ...cut.map((e) => `cut off: ${begin(e)}`),
+      ...controls.filter(([, { width, height }]) => width && Math.min(width, height) < 23.5).map(([e]) => `hard to hit: ${begin(e)}`),
+    ];
+  };
+
+  // Figures whose letters are smaller than `least` pixels. A drawing's words are outlines in units of its font, `em` to a letter.
+  const letters = ([least, em]) => all("article :is(svg[role=img], img[src*='.svg'])").flatMap((figure) => {
+    const size = (e) => {
+      const { c, d } = e.getScreenCTM();
+      return Math.hypot(c, d) * (e.matches("text") ? parseFloat(getComputedStyle(e).fontSize) : em);
+    };
+    const sizes = all("text, [id*='text_'] g:has(> use)", figure).map(size).filter(Boolean), name = figure.ariaLabel ?? figure.alt;
+    if (!sizes.length) return figure.matches(".drawing, img") ? [`figure without words: ${name}`] : [];
+    return Math.min(...sizes) < least ? [`letters of ${Math.min(...sizes).toFixed(1)} px: ${name}`] : [];
+  });
+
+  // Inks of a figure that do not stand out from the page, and words that cannot be read; veils do not count.
+  const inks = () => all("article :is(svg.drawing, .explorer-stage svg[role=img])").flatMap((figure) => {
+    const veil = (e) => (e.matches("svg") ? 1 : getComputedStyle(e).opacity * veil(e.parentElement));
+    const used = all("path, use, rect, line, polyline, polygon, circle, text", figure)
+      .filter((e) => !e.closest("defs, clipPath, .explorer-veil, .explorer-at, .explorer-heads")).flatMap((e) => {
+        const { fill, stroke, fillOpacity, strokeOpacity } = getComputedStyle(e);
+        const words = e.matches("text") || Boolean(e.closest("[id*='text_']"));
+        return [[e.matches("line") ? "none" : fill, fillOpacity], [stroke, strokeOpacity]]
+          .filter(([ink, opacity]) => ink !== "none" && opacity * veil(e) >= 0.5).map(([ink]) => `${ink}|${words ? 4.5 : 3}`);
+      });
+    const pale = [...new Set(used)].map((key) => key.split("|")).filter(([ink, least]) => contrast(ink, ground(figure)) < least);
+    return pale.map(([ink]) => `ink ${ink} on ${ground(figure)}: ${figure.ariaLabel}`);
+  });
+
+  // Folds open or close; what this changes is drawn when the promise is kept.
+  const fold = async (open) => {
+    all("article details").forEach((details) => { details.open = open; });
+    for (const _ of [1, 2, 3]) await new Promise(requestAnimationFrame);
+    await Promise.all(document.getAnimations().map((move) => move.finished));
+  };
+  const theme = (name) => Object.assign(document.documentElement.dataset, { theme: name, mode: name }) && fold(true);
+
+  // How far the layout jumped while the page came.
+  const shift = () => new Promise((done) => {
+    let sum = 0;
+    new PerformanceObserver((list) => list.getEntries().forEach((e) => { if (!e.hadRecentInput) sum += e.value; }))
+      .observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => done(sum > 0.05 ? [`the layout jumps by ${sum.toFixed(2)}`] : []), 200);
+  });
+
+  window.survey = { structure, layout, letters, inks, fold, theme, shift };
+})();

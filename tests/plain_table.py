@@ -21,11 +21,12 @@ STRONG = {"list", "tuple", "numpy", "jax"}
 
 
 class Numbers(NamedTuple):
-    """An array, whose values are exact in every float type: one with whole numbers, one with halves."""
+    """An array whose values are exact in every float type: one of whole numbers, one of halves."""
 
     whole: np.ndarray
     halves: np.ndarray | None = None
     optional: bool = False
+    least: float | None = None  # what is below is refused
 
     def values(self):
         return [self.whole] if self.halves is None else [self.whole, self.halves]
@@ -44,11 +45,9 @@ class Numbers(NamedTuple):
         whole = self.whole
         bad = [np.zeros(whole.shape, bool), whole.astype(str), whole.astype(complex), "text", {"a": 1}]
         bad += [np.zeros((*whole.shape, 2)), whole.astype(object), jnp.zeros(whole.shape, bool), [[1.0], [1.0, 2.0]]]
-        return [
-            *bad,
-            *([] if self.optional else [None]),
-            *([True] if whole.ndim == 0 else [np.ma.array(whole, mask=True)]),
-        ]
+        bad += [] if self.optional else [None]
+        bad += [] if self.least is None else [self.least - 0.5]
+        return [*bad, True if whole.ndim == 0 else np.ma.array(whole, mask=True)]
 
 
 class Same(NamedTuple):
@@ -111,7 +110,7 @@ KEYS = Same(
 TYPES = Same(
     (np.float32, jnp.float32, "float32", np.dtype(np.float32)), (np.float64, float, int, str, "nonsense", bool)
 )
-POSITIVE = Numbers(np.array(1.0), np.array(0.5))
+POSITIVE = Numbers(np.array(1.0), np.array(0.5), least=0.0)
 
 
 MEAN = numbers(0, 2)
@@ -134,7 +133,8 @@ LSA = {"params": weights(attention.LSAParams, 6)}
 SOFTMAX = {"params": weights(attention.SoftmaxParams, 10, outputs=1)}
 HEADS = {"b": numbers(14, 2, 3), "A": numbers(15, 2, 3, 3)}
 MLP = {"W_1": numbers(16, 2, 3), "W_2": numbers(17, 2, 3)}
-FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX, "noise_std": POSITIVE}
+FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX}
+FIELDS |= {"noise_std": POSITIVE._replace(least=None)}
 STANDARD = {"task": Built(tasks.StandardTask, FIELDS | {"context_size": Numbers(np.array(4.0))})}
 
 
@@ -228,7 +228,9 @@ TABLE = {
     "theory.LiftedRisk": Entry(point, TASK | {"M": numbers(41, 3, 3, 3)}, "float32"),
     "theory.bayes_risk": closed(theory.bayes_risk, QUIET),
     "theory.centred_task": closed(lambda task: jax.tree.leaves(theory.centred_task(task)), TASK),
-    "theory.constant_regression": closed(theory.constant_regression, TASK | {"noise_cumulant": POSITIVE}),
+    "theory.constant_regression": closed(
+        theory.constant_regression, TASK | {"noise_cumulant": POSITIVE._replace(least=None)}
+    ),
     "theory.debiased_risk": closed(theory.debiased_risk, TASK | {"step_size": numbers(42, optional=True)}),
     "theory.debiased_step": closed(theory.debiased_step, TASK),
     "theory.depth_price": closed(theory.depth_price, QUIET | {"layers": count(2)}),

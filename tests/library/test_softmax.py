@@ -137,15 +137,6 @@ def test_approximate_risk_is_approximate():
     assert abs(off(risk, long)) < 5 < off(risk, replace(long, noise_std=1.5))
 
 
-def test_bayes_is_ridge_with_d_times_the_noise(x64):
-    _, X, y, x_q = example(4, L=9)
-    bayes = estimators.bayes(X, y, x_q, jnp.zeros(4), jnp.asarray(np.eye(4) / 4), 0.3)
-    X, y, x_q = map(np.asarray, (X, y, x_q))
-    for penalty, agrees in ((4 * 0.3**2, True), (0.3**2, False)):
-        ridge = x_q @ np.linalg.solve(X.T @ X + penalty * np.eye(4), X.T @ y)
-        assert np.isclose(ridge, bayes, rtol=1e-10) == agrees
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_a_guess_longer_tokens_and_a_shorter_query_only_scale(x64, seed):
     """The symmetry behind the bound for all layers without a guess. Control: with a guess it is broken."""

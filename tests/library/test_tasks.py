@@ -6,12 +6,11 @@ import numpy as np
 import optax
 import pytest
 from refusals import refusals
-from scipy import stats
 
 from lsalib import estimators, metrics, theory
 from lsalib.attention import embed, init, lsa
 from lsalib.tasks import Batch, GaussianTask, sample
-from lsalib.training import Run, fit, sweep, train
+from lsalib.training import train
 
 KEY = jax.random.key(0)
 FIELDS = {
@@ -187,28 +186,3 @@ def test_nothing_broadcasts_without_strict_mode(lenient, unchecked):
         with pytest.raises(ValueError, match=r"g must return a scalar, got shape \(1,\)"):
             measure(plain, row, *context)
     assert np.isfinite(metrics.sampled_risk(KEY, task, plain, batches=1, batch_size=4).mean)
-
-
-def test_a_fit_keeps_what_it_was_trained_with_and_predicts():
-    task = GaussianTask([2.0, -1.0, 0.5], context_size=5)
-    run = fit(KEY, task, 2, guess=[0.3, 0.1, -0.2], bias=0.4, steps=50, batch_size=32)
-    assert (run.task, run.heads, run.bias) == (task, 2, 0.4)
-    batch = sample(KEY, task, 6)
-    mine = jax.vmap(run.predict)(*batch[:3])
-    letter = jax.vmap(lambda X, y, x_q: lsa(run.params, embed(X, y, x_q, run.guess @ x_q + 0.4)))(*batch[:3])
-    np.testing.assert_allclose(mine, letter, rtol=1e-4, atol=1e-5)
-    # Negative control: without its bias it predicts something else.
-    other = jax.vmap(run._replace(run=Run(task, 2)).predict)(*batch[:3])
-    assert np.abs(np.asarray(other) - np.asarray(mine)).max() > 0.05
-    (seeds,) = sweep(KEY, [Run(task, 2)], seeds=3, steps=5, batch_size=8)
-    each = [seeds.seed(k).predict(*(part[0] for part in batch[:3])) for k in range(3)]
-    np.testing.assert_allclose(seeds.predict(*(part[0] for part in batch[:3])), each, rtol=1e-5)
-
-
-def test_the_risk_of_a_fit_is_that_of_its_weights():
-    task = GaussianTask([2.0, -1.0, 0.5], context_size=5, noise_std=0.5)
-    run = fit(KEY, task, 2, steps=100, learning_rate=1e-2, objective="population", train_guess=True)
-    risk = metrics.sampled_risk(jax.random.key(1), task, run.predict, batches=4)
-    exact = float(theory.population_risk(run.params, task, run.guess, run.bias))
-    assert abs(risk.mean - exact) < stats.norm.isf(1e-4) * risk.standard_error
-    assert abs(risk.mean - 1.1 * exact) > stats.norm.isf(1e-4) * risk.standard_error

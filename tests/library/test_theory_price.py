@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from theory_reference import gauss_hermite, largest_z, z_bound
+from theory_reference import largest_z, listed_moments, root, z_bound
 
 from lsalib.attention import gram, predict
 from lsalib.tasks import GaussianTask, sample, standardize
@@ -46,33 +46,14 @@ def cumulant(task, noise):
     return (KURTOSIS[noise] - 3) * task.noise_std**4
 
 
-def root(cov):
-    values, vectors = np.linalg.eigh(cov)
-    return vectors * np.sqrt(np.maximum(values, 0))
-
-
-def quadrature(task, kurtosis):
-    """E[G], E[G⊗G] and E[w_i G] with noise at -a, 0 and a, which has these four moments."""
-    points, weight = gauss_hermite(task.dim)
-    a, p = task.noise_std * kurtosis**0.5, 1 / kurtosis
-    noise, chance = np.array([-a, 0.0, a]), np.array([p / 2, 1 - p, p / 2])
-    x = np.repeat(points @ root(task.feature_cov).T, 3, axis=0)
-    noise, weight = np.tile(noise, len(points)), np.outer(weight, chance).ravel()
-    mean, second, cross = 0, 0, 0
-    for eps, chance in zip(*gauss_hermite(task.dim), strict=True):
-        w = task.prior_mean + root(task.prior_cov) @ eps
-        z = np.column_stack([x, x @ w + noise])
-        pairs = np.einsum("tm,tn->tmn", z, z).reshape(len(z), -1)
-        one, four = weight @ pairs, pairs.T @ (weight[:, None] * pairs)
-        mean = mean + chance * one
-        second = second + chance * (four + (task.context_size - 1) * np.outer(one, one)) / task.context_size
-        cross = cross + chance * np.outer(w, one)
-    return mean, second, cross
-
-
 def brute_force(task, guess, bias, kurtosis):
     """The least risk over all lifts, from the moments and a pseudo-inverse alone."""
-    mean, second, cross = quadrature(task, kurtosis)
+    # Noise at -a, 0 and a, which has these four moments.
+    a, p = task.noise_std * kurtosis**0.5, 1 / kurtosis
+    noise = np.array([-a, 0.0, a]), np.array([p / 2, 1 - p, p / 2])
+    D = (task.dim + 1) ** 2
+    moments = listed_moments(task, noise=noise)
+    mean, second, cross = (m.reshape(size) for m, size in zip(moments, (D, (D, D), (task.dim, D)), strict=True))
     inverse = np.linalg.pinv(second, rcond=1e-12, hermitian=True)
     B, u = cross - np.outer(guess, mean), task.prior_mean - guess
     left = task.prior_cov + np.outer(u, u) - B @ inverse @ B.T
@@ -119,7 +100,7 @@ def answers(weights, X, y, x_q, y_q):
 def draws(seed, task, noise, count=100_000):
     """X, y, x_q and the target of so many tasks, with this noise."""
     rng = np.random.default_rng(seed)
-    U, R = root(task.feature_cov), root(task.prior_cov)
+    U, R = root(task.feature_cov, task.dim), root(task.prior_cov, task.dim)
     X = rng.normal(size=(count, task.context_size, task.dim)) @ U.T
     x_q = rng.normal(size=(count, task.dim)) @ U.T
     w = task.prior_mean + rng.normal(size=(count, task.dim)) @ R.T
@@ -184,7 +165,7 @@ def test_gaussian_noise_takes_off_little(d, C):
 def test_the_rank_under_transforms(x64):
     """Known values, jit and vmap agree; the gradient is that of differences which leave the rank as it is."""
     task, guess, bias = case(3, 5, 2, 3)
-    factor = root(task.feature_cov)[:, 1:]
+    factor = root(task.feature_cov, task.dim)[:, 1:]
     direction = np.random.default_rng(0).normal(size=factor.shape)
 
     def risk(t, u=guess):

@@ -200,12 +200,10 @@ def one_head(outputs=1):
 
 
 test_bad_input_is_named = refusals(
-    (lambda: attention.init_softmax(jax.random.key(0), 0, 1), "dim"),
     (lambda: attention.softmax_heads(one_head(), jnp.ones((4, 2)), jnp.ones(3)), "Z"),
     (lambda: attention.softmax_attention(one_head(outputs=2), jnp.ones((4, 2)), jnp.ones(4), jnp.ones(2)), "W_O"),
     (lambda: attention.reduced_softmax(jnp.ones(2), jnp.ones(3), jnp.ones((4, 2)), jnp.ones(4), jnp.ones(2)), "mu"),
     (lambda: attention.from_effective_softmax(jnp.ones((1, 1, 3)), jnp.ones((1, 2, 2))), "A"),
-    (lambda: estimators.debiased_gd(jnp.ones((4, 2)), jnp.ones(3), jnp.ones(2), jnp.ones(2), 1.0), "y"),
     (lambda: theory.debiased_risk(tasks.GaussianTask([0.0], 1)), "context_size"),
     (lambda: theory.softmax_risk(replace(TASK, prior_mean=np.ones(5)), [0.1]), "prior mean zero"),
     (lambda: theory.softmax_risk(replace(TASK, feature_cov=2 * np.eye(5)), [0.1]), "identity features"),

@@ -127,6 +127,7 @@ test_bad_input_is_refused = refusals(
     ),
     (lambda: train(params=np.arange(2)), r"params must be a pytree of float arrays, got 'int64\[2\]'"),
     (lambda: train(loss=lambda p, key: (p.sum(), p)), "loss must return a float scalar or one array of them, got"),
+    (lambda: train(snapshots=[-1]), r"snapshots must be increasing whole numbers of 0 to 5, got \[-1\]"),
     (lambda: jax.vmap(lambda x: train(params=x).params)(jnp.ones((2, 3))), "params and key must be known"),
     (lambda: train(loss=None), r"loss must be a function of \(params, key\) that can be hashed, got None"),
     (lambda: train(loss=Unhashable()), r"loss must be a function of \(params, key\) that can be hashed, got <"),

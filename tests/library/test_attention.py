@@ -40,13 +40,6 @@ def test_three_roads_to_a_prediction(x64, seed):
     assert abs(seen * 7 / 6 - (literal - y_q)) > 1e-2
 
 
-def test_float32_agrees_to_its_own_precision():
-    params, X, y, x_q, y_q = example(0)
-    literal = attention.lsa(params, attention.embed(X, y, x_q, y_q))
-    assert literal.dtype == jnp.float32
-    np.testing.assert_allclose(literal, attention.predict(params, attention.gram(X, y), x_q, y_q), rtol=1e-5)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lift_says_all_about_the_predictions(x64, seed):
     params, X, y, x_q, y_q = example(seed)

@@ -44,16 +44,6 @@ def test_layer_by_loops_and_by_its_circuits(x64, seed):
     assert abs(softmax_by_loops(params, np.vstack([X, x_q]), np.append(y, 0.7), x_q, 0.7) - layer) > 1e-3
 
 
-def test_zero_logits_average_the_labels(x64):
-    """And a control: with other logits it is another average."""
-    _, X, y, x_q = example(2)
-    reads_label, logits = np.eye(5)[None, None, -1], np.eye(5)[None]
-    layer = lambda scale: attention.from_effective_softmax(jnp.asarray(reads_label), jnp.asarray(scale * logits))
-    of = lambda scale: float(attention.softmax_attention(layer(scale), X, y, x_q))
-    np.testing.assert_allclose(of(0.0), np.mean(y), rtol=1e-12)
-    assert abs(of(1.0) - np.mean(y)) > 1e-2
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_reduced_layer_is_the_layer(x64, seed):
     _, X, y, x_q = example(seed)

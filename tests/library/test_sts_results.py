@@ -75,6 +75,9 @@ def test_what_is_not_in_pairs_is_refused(three, tmp_path):
             results.compare(three["guess"], other)
 
 
+shown = lambda interval: f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
 def rows(found):
     """The table's cells by their headings, a line by its condition and readout."""
     heading, *lines = (re.split("  +", line) for line in results.table(list(found)).split("\n\n")[0].splitlines())
@@ -82,7 +85,6 @@ def rows(found):
 
 
 def test_the_table_has_the_numbers_of_the_records(three):
-    shown = lambda interval: f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     mse = lambda guess, truth: f"{((guess - truth) ** 2).mean():.3f}"
     correlation = lambda a, b: f"{np.corrcoef(a, b)[0, 1] if a.std() else 0:.3f}"
     found = rows(three.values())
@@ -104,7 +106,6 @@ def contrasted(found):
 
 
 def test_the_contrasts_are_those_that_verdicts_rest_on(three, tmp_path):
-    shown = lambda interval: f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     alone = results.outcome(three["guess"], "expected")
     itself = shown(statistics.mse(alone.prediction, alone.truth, less=alone.guess))
     found = contrasted(three.values())

@@ -164,25 +164,15 @@ test_a_task_that_lacks_something_is_refused = refusals(
 )
 
 
-@pytest.fixture
-def lenient():
+def test_nothing_broadcasts_without_strict_mode(unchecked):
     """JAX as it comes: shapes broadcast, types promote."""
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_rank_promotion", "raise")
-    jax.config.update("jax_numpy_dtype_promotion", "strict")
-
-
-def test_nothing_broadcasts_without_strict_mode(lenient, unchecked):
-    task = GaussianTask(np.ones(3), context_size=6)
-    row = lambda X, y, x_q: x_q[:1]
-    plain = lambda X, y, x_q: x_q[0]
-    for shape, f in {"(1,)": row, "(3, 3)": lambda X, y, x_q: jnp.outer(x_q, x_q)}.items():
-        with pytest.raises(ValueError, match=rf"must return a scalar, or .* in a vector, got shape \{shape[:-1]}\)"):
-            metrics.sampled_risk(KEY, task, f, batches=1, batch_size=4)
-    context = jnp.ones((6, 3)), jnp.ones(6), jnp.ones(3)
-    for measure in (metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine):
-        with pytest.raises(ValueError, match=r"g must return a scalar, got shape \(1,\)"):
-            measure(plain, row, *context)
-    assert np.isfinite(metrics.sampled_risk(KEY, task, plain, batches=1, batch_size=4).mean)
+    task, context = GaussianTask(np.ones(3), context_size=6), (jnp.ones((6, 3)), jnp.ones(6), jnp.ones(3))
+    row, plain = (lambda X, y, x_q: x_q[:1]), (lambda X, y, x_q: x_q[0])
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        for shape, f in {r"\(1,": row, r"\(3, 3": lambda X, y, x_q: jnp.outer(x_q, x_q)}.items():
+            with pytest.raises(ValueError, match=rf"must return a scalar, or .* in a vector, got shape {shape}\)"):
+                metrics.sampled_risk(KEY, task, f, batches=1, batch_size=4)
+        for compare in (metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine):
+            with pytest.raises(ValueError, match=r"g must return a scalar, got shape \(1,\)"):
+                compare(plain, row, *context)
+        assert np.isfinite(metrics.sampled_risk(KEY, task, plain, batches=1, batch_size=4).mean)

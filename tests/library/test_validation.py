@@ -168,6 +168,7 @@ test_bad_input_is_refused = refusals(
     (lambda: claims.control("id", 1.0, np.nan, atol=1.0), "must be finite"),
     (lambda: claims.check("id", 1.0, 1.0, relation="~"), "relation must be"),
     (lambda: claims.check("id", 1.0, 1.0), "atol or rtol must be given"),
+    (lambda: claims.check("id", X_Q, 1.0, atol=np.array([0.1, 0.0])), "a positive tolerance for each entry"),
     (lambda: claims.check("id", 1.0, 1.0, atol=-1.0), "must not be negative"),
 )
 

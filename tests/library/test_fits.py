@@ -96,7 +96,7 @@ def test_equal_runs_are_equal_and_others_are_not(unchecked):
     changed = [{"heads": 3}, {"bias": 0.1}, {"guess": [1.0, 0.0]}, {"train_guess": True}, {"init_scale": 0.2}]
     changed += [{"learning_rate": 1e-3}, {"start": params}, {"task": GENERAL}]
     others = [Run(**{"task": TASK, "heads": 2} | change) for change in changed]
-    assert all(other != plain for other in others)
+    assert all(other != plain for other in [*others, "a run"])
     assert Run(TASK, 2, start=params) == Run(TASK, 2, start=jax.tree.map(jnp.array, params))
 
 

@@ -97,8 +97,5 @@ test_bad_arguments_are_refused = refusals(
     (lambda: fit(seeds=[]), "the number of seeds must be a whole number of at least 1"),
     (lambda: fit(Z[0]), r"z must have shape \(n, p\), got shape \(6,\)"),
     (lambda: guess.features("concat", Z, Z[:3]), r"v must have shape \(21, 6\), got shape \(3, 6\)"),
-    (
-        lambda: guess.predict(fit(**FEW), jnp.ones((2, 5))),
-        r"z must have shape \(n, 6\), got shape \(2, 5\)",
-    ),
+    (lambda: guess.predict(fit(**FEW), jnp.ones((2, 5))), r"z must have shape \(n, 6\), got"),
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from theory_reference import TASKS, largest_z, listed_moments, make_task, sampled_gram, z_bound
@@ -35,6 +36,9 @@ def test_rows_of_a_table_in_place_of_gaussian_features(d, C, noise):
     )
     told = gram_moments(task, fourth=pairings(task.feature_cov)).second
     np.testing.assert_allclose(told, gaussian, rtol=1e-12, atol=1e-12 * np.abs(gaussian).max())
+    with jax.enable_x64(True):
+        traced = jax.jit(lambda fourth: gram_moments(task, fourth=fourth).second)(fourth)
+    np.testing.assert_allclose(traced, brute[1], rtol=1e-11, atol=1e-11 * np.abs(brute[1]).max())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from lsalib import attention, estimators, tasks, theory, training
 from lsalib.book import claims, figures
 
 KEY, SGD = jax.random.key(0), optax.sgd(0.1)
+# Its state begins as a whole number and becomes a float.
+DRIFTING = optax.GradientTransformation(lambda params: jnp.zeros((), int), lambda g, state, params: (g, state * 0.5))
 TASK = tasks.GaussianTask([1.0, 2.0], context_size=3)
 X, Y, X_Q = jnp.ones((3, 2)), jnp.ones(3), jnp.ones(2)
 PARAMS = attention.init(KEY, dim=2, heads=1, scale=0.1)
@@ -46,10 +48,7 @@ test_bad_input_is_refused = refusals(
     (lambda: attention.embed(jnp.ones((0, 2)), jnp.ones(0), X_Q, 0.0), "context size C of X must be a whole number of"),
     (lambda: attention.lsa(PARAMS, jnp.ones((4, 3))), r"E must have shape \(3, C\+1\), got shape \(4, 3\)"),
     (lambda: attention.lsa(PARAMS, jnp.ones((3, 1))), "context size"),
-    (
-        lambda: attention.lsa(swapped("W_V", 2, 3, 3), jnp.ones((3, 4))),
-        r"W_V must have shape \(1, 3, 3\), got .*\(2, 3",
-    ),
+    (lambda: attention.lsa(swapped("W_V", 2, 3, 3), jnp.ones((3, 4))), r"W_V must have shape \(1, 3"),
     (lambda: attention.lsa(swapped("W_K", 1, 3, 2), jnp.ones((3, 4))), r"W_K must have shape \(1, 3, 3\)"),
     (lambda: attention.predict(PARAMS, jnp.ones((2, 2)), X_Q, 0.0), r"G must have shape \(3, 3\), got shape \(2, 2\)"),
     (lambda: block(jnp.eye(2), jnp.eye(3)), r"W_1 must have shape \(m, 3\)"),
@@ -59,14 +58,8 @@ test_bad_input_is_refused = refusals(
     (lambda: estimators.preconditioned_gd(X, Y, X_Q, X_Q, jnp.eye(3)), r"preconditioner must have shape \(2, 2\)"),
     (lambda: estimators.bayes(X, Y, X_Q, X_Q, jnp.eye(3)), r"prior_cov must have shape \(2, 2\)"),
     (lambda: estimators.bayes(X, Y, X_Q, X_Q, None, -1.0), "noise_std must be"),
-    (
-        lambda: theory.optimal_risk(NOISY, noise_cumulant=-0.2),
-        r"noise_cumulant must be at least .* -0\.125, got -0",
-    ),
-    (
-        lambda: theory.optimal_weights(TASK, noise_cumulant=1.0),
-        "noise_cumulant must be 0 for a task without",
-    ),
+    (lambda: theory.optimal_risk(NOISY, noise_cumulant=-0.2), r"noise_cumulant .* at least .* -0\.125"),
+    (lambda: theory.optimal_weights(TASK, noise_cumulant=1.0), "noise_cumulant must be 0"),
     (lambda: theory.optimal_weights(TASK, [1.0, np.inf]), "guess must be finite"),
     (lambda: theory.bayes_risk(NOISY), "task must have noise_std 0"),
     (lambda: theory.bayes_risk(SKEW), "task must have identity covariances when context_size < d"),
@@ -76,10 +69,7 @@ test_bad_input_is_refused = refusals(
     (lambda: ltb(jnp.eye(3), jnp.eye(3), swapped("W_P", 3, 3)), "W_P must have shape"),
     (lambda: ltb(jnp.eye(2), jnp.eye(3)), r"W_1 must have shape \(m, 3\), got shape \(2, 2\)"),
     (lambda: ltb(jnp.eye(3), jnp.ones((5, 3))), r"W_2 must have shape \(3, 3\), got shape \(5, 3\)"),
-    (
-        lambda: theory.lifted_risk(TASK).curvature(jnp.ones((2, 2, 2))),
-        r"V must have shape \(3, 3, 3\), got .*\(2, 2, 2",
-    ),
+    (lambda: theory.lifted_risk(TASK).curvature(jnp.ones((2, 2, 2))), r"V must have shape \(3, 3, 3\)"),
     (lambda: theory.least_risk(NOISY, 1, starts=0), "starts must be a whole number of at least 1, got 0"),
     (lambda: theory.least_risk(NOISY, 1, steps=0), "steps must be a whole number of at least 1, got 0"),
     (lambda: theory.depth_price(NOISY, 1), "task must have noise_std 0, got 0"),
@@ -87,21 +77,16 @@ test_bad_input_is_refused = refusals(
     (lambda: theory.depth_risk(SKEW, 2), "covariances that are multiples of the identity"),
     (lambda: theory.few_heads_weights(TASK, 3), "heads must be at most d = 2, got 3"),
     (lambda: theory.few_heads_weights(SKEW, 1), "covariances that are multiples of the identity"),
-    (
-        lambda: theory.few_heads_weights(covariance(np.diag([1.0, 1 + 1e-7])), 1),
-        "covariances that are multiples of the identity",
-    ),
+    (lambda: theory.few_heads_weights(covariance(np.diag([1.0, 1 + 1e-7])), 1), "multiples of the identity"),
     (lambda: attention.from_effective(jnp.ones((2, 3)), jnp.ones((2, 3, 2))), r"A must have shape \(2, 3, 3\), got"),
     (lambda: fit(objective="exact"), r"objective must be one of \('sampled', 'population'\), got 'exact'"),
     (lambda: fit(learning_rate=0.0), "learning_rate must be a finite number greater than 0, got 0.0"),
     (lambda: fit(seeds=3), "seeds must be left to sweep: fit trains seed 0"),
     (lambda: fit(objective=np.array(["sampled"] * 2)), "objective must be one of"),
     (lambda: fit(start=run), "start must be LSAParams, got "),
+    (lambda: fit(start=PARAMS._replace(W_K=jnp.full((1, 3, 3), jnp.nan))), "start.W_K must be finite"),
     (lambda: fit(start=(1j, 1j, 1j, 1j)), "start.W_K must be an array of real numbers, got 1j"),
-    (
-        lambda: fit(start=attention.init(KEY, 3, 1, 0.1)),
-        r"start.W_K must have shape \(1, 3, 3\), got shape \(1, 4, 4\)",
-    ),
+    (lambda: fit(start=attention.init(KEY, 3, 1, 0.1)), r"start.W_K must have .*, got shape \(1, 4"),
     (lambda: fit(start=sweep(steps=1, batch_size=4, seeds=2)[0]), "start must be a single fit, got one with 2 seeds"),
     *(
         (
@@ -132,21 +117,17 @@ test_bad_input_is_refused = refusals(
     (lambda: train(loss=None), r"loss must be a function of \(params, key\) that can be hashed, got None"),
     (lambda: train(loss=Unhashable()), r"loss must be a function of \(params, key\) that can be hashed, got <"),
     (lambda: train(params=None, init=3), "init must be a function of a key, got 3"),
-    (
-        lambda: train(params=[X_Q, KEY]),
-        r"params must be a pytree of float arrays, got \['float32\[2\]', 'key<fry>\[\]'\]",
-    ),
+    (lambda: train(params=[X_Q, KEY]), r"params must be .*'key<fry>\[\]'\]"),
     (lambda: train(optimizer=optax.noisy_sgd(0.1, key=0)), "optimizer must not keep a key in its state"),
     (lambda: jax.grad(lambda c: train(lambda x, key: c * x.sum()).risk[-1])(1.0), "must read known numbers"),
     (
         lambda: train(callback=lambda step, metrics: metrics["loss"] < 9, callback_every=1, seeds=2),
         r"callback must return one truth value, got bool of shape \(2,\)",
     ),
+    (lambda: train().seed(0), "for a training with seeds, got a single one: use it as it is"),
+    (lambda: train(optimizer=DRIFTING), "optimizer must keep the shapes and types of params and of its state"),
     (lambda: train(optimizer="adam"), "optimizer must be an optax.GradientTransformation, got 'adam'"),
-    (
-        lambda: claims.check("id", X_Q, Y, atol=1.0),
-        r"expected must be one number or have the shape of measured, \(2,\)",
-    ),
+    (lambda: claims.check("id", X_Q, Y, atol=1.0), "expected must be one number or"),
     (lambda: figures.strokes(6, "lsa"), "count must be at most 5, lines that can be told apart, got 6"),
     (lambda: figures.strokes(2, "red"), "colour must be one of .*lsa.*, got 'red'"),
     (lambda: attention.effective(swapped("W_Q", 2, 3, 3)), r"W_Q must have shape \(1, 3, 3\), got shape \(2, 3, 3\)"),
@@ -154,15 +135,9 @@ test_bad_input_is_refused = refusals(
     (lambda: training.Run(None, 1), "task must be a GaussianTask, got None"),
     (lambda: sweep([]), "runs must be a sequence of at least one Run, got"),
     (lambda: sweep(run), "runs must be a sequence of at least one Run, got a Run"),
-    (
-        lambda: sweep(seeds=[0, -1]),
-        r"seeds must be a count or different whole numbers of 0 to 2\*\*32 - 1, got \[0, -1\]",
-    ),
+    (lambda: sweep(seeds=[0, -1]), r"seeds must be .* numbers of 0 to 2\*\*32 - 1, got \[0, -1\]"),
     (lambda: sweep(checkpoint_every=0), "checkpoint_every must be a whole number of at least 1, got 0"),
-    (
-        lambda: sweep(checkpoint="no/such/folder/state"),
-        "checkpoint must be in a folder that exists, got no/such/folder/s",
-    ),
+    (lambda: sweep(checkpoint="no/such/folder/state"), "checkpoint must be in a folder that exists"),
     (lambda: claims.check("id", X_Q, 1.0, atol=Y), r"atol must be one number or have the shape .*\(2,\), got \(3,\)"),
     (lambda: claims.check("id", 1.0, np.nan, atol=1.0), "must be finite"),
     (lambda: claims.control("id", 1.0, np.nan, atol=1.0), "must be finite"),

@@ -16,7 +16,7 @@ import plain_table
 import plain_training
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_table import STRONG, Built, Entry, annotations_are_checked
+from plain_table import STRONG, Built, Entry, Numbers, annotations_are_checked
 
 from lsalib import attention, tasks, training
 
@@ -112,10 +112,16 @@ def look(entry: Entry) -> list[str]:
             has = {path: argument.forms(which[path]) for path, argument in of.items()}
             tell(which, {path: form if (form := next(wide)) in has[path] else list(has[path])[-1] for path in of})
 
+    own = {name for name, argument in entry.arguments.items() if getattr(argument, "make", None) is tasks.GaussianTask}
     for path, argument in of.items():
-        for bad in argument.refused():
-            if not refused(entry, {**first, path: bad}, path[-1]):
-                found.append(f"{'.'.join(path)} = {bad!r} is taken")
+        # A closed form and a task know their numbers, so that they can refuse one that is not finite.
+        known = isinstance(argument, Numbers) and (entry.least == "float64" or path[0] in own | {"bias"})
+        bad = [*argument.refused(), *([np.full(argument.whole.shape, np.nan)] if known else [])]
+        # Other arguments say how long these are.
+        bad += [np.zeros(len(argument.whole) + 1)] if path[-1] in {"guess", "y", "x_q", "w0", "w"} else []
+        for value in bad:
+            if not refused(entry, {**first, path: value}, path[-1]):
+                found.append(f"{'.'.join(path)} = {value!r} is taken")
     return found
 
 

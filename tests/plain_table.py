@@ -4,6 +4,7 @@
 give the same result, and values that must be refused by a ValueError with the argument's name in it.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,11 +22,12 @@ STRONG = {"list", "tuple", "numpy", "jax"}
 
 
 class Numbers(NamedTuple):
-    """An array, whose values are exact in every float type: one with whole numbers, one with halves."""
+    """An array whose values are exact in every float type: one of whole numbers, one of halves."""
 
     whole: np.ndarray
     halves: np.ndarray | None = None
     optional: bool = False
+    least: float | None = None  # what is below is refused
 
     def values(self):
         return [self.whole] if self.halves is None else [self.whole, self.halves]
@@ -44,11 +46,9 @@ class Numbers(NamedTuple):
         whole = self.whole
         bad = [np.zeros(whole.shape, bool), whole.astype(str), whole.astype(complex), "text", {"a": 1}]
         bad += [np.zeros((*whole.shape, 2)), whole.astype(object), jnp.zeros(whole.shape, bool), [[1.0], [1.0, 2.0]]]
-        return [
-            *bad,
-            *([] if self.optional else [None]),
-            *([True] if whole.ndim == 0 else [np.ma.array(whole, mask=True)]),
-        ]
+        bad += [] if self.optional else [None]
+        bad += [] if self.least is None else [self.least - 0.5]
+        return [*bad, True if whole.ndim == 0 else np.ma.array(whole, mask=True)]
 
 
 class Same(NamedTuple):
@@ -111,7 +111,7 @@ KEYS = Same(
 TYPES = Same(
     (np.float32, jnp.float32, "float32", np.dtype(np.float32)), (np.float64, float, int, str, "nonsense", bool)
 )
-POSITIVE = Numbers(np.array(1.0), np.array(0.5))
+POSITIVE = Numbers(np.array(1.0), np.array(0.5), least=0.0)
 
 
 MEAN = numbers(0, 2)
@@ -123,24 +123,31 @@ def task(mean=MEAN, feature_cov=MATRIX, prior_cov=MATRIX, noise=POSITIVE):
 
 
 ZERO, UNIT = Numbers(np.array(0.0)), Numbers(np.eye(2), optional=True)
-TASK, QUIET, ISOTROPIC = {"task": task()}, {"task": task(noise=ZERO)}, {"task": task(MEAN, MULTIPLE, MULTIPLE)}
-SILENT = {"task": task(MEAN, MULTIPLE, MULTIPLE, ZERO)}
-CENTRED = {"task": task(Numbers(np.zeros(2)), UNIT, MULTIPLE)}
-GUESS = {"guess": numbers(1, 2, optional=True), "bias": numbers(2)}
-CONTEXT = {"X": numbers(3, 3, 2), "y": numbers(4, 3), "x_q": numbers(5, 2)}
-START = CONTEXT | {"w0": numbers(37, 2)}
-STEP = {"step_size": numbers(38)}
-LSA = {"params": weights(attention.LSAParams, 6)}
-SOFTMAX = {"params": weights(attention.SoftmaxParams, 10, outputs=1)}
-HEADS = {"b": numbers(14, 2, 3), "A": numbers(15, 2, 3, 3)}
-MLP = {"W_1": numbers(16, 2, 3), "W_2": numbers(17, 2, 3)}
-FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX, "noise_std": POSITIVE}
-STANDARD = {"task": Built(tasks.StandardTask, FIELDS | {"context_size": Numbers(np.array(4.0))})}
+TASK, QUIET, ISOTROPIC = task(), task(noise=ZERO), task(MEAN, MULTIPLE, MULTIPLE)
+SILENT, CENTRED = task(MEAN, MULTIPLE, MULTIPLE, ZERO), task(Numbers(np.zeros(2)), UNIT, MULTIPLE)
+FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX}
+FIELDS |= {"noise_std": POSITIVE._replace(least=None), "context_size": Numbers(np.array(4.0))}
+STANDARD = Built(tasks.StandardTask, FIELDS)
+LSA, SOFTMAX = weights(attention.LSAParams, 6), weights(attention.SoftmaxParams, 10, outputs=1)
+OPTIONAL_STEP = numbers(42, optional=True)
+
+# What an argument of this name is, where an entry says nothing else.
+USUAL = {"key": KEYS, "task": TASK, "params": LSA, "dtype": TYPES, "compress": flag(False), "scale": POSITIVE}
+USUAL |= {"dim": count(2), "heads": count(3), "outputs": count(2), "layers": count(2), "batch_size": count(4)}
+USUAL |= {"X": numbers(3, 3, 2), "y": numbers(4, 3), "x_q": numbers(5, 2), "y_q": numbers(19)}
+USUAL |= {"guess": numbers(1, 2, optional=True), "bias": numbers(2), "w": numbers(33, 2), "w0": numbers(37, 2)}
+USUAL |= {"E": numbers(25, 3, 4), "G": numbers(26, 3, 3), "M": numbers(22, 3, 3, 3), "Z": numbers(31, 4, 3)}
+USUAL |= {"b": numbers(14, 2, 3), "A": numbers(15, 2, 3, 3), "c": numbers(48, 3), "offset": numbers(47, 3)}
+USUAL |= {"W_1": numbers(16, 2, 3), "W_2": numbers(17, 2, 3), "z_q": numbers(32, 3), "step_size": numbers(38)}
+USUAL |= {"omega": numbers(44, 2), "mu": numbers(45, 2), "prior_mean": numbers(23, 2), "prior_cov": MATRIX}
+USUAL |= {"preconditioner": numbers(40, 2, 2), "noise_cumulant": POSITIVE._replace(least=None), "batches": count(2)}
+USUAL |= {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
 
 
-def closed(function, arguments):
-    """A closed form of known numbers, computed in float64 whatever comes in."""
-    return Entry(function, arguments, "float64")
+def entry(function, least=None, **own):
+    """A function with the usual arguments of its parameters' names, but for its own; None leaves one out."""
+    arguments = {name: own.get(name, USUAL.get(name)) for name in inspect.signature(function).parameters}
+    return Entry(function, {name: value for name, value in arguments.items() if value is not None}, least)
 
 
 def point(task, M):
@@ -150,7 +157,7 @@ def point(task, M):
 
 def predictors(metric):
     f, g = (lambda X, y, x_q: (X @ x_q) @ y + x_q @ x_q), (lambda X, y, x_q: 3 * x_q[0] + x_q[1] + y[0])
-    return Entry(lambda X, y, x_q: metric(f, g, X, y, x_q), CONTEXT)
+    return entry(lambda X, y, x_q: metric(f, g, X, y, x_q))
 
 
 def two_predictions(X, y, x_q):
@@ -173,91 +180,43 @@ def few_heads(task, heads, guess, bias):
 # Holders of what the library has computed, which compute nothing.
 HOLDERS = {"tasks.Batch", "tasks.Task", "tasks.StandardTask", "attention.LSAParams", "attention.SoftmaxParams"}
 HOLDERS |= {"metrics.Estimate", "theory.ConstantRegression", "theory.GramMoments", "theory.LeastRisk"}
-
+MODULES = {"tasks": tasks, "attention": attention, "estimators": estimators, "metrics": metrics, "theory": theory}
+# Every public function with its usual arguments; closed forms of known numbers compute in float64 whatever comes in.
 TABLE = {
-    "tasks.GaussianTask": closed(jax.tree.leaves, {"tree": TASK["task"]}),
-    "tasks.sample": Entry(
-        tasks.sample, {"key": KEYS} | TASK | {"batch_size": count(4), "compress": flag(False), "dtype": TYPES}
-    ),
-    "tasks.standardize": closed(tasks.standardize, TASK),
-    "attention.effective": Entry(attention.effective, LSA),
-    "attention.effective_softmax": Entry(attention.effective_softmax, SOFTMAX),
-    "attention.embed": Entry(attention.embed, CONTEXT | {"y_q": numbers(19)}),
-    "attention.from_effective": Entry(attention.from_effective, HEADS),
-    "attention.from_effective_softmax": Entry(
-        attention.from_effective_softmax, {"b": numbers(20, 2, 1, 3), "A": numbers(21, 2, 3, 3)}
-    ),
-    "attention.from_lift": Entry(attention.from_lift, {"M": numbers(22, 3, 3, 3)}),
-    "attention.gd_weights": Entry(attention.gd_weights, {"prior_mean": numbers(23, 2)} | STEP),
-    "attention.gram": Entry(attention.gram, {name: CONTEXT[name] for name in ("X", "y")}),
-    "attention.init": Entry(
-        attention.init, {"key": KEYS, "dim": count(2), "heads": count(3), "scale": POSITIVE, "dtype": TYPES}
-    ),
-    "attention.init_softmax": Entry(
-        attention.init_softmax, {"key": KEYS, "dim": count(2), "heads": count(3), "outputs": count(2), "dtype": TYPES}
-    ),
-    "attention.lift": Entry(attention.lift, LSA),
-    "attention.linear_transformer_block": Entry(attention.linear_transformer_block, LSA | MLP | CONTEXT),
-    "attention.lsa": Entry(attention.lsa, LSA | {"E": numbers(25, 3, 4)}),
-    "attention.predict": Entry(
-        attention.predict, LSA | {"G": numbers(26, 3, 3), "x_q": CONTEXT["x_q"], "y_q": numbers(27)}
-    ),
-    "attention.reduced_softmax": Entry(
-        attention.reduced_softmax, {"omega": numbers(28, 2), "mu": numbers(29, 2)} | CONTEXT
-    ),
-    "attention.softmax_attention": Entry(attention.softmax_attention, SOFTMAX | CONTEXT | {"y_q": numbers(30)}),
-    "attention.softmax_heads": Entry(
-        attention.softmax_heads, SOFTMAX | {"Z": numbers(31, 4, 3), "z_q": numbers(32, 3)}
-    ),
-    "attention.yq_lsa": Entry(attention.yq_lsa, LSA | {"w": numbers(33, 2)} | CONTEXT),
-    "estimators.bayes": Entry(
-        estimators.bayes,
-        CONTEXT
-        | {"prior_mean": numbers(34, 2), "prior_cov": MATRIX, "noise_std": Numbers(np.array(2.0), np.array(1.5))},
-        "float32",
-    ),
-    "estimators.debiased_gd": Entry(estimators.debiased_gd, START | STEP),
-    "estimators.one_step_gd": Entry(estimators.one_step_gd, START | STEP),
-    "estimators.preconditioned_gd": Entry(estimators.preconditioned_gd, START | {"preconditioner": numbers(40, 2, 2)}),
+    f"{module}.{name}": entry(getattr(has, name), "float64" if has is theory else None)
+    for module, has in MODULES.items()
+    for name in has.__all__
+    if f"{module}.{name}" not in HOLDERS
+}
+# Those that take something else, or compute in another type at least.
+TABLE |= {
+    "tasks.GaussianTask": Entry(jax.tree.leaves, {"tree": TASK}, "float64"),
+    "tasks.standardize": entry(tasks.standardize, "float64"),
+    "attention.effective_softmax": entry(attention.effective_softmax, params=SOFTMAX),
+    "attention.from_effective_softmax": entry(attention.from_effective_softmax, b=numbers(20, 2, 1, 3)),
+    "attention.softmax_attention": entry(attention.softmax_attention, params=SOFTMAX),
+    "attention.softmax_heads": entry(attention.softmax_heads, params=SOFTMAX),
+    "estimators.bayes": entry(estimators.bayes, "float32", noise_std=Numbers(np.array(2.0), np.array(1.5))),
     "metrics.gradient_cosine": predictors(metrics.gradient_cosine),
     "metrics.gradient_difference": predictors(metrics.gradient_difference),
     "metrics.prediction_difference": predictors(metrics.prediction_difference),
-    "metrics.sampled_risk": Entry(
-        sampled, {"key": KEYS, "batches": count(2), "batch_size": count(8), "dtype": TYPES}, "float32"
-    ),
-    "theory.LiftedRisk": Entry(point, TASK | {"M": numbers(41, 3, 3, 3)}, "float32"),
-    "theory.bayes_risk": closed(theory.bayes_risk, QUIET),
-    "theory.centred_task": closed(lambda task: jax.tree.leaves(theory.centred_task(task)), TASK),
-    "theory.constant_regression": closed(theory.constant_regression, TASK | {"noise_cumulant": POSITIVE}),
-    "theory.debiased_risk": closed(theory.debiased_risk, TASK | {"step_size": numbers(42, optional=True)}),
-    "theory.debiased_step": closed(theory.debiased_step, TASK),
-    "theory.depth_price": closed(theory.depth_price, QUIET | {"layers": count(2)}),
-    "theory.depth_risk": closed(theory.depth_risk, SILENT | {"layers": count(2), "guess": GUESS["guess"]}),
-    "theory.few_heads_weights": Entry(few_heads, ISOTROPIC | {"heads": count(1)} | GUESS, "float32"),
-    "theory.gd_risk": closed(theory.gd_risk, TASK | {"step_size": numbers(43, optional=True)}),
-    "theory.gram_moments": closed(
-        theory.gram_moments, TASK | {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
-    ),
-    "theory.least_risk": closed(least, ISOTROPIC | {"heads": count(1)} | GUESS),
-    "theory.lifted_risk": closed(theory.lifted_risk, TASK | GUESS),
-    "theory.ltb_risk": Entry(theory.ltb_risk, LSA | MLP | TASK, "float32"),
-    "theory.optimal_preconditioner": closed(theory.optimal_preconditioner, TASK),
-    "theory.optimal_risk": closed(theory.optimal_risk, TASK | GUESS),
-    "theory.optimal_step": closed(theory.optimal_step, TASK),
-    "theory.optimal_weights": Entry(theory.optimal_weights, TASK | GUESS, "float32"),
-    "theory.population_risk": Entry(theory.population_risk, LSA | TASK | GUESS, "float32"),
-    "theory.softmax_output": closed(theory.softmax_output, CENTRED | {"omega": numbers(44, 2)}),
-    "theory.softmax_risk": closed(
-        theory.softmax_risk, CENTRED | {"omega": numbers(44, 2), "mu": numbers(45, 2, optional=True)}
-    ),
-    "theory.standard_form": Entry(
-        theory.standard_form, HEADS | {"y_q": numbers(46, 3), "offset": numbers(47, 3)} | STANDARD
-    ),
-    "theory.standard_risk": Entry(theory.standard_risk, HEADS | {"c": numbers(48, 3)} | STANDARD),
-    "theory.yq_optimal_weights": Entry(theory.yq_optimal_weights, TASK, "float32"),
-    "theory.yq_risk": closed(theory.yq_risk, TASK),
+    "metrics.sampled_risk": entry(sampled, "float32", batch_size=count(8)),
+    "theory.LiftedRisk": entry(point, "float32"),
+    "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=QUIET),
+    "theory.centred_task": entry(lambda task: jax.tree.leaves(theory.centred_task(task)), "float64"),
+    "theory.debiased_risk": entry(theory.debiased_risk, "float64", step_size=OPTIONAL_STEP),
+    "theory.depth_price": entry(theory.depth_price, "float64", task=QUIET),
+    "theory.depth_risk": entry(theory.depth_risk, "float64", task=SILENT),
+    "theory.few_heads_weights": entry(few_heads, "float32", task=ISOTROPIC, heads=count(1)),
+    "theory.gd_risk": entry(theory.gd_risk, "float64", step_size=OPTIONAL_STEP),
+    "theory.least_risk": entry(least, "float64", task=ISOTROPIC, heads=count(1)),
+    "theory.softmax_output": entry(theory.softmax_output, "float64", task=CENTRED),
+    "theory.softmax_risk": entry(theory.softmax_risk, "float64", task=CENTRED, mu=numbers(45, 2, optional=True)),
+    "theory.standard_form": entry(theory.standard_form, y_q=numbers(46, 3), task=STANDARD),
+    "theory.standard_risk": entry(theory.standard_risk, task=STANDARD),
 }
-MODULES = {"tasks": tasks, "attention": attention, "estimators": estimators, "metrics": metrics, "theory": theory}
+FLOAT32 = ("ltb_risk", "optimal_weights", "population_risk", "yq_optimal_weights")
+TABLE |= {f"theory.{name}": TABLE[f"theory.{name}"]._replace(least="float32") for name in FLOAT32}
 
 
 def annotations_are_checked() -> bool:

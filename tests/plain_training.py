@@ -8,21 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from plain_table import (
-    CONTEXT,
-    GUESS,
-    KEYS,
-    LSA,
-    POSITIVE,
-    TASK,
-    Built,
-    Entry,
-    Numbers,
-    Same,
-    count,
-    flag,
-    task,
-)
+from plain_table import LSA, POSITIVE, USUAL, Built, Entry, Numbers, Same, count, entry, flag, task
 
 from lsalib import attention, tasks, training
 
@@ -35,15 +21,8 @@ SEEDS = Same((2, np.int64(2), [0, 1], (0, 1), np.array([0, 1])), (True, 0, -1, 2
 SNAPSHOTS = Same(([1, 2], (1, 2), np.array([1, 2]), np.array([1, 2], np.uint8)), ([2, 1], [3], [-1], [0.5], 1, "1"))
 SINGLE = Same((np.float32, jnp.float32, "float32"), (np.float64, np.float16, jnp.bfloat16, int, str, "nonsense", None))
 FIXED = tasks.GaussianTask([1.0, -1.0], 3)
-RUN = {
-    "task": task(noise=Numbers(np.array(1.0))),
-    "heads": count(2),
-    "guess": GUESS["guess"],
-    "bias": GUESS["bias"],
-    "train_guess": flag(True),
-    "learning_rate": POSITIVE,
-    "init_scale": POSITIVE,
-}
+OWN = {"task": task(noise=Numbers(np.array(1.0))), "heads": count(2), "train_guess": flag(True)}
+OWN |= {"learning_rate": POSITIVE, "init_scale": POSITIVE}
 # What comes out is float32, whatever came in.
 FLOAT32 = "float32"
 
@@ -65,35 +44,17 @@ def arrays(fit):
 
 @single
 def fitted(key, task, heads, guess, bias, train_guess, learning_rate, init_scale, steps, batch_size, dtype):
-    options = {"steps": steps, "batch_size": batch_size, "dtype": dtype}
-    fit = training.fit(
-        key,
-        task,
-        heads,
-        guess=guess,
-        bias=bias,
-        train_guess=train_guess,
-        learning_rate=learning_rate,
-        init_scale=init_scale,
-        **options,
-    )
-    return arrays(fit)
+    options = {"guess": guess, "bias": bias, "train_guess": train_guess, "learning_rate": learning_rate}
+    options |= {"init_scale": init_scale, "steps": steps, "batch_size": batch_size, "dtype": dtype}
+    return arrays(training.fit(key, task, heads, **options))
 
 
 @single
 def swept(key, seeds, steps, compress, snapshots, callback_every):
     seen = []
-    fits = training.sweep(
-        key,
-        [training.Run(FIXED, 2)],
-        seeds=seeds,
-        steps=steps,
-        batch_size=8,
-        compress=compress,
-        snapshots=snapshots,
-        callback=lambda step, metrics: seen.append(step),
-        callback_every=callback_every,
-    )
+    options = {"seeds": seeds, "steps": steps, "compress": compress, "snapshots": snapshots, "batch_size": 8}
+    options |= {"callback": lambda step, metrics: seen.append(step), "callback_every": callback_every}
+    fits = training.sweep(key, [training.Run(FIXED, 2)], **options)
     return arrays(fits[0]), seen
 
 
@@ -124,44 +85,22 @@ SGD, NOTHING = optax.sgd(0.1), lambda step, metrics: None
 NOISY = lambda x, key: ((x - 1.0 + jax.random.normal(key, x.shape)) ** 2).sum()
 BOWL = lambda x: ((x - 1.0) ** 2).sum()
 WEIGHTS = attention.LSAParams(*np.ones((4, 2, 3, 3), np.float32))
-START = {"start": LSA["params"]}
-PATIENCE = Same(count(2).same, (True, 0, 2.5, "2"))
 PATH = Entry(kept, {"path": Same(("a.npz", Path("a.npz")))}, FLOAT32)
+TIMES = {"steps": count(2), "seeds": SEEDS, "snapshots": SNAPSHOTS, "callback_every": count(1)}
+PATIENCE = Same(count(2).same, (True, 0, 2.5, "2"))
+RUN = Built(training.Run, OWN | {"guess": USUAL["guess"], "bias": USUAL["bias"], "start": LSA})
 
 HOLDERS = {f"training.{name}" for name in ("OBJECTIVES", "Minimum", "Seeds", "Snapshots", "Trained")}
 HOLDERS |= {"training.DivergedError", "training.Preempted"}
 TABLE = {
     "training.Run": Entry(
-        lambda run: [np.float64(leaf) for leaf in jax.tree.leaves(run.numbers())],
-        {"run": Built(training.Run, RUN | START)},
-        "float64",
+        lambda run: [np.float64(leaf) for leaf in jax.tree.leaves(run.numbers())], {"run": RUN}, "float64"
     ),
-    "training.fit": Entry(
-        fitted, {"key": KEYS} | RUN | {"steps": count(2), "batch_size": count(8), "dtype": SINGLE}, FLOAT32
-    ),
-    "training.sweep": Entry(
-        swept,
-        {"key": KEYS, "seeds": SEEDS, "steps": count(2), "compress": flag(True)}
-        | {"snapshots": SNAPSHOTS, "callback_every": count(1)},
-        FLOAT32,
-    ),
-    "training.train": Entry(
-        trained,
-        {
-            "key": KEYS,
-            "steps": count(2),
-            "seeds": SEEDS._replace(bad=(True, 0, "2", [], [1, 1])),
-            "snapshots": SNAPSHOTS,
-            "callback_every": count(1),
-        },
-        FLOAT32,
-    ),
-    "training.minimize": Entry(
-        minimized,
-        {"steps": count(5), "memory": count(3), "patience": Same(count(2).same, (True, 0, 2.5, "2"))},
-        FLOAT32,
-    ),
-    "training.Fit": Entry(used, LSA | {"bias": GUESS["bias"]} | CONTEXT | TASK, FLOAT32),
+    "training.fit": entry(fitted, FLOAT32, **OWN, steps=count(2), batch_size=count(8), dtype=SINGLE),
+    "training.sweep": entry(swept, FLOAT32, **TIMES, compress=flag(True)),
+    "training.train": entry(trained, FLOAT32, **TIMES | {"seeds": SEEDS._replace(bad=(True, 0, "2", [], [1, 1]))}),
+    "training.minimize": entry(minimized, FLOAT32, steps=count(5), memory=count(3), patience=PATIENCE),
+    "training.Fit": entry(used, FLOAT32),
     "training.save": PATH,
     "training.load": PATH,
     "training.merge": PATH,

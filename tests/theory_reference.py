@@ -145,3 +145,32 @@ def gauss_hermite(dim: int, nodes: int = 3):
     x, weight = np.polynomial.hermite_e.hermegauss(nodes)
     grid = np.array(list(product(range(nodes), repeat=dim)))
     return x[grid], np.prod(weight[grid] / weight.sum(), axis=1)
+
+
+def root(cov, dim: int):
+    """A square root of a covariance, singular or not; None stands for the identity."""
+    values, vectors = np.linalg.eigh(np.eye(dim) if cov is None else cov)
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def listed_moments(task: GaussianTask, features=None, noise=None):
+    """E[G], E[G⊗G] and E[w_i G] by brute force: all values of a token's features and noise, with their chances.
+
+    Both are Gaussian unless they are given as (values, chances).
+    """
+    points, weight = gauss_hermite(task.dim)
+    x, odds = (points @ root(task.feature_cov, task.dim).T, weight) if features is None else features
+    hermite = gauss_hermite(1)
+    n, of_noise = (task.noise_std * hermite[0][:, 0], hermite[1]) if noise is None else noise
+    x, n, odds = np.repeat(x, len(n), axis=0), np.tile(n, len(x)), np.outer(odds, of_noise).ravel()
+    mean, second, cross = 0, 0, 0
+    for eps, chance in zip(points, weight, strict=True):
+        w = task.prior_mean + root(task.prior_cov, task.dim) @ eps
+        z = np.column_stack([x, x @ w + n])
+        pair = np.einsum("t,tm,tn->mn", odds, z, z)
+        four = np.einsum("t,tm,tn,tp,tq->mnpq", odds, z, z, z, z, optimize=True)
+        mean = mean + chance * pair
+        both = four + (task.context_size - 1) * np.multiply.outer(pair, pair)
+        second = second + chance * both / task.context_size
+        cross = cross + chance * np.multiply.outer(w, pair)
+    return mean, second, cross

@@ -58,7 +58,9 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
 
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
-    xp, w, L, P, s = numbers(task)
+    # The fourth moments may be traced where the task is known.
+    given = () if fourth is None else (_validate.fourth("fourth", fourth, task.dim),)
+    xp, w, L, P, s, *own = numbers(task, *given)
     label = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
     tokens, corner = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]), xp.outer(label, label)
     mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner
@@ -72,8 +74,8 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     product = product + 2 * xp.trace(L @ P @ L @ P) * xp.tensordot(corner, corner, 0)
     pairings = product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
     second = product + pairings / task.context_size
-    if fourth is not None:
-        above = numbers(task, _validate.fourth("fourth", fourth, task.dim))[-1] - _paired(xp, L)
+    if own:
+        above = own[0] - _paired(xp, L)
         second = second + _through_tokens(xp, tokens, corner, P, above) / task.context_size
     return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
 

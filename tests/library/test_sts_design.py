@@ -1,4 +1,4 @@
-"""What is asked: the same pairs in every condition, drawn evenly, and nothing that cannot be drawn."""
+"""What is asked: the same pairs in every condition, drawn evenly, and the prompt, to the character."""
 
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ from sts_support import data_folder, made_up, need_encoder
 
 from lsalib.sts import data, embeddings, guess, records
 from lsalib.sts.design import CHOICES, Experiment, Sources, items, move, prepare, prompt
+from lsalib.sts.prompts import Example, build, digest
 
 SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
@@ -146,10 +147,6 @@ test_bad_input_is_refused = refusals(
     (lambda: asked("none", moved="all"), "moved must be None where no guess is shown, got 'all'"),
     (lambda: move(items(ASKED, SOURCES)[0], None), "part must be one of nothing, query guess, .* all, got None"),
     (lambda: move(items(ASKED, SOURCES)[0], "query score"), "part must be one of .*, got 'query score'"),
-    (lambda: asked(style="poem"), "style must be one of completion, chat, got 'poem'"),
-    (lambda: asked(context_split="test"), "context_split must be one of dev, train, got 'test'"),
-    (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),
-    (lambda: asked(draw=-1), "draw must be a whole number of at least 0, got -1"),
     (lambda: asked(seed=0.5), r"seed must be a whole number of at least 0, got 0\.5"),
     (lambda: drawn(context_size=41), "context_size must be at most 40, .* other than the query's own, got 41"),
     (lambda: drawn(runs=31), "runs must be at most 30"),
@@ -187,3 +184,64 @@ def test_guesses_are_made_where_none_are_stored(monkeypatch):
     np.testing.assert_allclose(made.context_guess, guess.predict(network, z[0])[0], atol=1e-4)
     np.testing.assert_allclose(made.query_guess, guess.predict(network, z[1])[0], atol=1e-4)
     assert made.context.first == train.first[:60]
+
+
+EXAMPLES = [Example("A dog runs.", "A dog is running.", 4.75, 4.1), Example("Rain, again", "“Sun” — Zürich", 0.0, 5.0)]
+QUERY = Example("A cat sleeps.", "A car\u2019s asleep.", 1.2, 0.456)
+
+RATE = "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning)."
+COMES = "Each pair comes with an initial guess of its score, made by a small model."
+REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
+GIVE = "Give a similarity score between 0 and 5 for the last pair."
+PAIRS = """\
+Sentence 1: A dog runs.
+Sentence 2: A dog is running.
+Initial guess: 4.10
+Score: 4.75
+
+Sentence 1: Rain, again
+Sentence 2: “Sun” — Zürich
+Initial guess: 5.00
+Score: 0.0
+
+Sentence 1: A cat sleeps.
+Sentence 2: A car\u2019s asleep.
+Initial guess: 0.46"""
+BARE = "\n".join(line for line in PAIRS.split("\n") if "guess" not in line)
+WITH, WITHOUT = f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:", f"{RATE} {GIVE}\n\n{BARE}\nScore:"
+CHAT = [{"role": "system", "content": f"{RATE} {COMES}"}, {"role": "user", "content": f"{PAIRS}\n\n{REFINE}"}]
+PLAIN = [{"role": "system", "content": RATE}, {"role": "user", "content": f"{BARE}\n\n{GIVE}"}]
+
+
+@pytest.mark.parametrize(
+    ("guesses", "style", "written"),
+    [(True, "completion", WITH), (False, "completion", WITHOUT), (True, "chat", CHAT), (False, "chat", PLAIN)],
+)
+def test_it_is_written_to_the_character(guesses, style, written):
+    assert build(EXAMPLES, QUERY, guesses=guesses, style=style) == written
+    # The query's score is not in it, nor a guess that is not asked for.
+    assert build(EXAMPLES, QUERY._replace(score=3.3), guesses=guesses, style=style) == written
+    unknown = QUERY._replace(score=None, guess=0.456 if guesses else None)
+    assert build(EXAMPLES, unknown, guesses=guesses, style=style) == written
+    assert guesses or "guess" not in str(written).lower()
+
+
+def test_scores_are_written_as_the_data_has_them():
+    scores = {0.0: "0.0", 5.0: "5.0", 0.067: "0.067", 1.53333333333333: "1.533", 3.8: "3.8", 3.25: "3.25"}
+    for score, written in scores.items():
+        assert f"Score: {written}\n" in build([EXAMPLES[0]._replace(score=score)], QUERY, guesses=False)
+
+
+def test_the_digest_sees_each_prompt_and_their_order():
+    prompts = [WITH, WITHOUT]
+    assert digest(prompts) == digest(list(prompts)) != digest(prompts[::-1])
+    assert len({digest(prompts), digest([WITH, WITHOUT + " "]), digest([CHAT]), digest([WITH])}) == 4
+
+
+with_guesses = lambda context=EXAMPLES, query=QUERY: build(context, query, guesses=True)
+test_what_cannot_be_shown_is_refused = refusals(
+    (lambda: with_guesses([QUERY._replace(score=None)]), "score must be .*, got None for «A cat sle"),
+    (lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]), r"score must be a number from 0 to 5, got 5\.1"),
+    (lambda: with_guesses(query=QUERY._replace(guess=None)), "guess must be a number from 0 to 5, got None"),
+    (lambda: with_guesses(query=QUERY._replace(guess=float("nan"))), "guess must be a number from 0 to 5, got nan"),
+)

@@ -1,5 +1,6 @@
 """The experiment on models that are no models: it measures what it says, in pairs, and asks nothing twice."""
 
+import io
 import json
 import os
 import re
@@ -167,21 +168,24 @@ def test_one_readout_can_come_before_the_other(tmp_path):
             ask(ASKED, model, tmp_path, readouts=readouts)
 
 
-def test_a_server_may_learn_to_give_scores(tmp_path):
-    """Who gives none is asked for them by the next call, and what is not new is not stored again."""
-    first = ask(ASKED, Fake(last_guess), tmp_path)
-    size = (tmp_path / "result.jsonl").stat().st_size
-    for _ in range(2):
-        assert ask(ASKED, Fake(last_guess), tmp_path) == first
-    assert {row["logprobs"] for row in first["records"]} == {None}
-    assert (tmp_path / "result.jsonl").stat().st_size < 1.2 * size
-    model = OneByOne(last_guess, 130)
+def test_readouts_are_resumed_one_by_one(tmp_path):
+    def tired(prompt):
+        if len(first.scored) == 10:
+            raise ConnectionError("too tired")
+        return np.zeros(51)
+
+    first, second = Fake(last_guess, tired), Fake(last_guess, lambda prompt: np.zeros(51))
     with pytest.raises(ConnectionError, match="too tired"):
-        ask(ASKED, model, tmp_path)
-    second = OneByOne(last_guess, 9999)
-    result = ask(ASKED, second, tmp_path)
-    assert len(second.scored) == 20 * 51 - 130 and model.asked == second.asked == []
-    assert all(record["logprobs"] == [-a / 8 for a in range(51)] for record in result["records"])
+        ask(ASKED, first, tmp_path)
+    ask(ASKED, second, tmp_path)
+    # Both questions about a batch in a row: the second batch was answered, and valued in part.
+    assert len(first.asked) == 16 and len(second.asked) == 4 and not set(first.asked) & set(second.asked)
+    assert len(first.scored) == len(second.scored) == 10 and not set(first.scored) & set(second.scored)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 class OneByOne(Fake):
@@ -201,14 +205,23 @@ class OneByOne(Fake):
         return np.array(rows)
 
 
-def test_single_scores_are_kept_and_not_asked_twice(tmp_path):
-    first, second = OneByOne(last_guess, 130), OneByOne(last_guess, 9999)
+def test_a_server_may_learn_to_give_scores_and_each_is_kept(tmp_path, monkeypatch):
+    """A model that gives none is asked for them by the next call, and what is not new is not stored again."""
+    first = ask(ASKED, Fake(last_guess), tmp_path)
+    size = (tmp_path / "result.jsonl").stat().st_size
+    assert ask(ASKED, Fake(last_guess), tmp_path) == first
+    assert {row["logprobs"] for row in first["records"]} == {None}
+    assert (tmp_path / "result.jsonl").stat().st_size < 1.2 * size
+    tired, second = OneByOne(last_guess, 130), OneByOne(last_guess, 9999)
     with pytest.raises(ConnectionError, match="too tired"):
-        ask(ASKED, first, tmp_path)
+        ask(ASKED, tired, tmp_path)
     kept = _store.read(tmp_path / "result.jsonl")["records"]
     assert sorted(len(record.get("scores", {})) for record in kept) == [0] * 19 + [130 - 2 * 51]
+    monkeypatch.setattr("sys.stderr", shown := Terminal())
     result = ask(ASKED, second, tmp_path)
-    assert len(second.scored) == 20 * 51 - 130 and not set(first.scored[:130]) & set(second.scored)
+    assert len(second.scored) == 20 * 51 - 130 and not set(tired.scored[:130]) & set(second.scored)
+    assert tired.asked == second.asked == []
+    assert shown.getvalue().split("steps")[-2].endswith("1040/1040 "), "resumed, the bar goes on where it was"
     assert all(record["logprobs"] == [-a / 8 for a in range(51)] for record in result["records"])
     assert not any("scores" in record for record in result["records"])
 
@@ -234,14 +247,9 @@ def test_a_folder_of_another_experiment_is_refused_and_left(finished, tmp_path):
         assert model.asked == [] and path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("thesis.tex", "new or empty folder"),
-        *((name, "a damaged or another") for name in ("result.json", "result.jsonl")),
-    ],
-)
-def test_a_folder_of_something_else_is_refused_and_left(name, words, tmp_path):
+@pytest.mark.parametrize("name", ["thesis.tex", "result.json", "result.jsonl"])
+def test_a_folder_of_something_else_is_refused_and_left(name, tmp_path):
+    words = "new or empty folder" if name == "thesis.tex" else "a damaged or another"
     for content in (b"mine", b'{"mine": 1}\n', b"[]\n", b""):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=words):
@@ -253,16 +261,42 @@ def test_a_folder_of_something_else_is_refused_and_left(name, words, tmp_path):
         ask(ASKED, Fake(last_guess), tmp_path / name / "below")
 
 
-def test_readouts_are_resumed_one_by_one(tmp_path):
-    def tired(prompt):
-        if len(first.scored) == 10:
-            raise ConnectionError("too tired")
-        return np.zeros(51)
+class Lazy(Fake):
+    def complete(self, prompts, **options):
+        return super().complete(prompts[1:], **options)
 
-    first, second = Fake(last_guess, tired), Fake(last_guess, lambda prompt: np.zeros(51))
-    with pytest.raises(ConnectionError, match="too tired"):
-        ask(ASKED, first, tmp_path)
-    ask(ASKED, second, tmp_path)
-    # Both questions about a batch in a row: the second batch was answered, and valued in part.
-    assert len(first.asked) == 16 and len(second.asked) == 4 and not set(first.asked) & set(second.asked)
-    assert len(first.scored) == len(second.scored) == 10 and not set(first.scored) & set(second.scored)
+
+values = "the log-probabilities of the model must"
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "message"),
+    [
+        (Fake(last_guess, name="other"), 8, "model must be the experiment's, 'fake', got 'other'"),
+        (Fake(lambda prompt: None), 8, "an answer of the model must be a text, got None"),
+        (Lazy(last_guess), 8, "model fake must give 8 answers, one a prompt, got 7"),
+        (Fake(last_guess, lambda prompt: np.zeros(50)), 8, rf"{values} have shape \(51,\), got shape \(50,\)"),
+        (Fake(last_guess, lambda prompt: np.full(51, np.nan)), 8, f"{values} be finite"),
+        (Fake(last_guess), 0, "batch_size must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_a_model_that_does_not_keep_to_its_protocol_is_named(model, size, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        ask(ASKED, model, tmp_path, batch_size=size)
+
+
+class Silent(Fake):
+    """Gives all answers at once, and never calls back."""
+
+    def complete(self, prompts, **options):
+        return super().complete(prompts, **options | {"on_answer": None})
+
+    def score_logprobs(self, prompts, answers, **options):
+        return super().score_logprobs(prompts, answers, on_answer=lambda place, row: None)
+
+
+@STYLES
+def test_a_model_may_give_its_answers_all_at_once(asked, tmp_path):
+    given = last_guess, lambda prompt: np.linspace(-2, 0, 51)
+    one_by_one, at_once = (ask(asked, kind(*given), tmp_path / kind.__name__) for kind in (Fake, Silent))
+    assert at_once["records"] == one_by_one["records"] and len(at_once["records"][0]["logprobs"]) == 51

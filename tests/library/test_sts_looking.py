@@ -152,11 +152,3 @@ def test_guesses_after_one_context_are_those_of_whole_prompts():
     whole = score_logprobs([design.prompt(asked, run) for run in runs], [f" {answer}" for answer in ANSWERS])
     np.testing.assert_array_equal(probes.guessed(model, asked, runs), whole)
     assert (probes.guessed(model, asked, runs[::-1]) != whole).any()
-
-
-def test_what_was_made_is_kept_and_what_is_made_again_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(probes.files, "folder", lambda kind: tmp_path)
-    for values, keep in (([1.0], True), ([1.0], True), ([3.0], False), ([1.0], True)):
-        made = probes._kept("a", lambda values=values: np.array([values[0]]), keep)
-        np.testing.assert_array_equal(made, values)
-    np.testing.assert_array_equal(probes._kept("a", lambda: np.array([2.0]), True), [1.0])

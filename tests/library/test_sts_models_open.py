@@ -33,27 +33,21 @@ complete = lambda *prompts, stop=(), limit=1: Echo().complete(list(prompts), max
 
 test_bad_input_is_refused = refusals(
     (lambda: open_model("gpt-2"), rf"name must be one of {SMALL}, hf:…, openai:…, as in open_model\(.* got 'gpt-2'"),
-    (lambda: open_model(None), "name must be one of .* got None"),
-    (lambda: open_model("hf:"), "name must be one of .* as in .*Qwen"),
-    (lambda: open_model(f"{SMALL}:"), "name must be one of"),
     (lambda: open_model(SMALL, temperature=1), "options must be those of SmolLM2.*temperature"),
     (lambda: open_model(SMALL, batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
     (lambda: Echo().complete("Score:", max_new_tokens=1), "prompts must be a list of texts"),
     (lambda: complete("3", 3), r"prompts\[1\] must be a text"),
-    (lambda: complete("3", limit=0), "max_new_tokens must be a whole number"),
-    (lambda: complete("3", stop="\n"), "stop must be a sequence of non-empty texts"),
     (lambda: complete("3", stop=[""]), "stop must be a sequence of non-empty texts"),
     (lambda: complete([]), r"conversations\[0\] must be a list of at least one message"),
     (lambda: complete([USER | {"role": "bot"}]), r"conversations\[0\]\[0\] must be .* got .*bot"),
     (lambda: complete([USER, ANSWER]), "must end with a message of the user"),
-    (lambda: Echo().score_logprobs(["a"], "3.2"), "answers must be a sequence"),
     (lambda: Echo().score_logprobs(["a"], ["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
     (lambda: Echo().score_logprobs(["a", [USER]], ["3"]), r"prompts\[1\] must be a text"),
     (lambda: Echo().score_logprobs([[USER], "a"], ["3"]), r"conversations\[1\] must be a list"),
 )
 
 
-@given(st.text(), st.lists(st.text(min_size=1), max_size=4))
+@given(st.text("ab\n|"), st.lists(st.text("ab\n|", min_size=1), max_size=4))
 def test_a_cut_answer_holds_no_stop_string(answer, stop):
     kept = text.cut(answer, stop)
     assert answer.startswith(kept)
@@ -62,12 +56,8 @@ def test_a_cut_answer_holds_no_stop_string(answer, stop):
 
 
 def test_the_first_stop_string_ends_an_answer():
-    assert [text.cut("3.5\n4|5", stop) for stop in (("|", "\n"), ("\n", "|"), ("|",), ("x",))] == [
-        "3.5",
-        "3.5",
-        "3.5\n4",
-        "3.5\n4|5",
-    ]
+    for stop, kept in ((("|", "\n"), "3.5"), (("\n", "|"), "3.5"), (("|",), "3.5\n4"), (("x",), "3.5\n4|5")):
+        assert text.cut("3.5\n4|5", stop) == kept
 
 
 def test_what_arrives_is_handed_on_and_comes_back_in_order():

@@ -4,6 +4,7 @@ import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -233,6 +234,13 @@ def test_two_threads_that_write_one_file_do_not_mix(tmp_path, monkeypatch):
         list(pool.map(lambda content: _files.write(tmp_path / "a", content), (b"one", b"two")))
     assert (tmp_path / "a").read_bytes() in (b"one", b"two")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files.os, "fsync", Mock(side_effect=OSError("no space left")))
+    with pytest.raises(OSError, match="no space left"):
+        _files.write(tmp_path / "a", b"one")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_context_of_p_tokens_is_trained_on_as_it_is():

@@ -1,25 +1,18 @@
-"""Fewer heads than features: explicit weights, and descent over all weights."""
+"""Fewer heads than features, by descent over all weights; layers one after the other, by least squares."""
 
 import numpy as np
 import pytest
 from theory_reference import descend
 
+from lsalib import theory
 from lsalib.tasks import GaussianTask
-from lsalib.theory import (
-    constant_regression,
-    few_heads_weights,
-    optimal_risk,
-    optimal_step,
-    population_risk,
-    yq_risk,
-)
 
 TASK = GaussianTask([1.0, 2.0, -1.0], context_size=5)
 GUESS = np.array([0.5, -1.0, 2.0])
 
 
 def risk_of(heads, guess=None):
-    return float(population_risk(few_heads_weights(TASK, heads, guess), TASK, guess))
+    return float(theory.population_risk(theory.few_heads_weights(TASK, heads, guess), TASK, guess))
 
 
 def test_no_search_finds_better(x64):
@@ -33,8 +26,8 @@ def test_no_search_finds_better(x64):
 
 @pytest.mark.parametrize("guess", [None, GUESS], ids=["no guess", "guess"])
 def test_with_d_heads_it_is_the_optimum(guess, x64):
-    np.testing.assert_allclose(risk_of(3, guess), optimal_risk(TASK, guess), rtol=1e-12)
-    assert risk_of(2, guess) > optimal_risk(TASK, guess) + 1e-3
+    np.testing.assert_allclose(risk_of(3, guess), theory.optimal_risk(TASK, guess), rtol=1e-12)
+    assert risk_of(2, guess) > theory.optimal_risk(TASK, guess) + 1e-3
 
 
 def test_units_do_not_count(x64):
@@ -42,7 +35,7 @@ def test_units_do_not_count(x64):
     plain = GaussianTask(TASK.prior_mean, 5, noise_std=0.7)
     scaled = GaussianTask(2 * TASK.prior_mean, 5, 9 * np.eye(3), 4 * np.eye(3), noise_std=6 * 0.7)
     risks = [
-        float(population_risk(few_heads_weights(task, 2, unit * GUESS, bias), task, unit * GUESS, bias))
+        float(theory.population_risk(theory.few_heads_weights(task, 2, unit * GUESS, bias), task, unit * GUESS, bias))
         for task, unit, bias in ((plain, 1, 0.5), (scaled, 2, 3.0), (scaled, 2, 0.5))
     ]
     np.testing.assert_allclose(risks[1], 36 * risks[0], rtol=1e-12)
@@ -54,23 +47,69 @@ def test_units_do_not_count(x64):
 def test_with_label_noise_d_heads_are_enough_up_to_a_distance(share, enough, d, C, noise_std, x64):
     """|w* - g| <= eta*/(2 sqrt(f kappa)) for f tr S + kappa q, the regression of the constant 1."""
     centre = GaussianTask(np.zeros(d), C, noise_std=noise_std)
-    constant = constant_regression(centre)
-    distance = share * optimal_step(centre) / (2 * np.sqrt(constant.features[0, 0] * constant.residual))
+    constant = theory.constant_regression(centre)
+    distance = share * theory.optimal_step(centre) / (2 * np.sqrt(constant.features[0, 0] * constant.residual))
     task = GaussianTask(distance * np.eye(d)[0], C, noise_std=noise_std)
-    excess = float(population_risk(few_heads_weights(task, d), task)) - optimal_risk(task)
+    excess = float(theory.population_risk(theory.few_heads_weights(task, d), task)) - theory.optimal_risk(task)
     assert (excess < 1e-13) == enough and (excess > 1e-6) == (not enough)
 
 
 def test_a_right_guess_needs_one_head(x64):
     risks = [risk_of(heads, TASK.prior_mean) for heads in (1, 2, 3)]
-    np.testing.assert_allclose(risks, yq_risk(TASK), rtol=1e-14)
-    assert risk_of(1, TASK.prior_mean + 0.1) > yq_risk(TASK) + 1e-3
+    np.testing.assert_allclose(risks, theory.yq_risk(TASK), rtol=1e-14)
+    assert risk_of(1, TASK.prior_mean + 0.1) > theory.yq_risk(TASK) + 1e-3
 
 
 def test_only_the_distance_of_the_guess_counts(x64):
     """A turned prior mean, a moved guess: the same risk. A tiny error of the guess costs next to nothing."""
     turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], context_size=5)
-    np.testing.assert_allclose(population_risk(few_heads_weights(turned, 2), turned), risk_of(2), rtol=1e-10)
+    np.testing.assert_allclose(
+        theory.population_risk(theory.few_heads_weights(turned, 2), turned), risk_of(2), rtol=1e-10
+    )
     near = TASK.prior_mean + np.array([1e-4, 0.0, 0.0])
-    np.testing.assert_allclose(risk_of(1, near), yq_risk(TASK), atol=1e-6)
-    assert risk_of(1, near + 1.0) > yq_risk(TASK) + 0.1
+    np.testing.assert_allclose(risk_of(1, near), theory.yq_risk(TASK), atol=1e-6)
+    assert risk_of(1, near + 1.0) > theory.yq_risk(TASK) + 0.1
+
+
+FLAT = GaussianTask([1.0, 2.0, -1.0], 4, feature_cov=np.diag([2.0, 0.5, 0.0]))
+
+
+def nearest(order, degree):
+    """The least mean square of a polynomial with p(0) = 1, of a gamma variable with mean 1: by its moments."""
+    power = np.cumprod(np.append(1, 1 + np.arange(2 * degree) / order))
+    i = np.arange(1, degree + 1)
+    return 1 - power[i] @ np.linalg.solve(power[i[:, None] + i], power[i])
+
+
+@pytest.mark.parametrize(("task", "rank"), [(GaussianTask([0.0], 3), 1), (GaussianTask([2.0] * 3, 4), 3), (FLAT, 2)])
+def test_the_price_is_the_distance_from_polynomials(task, rank):
+    for layers in (1, 2, 3, 4):
+        order = task.context_size * rank / 2
+        np.testing.assert_allclose(theory.depth_price(task, layers), nearest(order, layers), rtol=1e-8)
+        assert theory.depth_price(task, layers) < 0.95 * nearest(order / 2, layers)
+
+
+def test_one_layer_is_the_layer_of_the_other_pages():
+    """With any multiples of the identity as covariances; two layers pay less, and have less risk."""
+    task = GaussianTask([1.0, -2.0, 0.5], 5, 2.0 * np.eye(3), 0.3 * np.eye(3))
+    guess = [0.5, 0.0, 1.0]
+    np.testing.assert_allclose(theory.depth_risk(task, 1, guess), theory.optimal_risk(task, guess), rtol=1e-13)
+    np.testing.assert_allclose(theory.depth_price(FLAT, 1), theory.constant_regression(FLAT).error, rtol=1e-13)
+    assert theory.depth_risk(task, 2, guess) < 0.8 * theory.depth_risk(task, 1, guess)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_units_do_not_matter(layers):
+    """Features in other units, and labels in others: the risk is that of the white task, in units of y squared."""
+    u = np.array([1.0, -2.0, 0.5])
+    white, scaled = GaussianTask(u, 5), GaussianTask(3 * u / 2, 5, 4.0 * np.eye(3), 9 / 4 * np.eye(3))
+    np.testing.assert_allclose(theory.depth_risk(scaled, layers), 9 * theory.depth_risk(white, layers), rtol=1e-13)
+    assert abs(theory.depth_risk(scaled, layers) / theory.depth_risk(white, layers) - 4) > 1
+
+
+def test_one_feature_has_a_risk_at_every_depth():
+    """(1 + u^2) times the price; for two layers that is what the formula for any d says."""
+    task = GaussianTask([2.0], 6)
+    for layers in (1, 2, 3, 7):
+        np.testing.assert_allclose(theory.depth_risk(task, layers), 5 * theory.depth_price(task, layers), rtol=1e-14)
+    np.testing.assert_allclose(theory.depth_risk(task, 2), 5 * 8 / (8 * 10), rtol=1e-14)

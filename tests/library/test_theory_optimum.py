@@ -6,27 +6,26 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_reference import TASKS, batch_of, dense_form, dense_task, largest_z, least, make_params, make_task, z_bound
+from theory_reference import (
+    TASKS,
+    batch_of,
+    dense_form,
+    dense_task,
+    descend,
+    largest_z,
+    least,
+    make_params,
+    make_task,
+    z_bound,
+)
 
+from lsalib import theory
 from lsalib.attention import gd_weights, gram, predict
 from lsalib.estimators import bayes
-from lsalib.theory import (
-    bayes_risk,
-    constant_regression,
-    gd_risk,
-    ltb_risk,
-    optimal_preconditioner,
-    optimal_risk,
-    optimal_step,
-    optimal_weights,
-    population_risk,
-    yq_optimal_weights,
-    yq_risk,
-)
+from lsalib.tasks import GaussianTask
 
 GUESS = np.array([0.5, -1.0, 2.0])
 BOUND = z_bound(50)
@@ -37,33 +36,17 @@ def risk_that_ignores_the_guess(M, guess, task):
     return dense_form(jnp.concatenate([M.reshape(3, 4, 4), jnp.zeros((1, 4, 4))]), guess, 0.0, task)
 
 
-# Least values over the lift of three features; the last one also over the guess.
-least_of_all = least(lambda M, *given: dense_form(M.reshape(4, 4, 4), *given), 4**3)
 least_that_ignore_the_guess = least(risk_that_ignores_the_guess, 3 * 4**2)
 least_with_a_free_guess = least(lambda free, task: risk_that_ignores_the_guess(free[3:], free[:3], task), 3 + 3 * 4**2)
-
-
-@pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
-def test_optimal_risk_solves_the_normal_equations(name, x64):
-    task = TASKS[name]
-    for guess, bias in ((GUESS, 0.0), (GUESS, 1.5), (task.prior_mean, 0.0), (task.prior_mean, 1.5)):
-        brute = least_of_all(guess, bias, dense_task(task))
-        np.testing.assert_allclose(optimal_risk(task, guess, bias), brute, rtol=1e-9)
-    # The control: the gap has to know the context size, and the noise where there is some.
-    longer = replace(task, context_size=task.context_size + 1)
-    assert optimal_risk(longer, guess, bias) < brute - 1e-3
-    if task.noise_std:
-        law = yq_risk(task) + 2 * bias**2 / (task.context_size * task.dim + 2)
-        assert law > brute + 1e-3
 
 
 @pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
 def test_yq_risk_solves_the_normal_equations(name, x64):
     """Convex once the heads cannot read the guess: least squares in guess and lift at once (Lemma 3's class)."""
     task = TASKS[name]
-    np.testing.assert_allclose(yq_risk(task), least_with_a_free_guess(dense_task(task)), rtol=1e-9)
+    np.testing.assert_allclose(theory.yq_risk(task), least_with_a_free_guess(dense_task(task)), rtol=1e-9)
     # The control: with the guess held in the wrong place the same class does worse.
-    assert least_that_ignore_the_guess(GUESS, dense_task(task)) > yq_risk(task) * 1.001
+    assert least_that_ignore_the_guess(GUESS, dense_task(task)) > theory.yq_risk(task) * 1.001
 
 
 def steepest(slope):
@@ -75,63 +58,45 @@ def test_optimal_weights_attain_the_optimum(name, x64):
     task = TASKS[name]
     d = task.dim
     for guess, bias in ((None, 0.0), (GUESS[:d], 1.5), (task.prior_mean, 1.5)):
-        weights = optimal_weights(task, guess, bias)
+        weights = theory.optimal_weights(task, guess, bias)
         assert len(weights.W_K) == d + (task.noise_std > 0)
-        risk, slope = jax.value_and_grad(population_risk)(weights, task, guess, bias)
-        np.testing.assert_allclose(risk, optimal_risk(task, guess, bias), rtol=1e-12)
+        risk, slope = jax.value_and_grad(theory.population_risk)(weights, task, guess, bias)
+        np.testing.assert_allclose(risk, theory.optimal_risk(task, guess, bias), rtol=1e-12)
         assert steepest(slope) < 1e-11
         # The control: the correction turned around, and one head short.
-        flipped = population_risk(weights._replace(W_Q=jnp.asarray(-np.asarray(weights.W_Q))), task, guess, bias)
-        short = population_risk(jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[1:]), weights), task, guess, bias)
+        flipped = theory.population_risk(weights._replace(W_Q=jnp.asarray(-np.asarray(weights.W_Q))), task, guess, bias)
+        short = theory.population_risk(
+            jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[1:]), weights), task, guess, bias
+        )
         assert min(float(flipped), float(short)) > float(risk) + 1e-3
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_yq_optimal_weights_attain_the_optimum(name, x64):
     task = TASKS[name]
-    weights, w = yq_optimal_weights(task), jnp.asarray(task.prior_mean)
+    weights, w = theory.yq_optimal_weights(task), jnp.asarray(task.prior_mean)
     assert len(weights.W_K) == 1
-    risk, slope = jax.value_and_grad(population_risk, argnums=(0, 2))(weights, task, w)
-    np.testing.assert_allclose(risk, yq_risk(task), rtol=1e-12)
+    risk, slope = jax.value_and_grad(theory.population_risk, argnums=(0, 2))(weights, task, w)
+    np.testing.assert_allclose(risk, theory.yq_risk(task), rtol=1e-12)
     assert steepest(slope) < 1e-11
     # Any linear transformer block that knows w* gets there too (Lemma 3).
     v, last = np.append(task.prior_mean, 1.0)[None], np.eye(task.dim + 1)[-1:]
-    np.testing.assert_allclose(ltb_risk(weights, jnp.asarray(v), jnp.asarray(last), task), risk, rtol=1e-12)
-    assert float(population_risk(weights, task, task.prior_mean + 0.1)) > float(risk) + 1e-3
+    np.testing.assert_allclose(theory.ltb_risk(weights, jnp.asarray(v), jnp.asarray(last), task), risk, rtol=1e-12)
+    assert float(theory.population_risk(weights, task, task.prior_mean + 0.1)) > float(risk) + 1e-3
 
 
 def test_gd_with_the_best_step_is_optimal_where_features_are_isotropic(x64):
     task = TASKS["isotropic"]
-    weights = gd_weights(jnp.asarray(task.prior_mean), optimal_step(task))
-    np.testing.assert_allclose(population_risk(weights, task, task.prior_mean), yq_risk(task), rtol=1e-12)
-    np.testing.assert_allclose(gd_risk(task), yq_risk(task), rtol=1e-12)
-    np.testing.assert_allclose(optimal_preconditioner(task), optimal_step(task) * np.eye(3), rtol=1e-12, atol=1e-15)
+    weights = gd_weights(jnp.asarray(task.prior_mean), theory.optimal_step(task))
+    np.testing.assert_allclose(theory.population_risk(weights, task, task.prior_mean), theory.yq_risk(task), rtol=1e-12)
+    np.testing.assert_allclose(theory.gd_risk(task), theory.yq_risk(task), rtol=1e-12)
+    np.testing.assert_allclose(
+        theory.optimal_preconditioner(task), theory.optimal_step(task) * np.eye(3), rtol=1e-12, atol=1e-15
+    )
     # The control: eq. 7 with eta = 1, and a task whose features are not isotropic.
     other = gd_weights(jnp.asarray(task.prior_mean), 1.0)
-    assert steepest(jax.grad(population_risk)(other, task, task.prior_mean)) > 0.1
-    assert gd_risk(TASKS["general"]) > yq_risk(TASKS["general"]) + 1e-3
-
-
-def descend(task, heads, guess, bias, starts=4, steps=3000):
-    """The least risk that Adam, cooled down to nothing, finds from a few random starts, for each number of heads."""
-    optimizer = optax.flatten(optax.adam(optax.cosine_decay_schedule(0.03, steps)))
-    risk = partial(population_risk, task=task, guess=guess, bias=bias)
-
-    def step(state, _):
-        weights, opt_state = state
-        update, opt_state = optimizer.update(jax.grad(risk)(weights), opt_state)
-        return (optax.apply_updates(weights, update), opt_state), None
-
-    def run(weights):
-        return risk(jax.lax.scan(step, (weights, optimizer.init(weights)), length=steps)[0][0])
-
-    # Heads that start at zero stay there: each factor's gradient contains the others.
-    padded = lambda W: np.pad(W, ((0, max(heads) - len(W)), (0, 0), (0, 0)))
-    first = [jax.tree.map(padded, make_params(seed, task.dim, h)) for h in heads for seed in range(starts)]
-    # The optimizer mixes integer counters with floats.
-    with jax.numpy_dtype_promotion("standard"):
-        ends = jax.jit(jax.vmap(run))(jax.tree.map(lambda *each: np.stack(each), *first))
-    return np.asarray(ends).reshape(len(heads), starts).min(1)
+    assert steepest(jax.grad(theory.population_risk)(other, task, task.prior_mean)) > 0.1
+    assert theory.gd_risk(TASKS["general"]) > theory.yq_risk(TASKS["general"]) + 1e-3
 
 
 @pytest.mark.parametrize(("noise_std", "enough"), [(0.0, 2), (1.0, 3)])
@@ -139,8 +104,8 @@ def test_sharp_head_count(noise_std, enough, x64):
     """Two features need two heads without label noise and three with it; one fewer falls short."""
     task = make_task(7, 2, 3, noise_std)
     guess, bias = task.prior_mean + 1, 1.0
-    optimum = optimal_risk(task, guess, bias)
-    found, short = descend(task, (enough, enough - 1), guess, bias)
+    optimum = theory.optimal_risk(task, guess, bias)
+    found, short = descend(task, [(heads, guess, bias) for heads in (enough, enough - 1)])
     np.testing.assert_allclose(found, optimum, rtol=1e-8)
     assert short > optimum + 1e-2
 
@@ -149,7 +114,7 @@ def test_sharp_head_count(noise_std, enough, x64):
 def test_any_guess_costs_its_own_error(name, x64):
     """The same weights, and a guess that is no linear function: the gap is its squared error times one factor."""
     task = TASKS[name]
-    weights, error = optimal_weights(task), constant_regression(task).error
+    weights, error = theory.optimal_weights(task), theory.constant_regression(task).error
     answer = jax.jit(jax.vmap(lambda X, y, x_q, y_q: predict(weights, gram(X, y), x_q, y_q)))
     excess, wrong = [], []
     for seed in range(3):
@@ -157,15 +122,15 @@ def test_any_guess_costs_its_own_error(name, x64):
         y_q = 2 * np.sin(x_q[:, 0]) + x_q[:, 1] ** 2
         squares = (np.asarray(answer(X, y, x_q, y_q)) - target) ** 2
         off = (y_q - x_q @ task.prior_mean) ** 2
-        excess.append(largest_z(squares - error * off, yq_risk(task)))
-        wrong.append(largest_z(squares, yq_risk(task)))
+        excess.append(largest_z(squares - error * off, theory.yq_risk(task)))
+        wrong.append(largest_z(squares, theory.yq_risk(task)))
     assert max(excess) < BOUND < max(wrong)
 
 
 @pytest.mark.parametrize("name", ["isotropic", "noisy", "general, noisy"])
 def test_constant_regression(name, x64):
     task = TASKS[name]
-    features, residual, error = constant_regression(task)
+    features, residual, error = theory.constant_regression(task)
     for seed in range(3):
         X, y, _, _ = batch_of(seed, task)
         r = y - X @ task.prior_mean
@@ -183,10 +148,10 @@ def test_bayes_risk(dim, context_size, x64):
         squares = (np.asarray(estimate(X, y, x_q, task.prior_mean)) - target) ** 2
         if dim <= context_size:
             # Exact up to rounding; a square context is now and then nearly singular, hence the median.
-            assert bayes_risk(task) == 0 and np.median(squares) < 1e-20
+            assert theory.bayes_risk(task) == 0 and np.median(squares) < 1e-20
         else:
-            assert largest_z(squares, bayes_risk(task)) < BOUND
-            assert largest_z(squares, bayes_risk(task) + 1) > BOUND
+            assert largest_z(squares, theory.bayes_risk(task)) < BOUND
+            assert largest_z(squares, theory.bayes_risk(task) + 1) > BOUND
 
 
 # Drawn as plain numbers: a strategy that builds the task itself would run the shape checks while drawing.
@@ -204,28 +169,16 @@ numbers = st.floats(-3, 3, allow_subnormal=False)
 
 
 @modest
-@given(make=tasks, shift=numbers, bias=numbers)
-def test_attained_for_any_task(make, shift, bias):
-    task = make()
-    guess = task.prior_mean + shift
-    with jax.enable_x64(True):
-        attained = population_risk(optimal_weights(task, guess, bias), task, guess, bias)
-        uncorrected = population_risk(yq_optimal_weights(task), task, task.prior_mean)
-    np.testing.assert_allclose(attained, optimal_risk(task, guess, bias), rtol=1e-10)
-    np.testing.assert_allclose(uncorrected, yq_risk(task), rtol=1e-10)
-
-
-@modest
 @given(make=tasks, bias=numbers, seed=st.integers(0, 10**6), distance=st.sampled_from([1e-3, 0.1, 1.0]))
 def test_no_weights_do_better(make, bias, seed, distance):
     """Neither random weights nor those near the optimum, and never by more than rounding."""
     task = make()
     with jax.enable_x64(True):
-        best = optimal_weights(task, None, bias)
+        best = theory.optimal_weights(task, None, bias)
         away = make_params(seed, task.dim, len(best.W_K), distance)
         near = jax.tree.map(lambda W, V: jnp.asarray(np.add(W, V)), best, away)
-        near, far = (float(population_risk(weights, task, None, bias)) for weights in (near, away))
-    assert min(near, far) >= optimal_risk(task, None, bias) * (1 - 1e-12)
+        near, far = (float(theory.population_risk(weights, task, None, bias)) for weights in (near, away))
+    assert min(near, far) >= theory.optimal_risk(task, None, bias) * (1 - 1e-12)
 
 
 @modest
@@ -236,11 +189,15 @@ def test_order_of_the_risks(make, step, shift, bias):
     slack = 1 + 1e-12
     longer = replace(task, context_size=task.context_size + 1)
     guess = task.prior_mean + shift
-    assert yq_risk(task) <= gd_risk(task) * slack <= gd_risk(task, step) * slack**2
-    assert gd_risk(task) < min(gd_risk(task, factor * optimal_step(task)) for factor in (0.0, 0.9, 1.1))
-    assert yq_risk(task) <= optimal_risk(task, guess, bias) * slack
-    assert yq_risk(longer) < yq_risk(task) and optimal_risk(longer, guess, bias) < optimal_risk(task, guess, bias)
-    assert yq_risk(task) <= yq_risk(replace(task, noise_std=task.noise_std + 1))
+    assert theory.yq_risk(task) <= theory.gd_risk(task) * slack <= theory.gd_risk(task, step) * slack**2
+    assert theory.gd_risk(task) < min(
+        theory.gd_risk(task, factor * theory.optimal_step(task)) for factor in (0.0, 0.9, 1.1)
+    )
+    assert theory.yq_risk(task) <= theory.optimal_risk(task, guess, bias) * slack
+    assert theory.yq_risk(longer) < theory.yq_risk(task) and theory.optimal_risk(
+        longer, guess, bias
+    ) < theory.optimal_risk(task, guess, bias)
+    assert theory.yq_risk(task) <= theory.yq_risk(replace(task, noise_std=task.noise_std + 1))
 
 
 @modest
@@ -250,16 +207,30 @@ def test_label_noise_only_narrows_the_gap(make, shift, bias):
     u = np.full(task.dim, shift)
     L = np.eye(task.dim) if task.feature_cov is None else task.feature_cov
     law = 2 * (u @ L @ u + bias**2) / (task.context_size * task.dim + 2)
-    gap = optimal_risk(task, task.prior_mean + shift, bias) - yq_risk(task)
+    gap = theory.optimal_risk(task, task.prior_mean + shift, bias) - theory.yq_risk(task)
     assert gap <= law + 1e-9 if task.noise_std else abs(gap - law) < 1e-9
 
 
 def test_a_guess_that_is_nearly_right_is_corrected():
     """One head is enough for the right guess alone; what is off by a millionth of a percent gets all of them."""
     task = TASKS["isotropic"]
-    assert len(optimal_weights(task, task.prior_mean).W_K) == 1
-    assert len(optimal_weights(task, task.prior_mean * (1 + 1e-8)).W_K) == task.dim
+    assert len(theory.optimal_weights(task, task.prior_mean).W_K) == 1
+    assert len(theory.optimal_weights(task, task.prior_mean * (1 + 1e-8)).W_K) == task.dim
 
 
-def test_weights_take_the_default_type():
-    assert optimal_weights(TASKS["general, noisy"]).W_Q.dtype == jnp.float32
+def test_the_paper_scale():
+    paper = GaussianTask([2.0] * 10, 10)
+    np.testing.assert_allclose(theory.gd_risk(paper), 110 / 21, rtol=1e-14)
+    np.testing.assert_allclose(theory.optimal_risk(paper), 110 / 21 + 80 / 102, rtol=1e-14)
+    np.testing.assert_allclose(theory.optimal_step(paper), 10 / 21, rtol=1e-14)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(d=st.integers(1, 8), C=st.integers(1, 30), seed=st.integers(0, 2**16))
+def test_the_laws_of_isotropic_tasks(d, C, seed):
+    w_star, g, (bias, *_) = np.random.default_rng(seed).normal(size=(3, d))
+    isotropic = GaussianTask(w_star, C)
+    np.testing.assert_allclose(theory.gd_risk(isotropic), d * (d + 1) / (C + d + 1), rtol=1e-12)
+    np.testing.assert_allclose(theory.yq_risk(isotropic), theory.gd_risk(isotropic), rtol=1e-10)
+    gap = theory.optimal_risk(isotropic, g, bias) - theory.yq_risk(isotropic)
+    np.testing.assert_allclose(gap, 2 * (np.sum((w_star - g) ** 2) + bias**2) / (C * d + 2), rtol=1e-9, atol=1e-12)

@@ -7,21 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from theory_reference import gauss_hermite, largest_z, z_bound
+from theory_reference import largest_z, listed_moments, root, z_bound
 
+from lsalib import theory
 from lsalib.attention import gram, predict
 from lsalib.tasks import GaussianTask, sample, standardize
-from lsalib.theory import (
-    constant_regression,
-    gd_risk,
-    least_risk,
-    optimal_preconditioner,
-    optimal_risk,
-    optimal_step,
-    optimal_weights,
-    population_risk,
-    yq_risk,
-)
 
 BOUND = z_bound(50)
 # E[n^4] / sigma^4 of the noise: random signs, Gaussian, Laplace.
@@ -46,33 +36,14 @@ def cumulant(task, noise):
     return (KURTOSIS[noise] - 3) * task.noise_std**4
 
 
-def root(cov):
-    values, vectors = np.linalg.eigh(cov)
-    return vectors * np.sqrt(np.maximum(values, 0))
-
-
-def quadrature(task, kurtosis):
-    """E[G], E[G⊗G] and E[w_i G] with noise at -a, 0 and a, which has these four moments."""
-    points, weight = gauss_hermite(task.dim)
-    a, p = task.noise_std * kurtosis**0.5, 1 / kurtosis
-    noise, chance = np.array([-a, 0.0, a]), np.array([p / 2, 1 - p, p / 2])
-    x = np.repeat(points @ root(task.feature_cov).T, 3, axis=0)
-    noise, weight = np.tile(noise, len(points)), np.outer(weight, chance).ravel()
-    mean, second, cross = 0, 0, 0
-    for eps, chance in zip(*gauss_hermite(task.dim), strict=True):
-        w = task.prior_mean + root(task.prior_cov) @ eps
-        z = np.column_stack([x, x @ w + noise])
-        pairs = np.einsum("tm,tn->tmn", z, z).reshape(len(z), -1)
-        one, four = weight @ pairs, pairs.T @ (weight[:, None] * pairs)
-        mean = mean + chance * one
-        second = second + chance * (four + (task.context_size - 1) * np.outer(one, one)) / task.context_size
-        cross = cross + chance * np.outer(w, one)
-    return mean, second, cross
-
-
 def brute_force(task, guess, bias, kurtosis):
     """The least risk over all lifts, from the moments and a pseudo-inverse alone."""
-    mean, second, cross = quadrature(task, kurtosis)
+    # Noise at -a, 0 and a, which has these four moments.
+    a, p = task.noise_std * kurtosis**0.5, 1 / kurtosis
+    noise = np.array([-a, 0.0, a]), np.array([p / 2, 1 - p, p / 2])
+    D = (task.dim + 1) ** 2
+    moments = listed_moments(task, noise=noise)
+    mean, second, cross = (m.reshape(size) for m, size in zip(moments, (D, (D, D), (task.dim, D)), strict=True))
     inverse = np.linalg.pinv(second, rcond=1e-12, hermitian=True)
     B, u = cross - np.outer(guess, mean), task.prior_mean - guess
     left = task.prior_cov + np.outer(u, u) - B @ inverse @ B.T
@@ -85,7 +56,7 @@ def test_optimal_risk_is_that_of_brute_force(shape, noise):
     task, guess, bias = case(*shape, noise_std=1.5 if noise else 0.0)
     kurtosis = KURTOSIS[noise] if noise else 3
     brute = brute_force(task, guess, bias, kurtosis)
-    law = partial(optimal_risk, task, guess, bias)
+    law = partial(theory.optimal_risk, task, guess, bias)
     extra = (kurtosis - 3) * task.noise_std**4
     np.testing.assert_allclose(law(noise_cumulant=extra), brute, rtol=1e-9)
     # The controls: noise taken for Gaussian noise, and the number of features for the rank.
@@ -95,19 +66,19 @@ def test_optimal_risk_is_that_of_brute_force(shape, noise):
         u = task.prior_mean - guess
         full_rank = 2 * (u @ task.feature_cov @ u + bias**2) / (C * d + 2)
         off = {(3, 2, 2): 1 / 3, (3, 5, 2): 5 / 12, (4, 7, 1): 7 / 3}[shape[:3]]
-        np.testing.assert_allclose((brute - yq_risk(task)) / full_rank - 1, off, rtol=1e-9)
+        np.testing.assert_allclose((brute - theory.yq_risk(task)) / full_rank - 1, off, rtol=1e-9)
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] in (1, 3)])
 def test_the_weights_attain_it(shape, x64):
     """With Gaussian noise, for which the exact risk is known; the gradient vanishes, too."""
     for noise_std, (task, guess, bias) in ((s, case(*shape, noise_std=s)) for s in (0.0, 1.5)):
-        weights = optimal_weights(task, guess, bias)
+        weights = theory.optimal_weights(task, guess, bias)
         assert len(weights.W_K) == task.dim + (noise_std > 0)
-        risk, slope = jax.value_and_grad(population_risk)(weights, task, guess, bias)
-        np.testing.assert_allclose(risk, optimal_risk(task, guess, bias), rtol=1e-10)
+        risk, slope = jax.value_and_grad(theory.population_risk)(weights, task, guess, bias)
+        np.testing.assert_allclose(risk, theory.optimal_risk(task, guess, bias), rtol=1e-10)
         assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(slope)) < 1e-9
-        assert float(population_risk(weights, task, guess, bias + 0.1)) > float(risk) + 1e-3
+        assert float(theory.population_risk(weights, task, guess, bias + 0.1)) > float(risk) + 1e-3
 
 
 @jax.jit
@@ -119,7 +90,7 @@ def answers(weights, X, y, x_q, y_q):
 def draws(seed, task, noise, count=100_000):
     """X, y, x_q and the target of so many tasks, with this noise."""
     rng = np.random.default_rng(seed)
-    U, R = root(task.feature_cov), root(task.prior_cov)
+    U, R = root(task.feature_cov, task.dim), root(task.prior_cov, task.dim)
     X = rng.normal(size=(count, task.context_size, task.dim)) @ U.T
     x_q = rng.normal(size=(count, task.dim)) @ U.T
     w = task.prior_mean + rng.normal(size=(count, task.dim)) @ R.T
@@ -138,40 +109,46 @@ def test_samples_pay_the_price(noise, x64):
     task = GaussianTask([1.0], 6, [[0.8]], [[0.3]], noise_std=1.5)
     extra = cumulant(task, noise)
     weights, error = (
-        f(task, noise_cumulant=extra) for f in (optimal_weights, lambda *a, **k: constant_regression(*a, **k).error)
+        f(task, noise_cumulant=extra)
+        for f in (theory.optimal_weights, lambda *a, **k: theory.constant_regression(*a, **k).error)
     )
     X, y, x_q, target = draws(1, task, noise)
     y_q = 4 * np.sign(x_q[:, 0]) + x_q[:, 0] ** 2
     off = (y_q - x_q @ task.prior_mean) ** 2
     squares = (np.asarray(answers(weights, X, y, x_q, y_q)) - target) ** 2
-    assert largest_z(squares - error * off, yq_risk(task)) < BOUND
+    assert largest_z(squares - error * off, theory.yq_risk(task)) < BOUND
     # The controls: Gaussian noise where it is not, and the price without noise.
     for other in {3, KURTOSIS[noise]} - {KURTOSIS[noise]}:
-        wrong = constant_regression(task, noise_cumulant=(other - 3) * task.noise_std**4).error
-        assert largest_z(squares - wrong * off, yq_risk(task)) > BOUND
-    assert largest_z(squares - off / 4, yq_risk(task)) > BOUND
+        wrong = theory.constant_regression(task, noise_cumulant=(other - 3) * task.noise_std**4).error
+        assert largest_z(squares - wrong * off, theory.yq_risk(task)) > BOUND
+    assert largest_z(squares - off / 4, theory.yq_risk(task)) > BOUND
 
 
 def test_random_signs_on_a_known_label_are_a_constant():
     """Where tasks do not vary along the features, the squared residual label is the noise's square."""
     task = GaussianTask([1.0, 2.0], 3, np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), noise_std=2.0)
-    signs = constant_regression(task, noise_cumulant=-2 * 2.0**4)
+    signs = theory.constant_regression(task, noise_cumulant=-2 * 2.0**4)
     assert signs.error == 0 and signs.residual == 0.25
-    np.testing.assert_allclose(constant_regression(task).error, 2 / (2 + 2 * 3), rtol=1e-12)
+    np.testing.assert_allclose(theory.constant_regression(task).error, 2 / (2 + 2 * 3), rtol=1e-12)
     # Without noise nothing varies: there is no best step, and none that matters.
     quiet = GaussianTask(task.prior_mean, 3, task.feature_cov, task.prior_cov)
-    assert optimal_step(quiet) == yq_risk(quiet) == gd_risk(quiet) == 0 and not optimal_preconditioner(quiet).any()
-    np.testing.assert_allclose(optimal_risk(quiet), 2 / 5, rtol=1e-12)
+    assert (
+        theory.optimal_step(quiet) == theory.yq_risk(quiet) == theory.gd_risk(quiet) == 0
+        and not theory.optimal_preconditioner(quiet).any()
+    )
+    np.testing.assert_allclose(theory.optimal_risk(quiet), 2 / 5, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("d", "C"), [*product((1, 2, 5), (1, 3, 30))])
 def test_gaussian_noise_takes_off_little(d, C):
     """At most C/(C(d+1)+2) of the price, which is what pure noise takes off; random signs can take off all of it."""
-    without = constant_regression(GaussianTask(np.zeros(d), C)).error
+    without = theory.constant_regression(GaussianTask(np.zeros(d), C)).error
     bound = C / (C * (d + 1) + 2)
     reduction = lambda s, kurtosis=3: (
         1
-        - constant_regression(GaussianTask(np.zeros(d), C, noise_std=s), noise_cumulant=(kurtosis - 3) * s**4).error
+        - theory.constant_regression(
+            GaussianTask(np.zeros(d), C, noise_std=s), noise_cumulant=(kurtosis - 3) * s**4
+        ).error
         / without
     )
     levels = np.geomspace(0.1, 1e4, 20)
@@ -184,37 +161,37 @@ def test_gaussian_noise_takes_off_little(d, C):
 def test_the_rank_under_transforms(x64):
     """Known values, jit and vmap agree; the gradient is that of differences which leave the rank as it is."""
     task, guess, bias = case(3, 5, 2, 3)
-    factor = root(task.feature_cov)[:, 1:]
+    factor = root(task.feature_cov, task.dim)[:, 1:]
     direction = np.random.default_rng(0).normal(size=factor.shape)
 
     def risk(t, u=guess):
         moved = factor + t * direction
         other = GaussianTask(task.prior_mean, 5, moved @ moved.T, task.prior_cov, task.noise_std)
-        return optimal_risk(other, u, bias, noise_cumulant=-1.0)
+        return theory.optimal_risk(other, u, bias, noise_cumulant=-1.0)
 
     value, slope = jax.jit(jax.value_and_grad(risk))(0.0)
     np.testing.assert_allclose(value, risk(0.0), rtol=1e-9)
     np.testing.assert_allclose(slope, (risk(1e-5) - risk(-1e-5)) / 2e-5, rtol=1e-6)
     np.testing.assert_allclose(jax.vmap(risk)(jnp.arange(3.0)), [risk(t) for t in range(3)], rtol=1e-9)
     full = GaussianTask(task.prior_mean, 5, task.feature_cov + 1e-6 * np.eye(3), task.prior_cov, task.noise_std)
-    assert abs(optimal_risk(full, guess, bias, noise_cumulant=-1.0) / value - 1) > 1e-2
+    assert abs(theory.optimal_risk(full, guess, bias, noise_cumulant=-1.0) / value - 1) > 1e-2
 
 
 @pytest.mark.parametrize("unit", [1e-10, 1e10])
 def test_the_rank_is_the_same_in_any_unit(unit):
     task, *_ = case(3, 5, 2, 1)
     scaled = GaussianTask(task.prior_mean, 5, unit**2 * task.feature_cov, task.prior_cov / unit**2, task.noise_std)
-    plain, other = constant_regression(task), constant_regression(scaled)
+    plain, other = theory.constant_regression(task), theory.constant_regression(scaled)
     np.testing.assert_allclose([other.error, other.residual], [plain.error, plain.residual], rtol=1e-9)
     np.testing.assert_allclose(unit**2 * other.features, plain.features, rtol=1e-6, atol=1e-6)
     full = GaussianTask(task.prior_mean, 5, task.feature_cov + np.eye(3), task.prior_cov, task.noise_std)
-    assert abs(constant_regression(full).error / plain.error - 1) > 1e-2
+    assert abs(theory.constant_regression(full).error / plain.error - 1) > 1e-2
 
 
 def test_what_the_rank_does_not_count_is_not_inverted():
     """An eigenvalue of rounding's size, in twenty dimensions; a larger one is counted, and inverted."""
     task = lambda least: GaussianTask(np.ones(20), 5, np.diag([1.0] * 19 + [least]))
-    left_out, counted = (constant_regression(task(least)) for least in (3e-15, 1e-12))
+    left_out, counted = (theory.constant_regression(task(least)) for least in (3e-15, 1e-12))
     np.testing.assert_allclose([left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9)
     assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
 
@@ -224,7 +201,7 @@ def test_the_preconditioner_is_that_of_the_formula():
     task, *_ = case(3, 5, 2, 3)
     L, P = task.feature_cov, task.prior_cov
     inner = 6 / 5 * L @ P @ L + (np.trace(L @ P) + task.noise_std**2) / 5 * L
-    N = optimal_preconditioner(task)
+    N = theory.optimal_preconditioner(task)
     np.testing.assert_allclose(N, P @ L @ np.linalg.pinv(inner, rcond=1e-12, hermitian=True), rtol=1e-9, atol=1e-12)
     assert np.abs(N - N.T).max() > 1e-2
 
@@ -233,10 +210,10 @@ def test_a_cumulant_may_be_off_by_rounding():
     """That of random signs is the least there is, and three more digits than a float has are no reason to refuse it."""
     task = GaussianTask([1.0], 6, noise_std=0.7)
     least = -2 * 0.7**4
-    at, near = (constant_regression(task, noise_cumulant=least * factor).error for factor in (1, 1 + 1e-12))
+    at, near = (theory.constant_regression(task, noise_cumulant=least * factor).error for factor in (1, 1 + 1e-12))
     np.testing.assert_allclose(near, at, rtol=1e-9)
     with pytest.raises(ValueError, match="noise_cumulant must be at least"):
-        constant_regression(task, noise_cumulant=least * (1 + 1e-6))
+        theory.constant_regression(task, noise_cumulant=least * (1 + 1e-6))
 
 
 def test_singular_tasks_are_drawn(x64):
@@ -255,5 +232,7 @@ def test_singular_tasks_are_drawn(x64):
 def test_a_search_refuses_singular_features():
     task, guess, bias = case(3, 5, 2, 3)
     with pytest.raises(ValueError, match="positive definite feature_cov where heads are fewer"):
-        least_risk(task, 2, guess, bias)
-    assert least_risk(task, 4, guess, bias).risk == pytest.approx(optimal_risk(task, guess, bias), rel=1e-9)
+        theory.least_risk(task, 2, guess, bias)
+    assert theory.least_risk(task, 4, guess, bias).risk == pytest.approx(
+        theory.optimal_risk(task, guess, bias), rel=1e-9
+    )

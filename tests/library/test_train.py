@@ -170,13 +170,6 @@ def test_a_loss_is_read_again_at_every_call():
     assert abs(np.asarray(first.risk) - fresh.risk).min() > 0.1
 
 
-def test_old_and_new_keys_are_the_same_training(tmp_path):
-    stored = {"optimizer": ADAM, "checkpoint": tmp_path / "a"}
-    train(bowl, START, jax.random.PRNGKey(0), steps=5, **stored)
-    longer = train(bowl, START, jax.random.key(0), steps=9, **stored)
-    assert_equal(longer, train(bowl, START, jax.random.PRNGKey(0), steps=9, optimizer=ADAM))
-
-
 class Stop(Exception):
     pass
 

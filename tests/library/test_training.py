@@ -144,20 +144,6 @@ def test_the_paper_s_training_ends_at_the_exact_optimum():
     assert fits[0].risk.shape == (1, 5000) and fits[0].risk.dtype == jnp.float32
 
 
-def test_the_exact_risk_in_float64(x64):
-    run = lambda dtype: fit(jax.random.key(6), TASK, 2, steps=30, objective="population", dtype=dtype)
-    single, double = run(jnp.float32), run(jnp.float64)
-    assert double.risk.dtype == double.params.W_K.dtype == jnp.float64
-    start = float(theory.population_risk(double_start(double), TASK))
-    np.testing.assert_allclose(np.asarray(double.risk)[0], start, rtol=1e-12)
-    assert single.risk.dtype == jnp.float32 and abs(np.asarray(single.risk)[0] / start - 1) > 1e-9
-
-
-def double_start(run):
-    key_init, _ = jax.random.split(jax.random.fold_in(jax.random.key(6), 0))
-    return init(key_init, 3, 2, 0.1, dtype=run.risk.dtype)
-
-
 def test_a_trained_guess_reaches_one_step_gd_and_a_frozen_one_stays():
     task = GaussianTask([1.0, -1.0, 0.5], context_size=5)
     runs = [Run(task, 4, learning_rate=2e-3, train_guess=train) for train in (True, False)]

@@ -132,7 +132,7 @@ HOLDERS = {f"training.{name}" for name in ("OBJECTIVES", "Minimum", "Seeds", "Sn
 HOLDERS |= {"training.DivergedError", "training.Preempted"}
 TABLE = {
     "training.Run": Entry(
-        lambda run: [np.float64(leaf) for leaf in jax.tree.leaves(run.numbers())],
+        lambda run: [np.float64(leaf) for leaf in jax.tree.leaves(run.to_json())],
         {"run": Built(training.Run, RUN | START)},
         "float64",
     ),

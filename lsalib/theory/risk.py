@@ -128,8 +128,8 @@ def standard_form(
 
     .. math:: c_0^\top t + \sum_h b_h^\top G A_h [x_q; y^\top t] - w^\top x_q, \qquad t = [x_q; 1]
 
-    Tasks that differ only in their prior mean have the same contexts there. Training (``training.objectives``) and
-    ``population_risk`` both move the heads by this function.
+    Tasks that differ only in their prior mean have the same contexts there. Training and
+    ``population_risk`` both use this function to move the heads.
 
     Args:
         b, A: effective heads, (H, D) and (H, D, D).

@@ -5,8 +5,8 @@ matrix, and ``compress`` draws p tokens whose Gram matrix has the same distribut
 batch then no longer grows with the context.
 
 How data follow from white randomness is written once, in ``data_from_draw``. Two sides use it. ``sample`` applies it to
-a task as it is given. Training applies it in the coordinates of ``standardize``, where x is
-white, labels are residuals, and tasks that differ in their prior mean alone share their contexts.
+a task as it is given. Training applies it in the coordinates of ``standardize``, where x is white, labels are
+residuals, and tasks that differ in their prior mean alone share their contexts.
 """
 
 from dataclasses import dataclass

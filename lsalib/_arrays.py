@@ -1,8 +1,8 @@
-"""What values become before anything is computed with them.
+"""What arguments become before anything is computed with them.
 
-``promoted`` is the door of all functions of arrays: whatever numbers come in, arrays of one float type go on. ``like``
-is for closed forms, which are computed in NumPy's float64 where all numbers are known, and in ``jax.numpy`` under
-``jax.jit``, ``vmap`` and ``grad``.
+``promoted`` is for functions of arrays: it turns any numbers into arrays of one float type. ``numpy_or_jax`` is for
+closed forms: they compute in NumPy's float64 where all numbers are known, and in ``jax.numpy`` under ``jax.jit``,
+``vmap`` and ``grad``.
 """
 
 import inspect
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["common_type", "like", "promoted", "real", "scalar", "shown", "traced"]
+__all__ = ["common_type", "describe", "float_if_known", "numpy_or_jax", "promoted", "real_array", "traced"]
 
 F = TypeVar("F", bound=Callable)
 
@@ -29,7 +29,7 @@ def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = No
 
     Args:
         function: what takes the arrays, compiled or not.
-        skip: the arguments that are handed on as they are.
+        skip: the arguments that are passed on unchanged.
         least: the narrowest float type to compute in; None means that of the arguments, whatever it is.
 
     Returns:
@@ -53,7 +53,7 @@ def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = No
         if name not in weights:
             return _read(name, value, types)
         if getattr(value, "_fields", None) != weights[name]._fields:
-            raise ValueError(f"{name} must be {weights[name].__name__}, got {shown(value)}")
+            raise ValueError(f"{name} must be {weights[name].__name__}, got {describe(value)}")
         parts = zip(value._fields, value, strict=True)
         return weights[name]._make(read(field, part, types) for field, part in parts)
 
@@ -76,28 +76,28 @@ def promoted(function: F, *, skip: tuple[str, ...] = (), least: type | None = No
     return cast(F, of_one_type)
 
 
-def real(name: str, value) -> np.ndarray | jax.Array:
-    """An array of real numbers: JAX's own as it is, anything else as NumPy reads it."""
+def real_array(name: str, value) -> np.ndarray | jax.Array:
+    """An array of real numbers: arrays of JAX stay as they are, NumPy reads anything else."""
     array = value
     if not isinstance(value, jax.Array):
         try:
             # NumPy would drop the names of fields, and a mask.
-            plain = not hasattr(value, "_fields") and not np.ma.isMaskedArray(value)
-            array = _stacked(value) if traced(value) else np.asarray(value if plain else None)
+            known_form = not hasattr(value, "_fields") and not np.ma.isMaskedArray(value)
+            array = _stacked(value) if traced(value) else np.asarray(value if known_form else None)
         except (TypeError, ValueError, RuntimeError):
             array = np.asarray(None)
     if not _is_real(array.dtype):
-        raise ValueError(f"{name} must be an array of real numbers, got {shown(value)}")
+        raise ValueError(f"{name} must be an array of real numbers, got {describe(value)}")
     return array
 
 
 def common_type(types, least: type | None = None) -> np.dtype:
-    """The float type that the numbers of these types are computed in; of None, JAX's default float, as of integers."""
+    """The float type to compute in with numbers of these types. None stands for integers: JAX's default float."""
     return _common_type(frozenset(types), least, jax.config.jax_enable_x64)  # type: ignore[attr-defined]
 
 
-def shown(value) -> str:
-    """What came, in a few words, for an error."""
+def describe(value) -> str:
+    """A short description of a value, for an error message."""
     if hasattr(value, "dtype"):
         return f"{value.dtype} of shape {np.shape(value)}" + (", masked" if np.ma.isMaskedArray(value) else "")
     name = type(value).__name__
@@ -108,18 +108,18 @@ def shown(value) -> str:
 
 
 def traced(tree) -> bool:
-    """Whether any part of this is a stand-in of ``jax.jit``, ``vmap`` or ``grad``, whose value cannot be looked at."""
+    """Whether any part is a tracer of ``jax.jit``, ``vmap`` or ``grad``, whose value is not known."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
-def like(*trees):
-    """The module that computes with these values, and the values as its arrays, all of one float type.
+def numpy_or_jax(*trees):
+    """NumPy if all values are known, else ``jax.numpy``, and the values as its arrays, all of one float type.
 
-    Known values are float64 arrays of NumPy whatever JAX's setting is, and nothing is compiled for them.
+    NumPy's arrays are float64 whatever JAX's setting is, and nothing is compiled for them.
 
     Example:
-        >>> xp, (a, b) = like(1.0, [2.0, 3.0])
-        >>> xp is np, a.dtype.name, jax.jit(lambda x: like(x, 2.0)[1][1])(1).dtype.name
+        >>> xp, (a, b) = numpy_or_jax(1.0, [2.0, 3.0])
+        >>> xp is np, a.dtype.name, jax.jit(lambda x: numpy_or_jax(x, 2.0)[1][1])(1).dtype.name
         (True, 'float64', 'float32')
     """
     tracers = [leaf for leaf in jax.tree.leaves(trees) if isinstance(leaf, jax.core.Tracer)]
@@ -129,8 +129,8 @@ def like(*trees):
     return jnp, jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(dtype), trees)
 
 
-def scalar(xp, value):
-    """A Python number where it is known."""
+def float_if_known(xp, value):
+    """A Python float if the value is known, else the tracer."""
     return float(value) if xp is np else value
 
 
@@ -140,7 +140,7 @@ def _read(name: str, value, types: set):
         return value
     if type(value) is int:
         return float(value)
-    array = value if isinstance(value, jax.Array) and _is_real(value.dtype) else real(name, value)
+    array = value if isinstance(value, jax.Array) and _is_real(value.dtype) else real_array(name, value)
     types.add(_float_type(array.dtype))
     return array
 
@@ -181,7 +181,7 @@ def _is_real(dtype) -> bool:
 
 @cache
 def _float_type(dtype) -> np.dtype | None:
-    """The float type that a real type counts as; None of integers, and of floats too narrow to compute with."""
+    """The float type that a real type counts as; None for integers, and for floats too narrow to compute with."""
     if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 2:
         return None
     return dtype if dtype.itemsize <= 8 else np.dtype(np.float64)

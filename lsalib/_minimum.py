@@ -33,22 +33,22 @@ def minimize(
     memory: int = 40,
     patience: int | None = None,
 ) -> Minimum:
-    """Search a minimum of a smooth, deterministic function from one start, by L-BFGS.
+    """Search for a minimum of a smooth, deterministic function from one start, by L-BFGS.
 
-    Made for exact risks in float64: ``jax.vmap`` runs many starts side by side, and starts that agree in
-    value with a vanishing gradient are evidence for the lowest one. Search in ``(b_h, A_h)``, which
-    ``attention.from_effective`` makes weights of: among the four matrices themselves, which describe the same
-    function in many ways, it takes many times as long.
+    Made for exact risks in float64. ``jax.vmap`` runs many starts side by side; if several of them end at the same
+    lowest value with a vanishing gradient, that is evidence for the minimum. Search in ``(b_h, A_h)``, which
+    ``attention.from_effective`` turns into weights: a search in the four matrices themselves, which describe the same
+    function in many ways, takes many times as long.
 
     Args:
         objective: from a pytree like ``params`` to a scalar.
         params: the start, a pytree of float arrays.
-        steps: how many; one that leads upwards, as where only rounding is left to follow, is forgotten in the end.
+        steps: how many steps. The result is the lowest point of all, so a step upward, due to rounding, does no harm.
         memory: how many steps the model of the curvature remembers.
         patience: how many steps may go by without a lower value before the search ends; None means all of them.
 
     Returns:
-        A ``Minimum``. A ``gradient`` that has not vanished tells a search that has not arrived.
+        A ``Minimum``. If its ``gradient`` is far from zero, the search needs more steps.
 
     Raises:
         ValueError: if ``params`` holds anything but floats, or ``steps``, ``memory`` or ``patience`` is below 1.
@@ -80,7 +80,7 @@ def minimize(
     def search(params):
         value, gradient = jax.value_and_grad(objective)(params)
         start = Minimum(params, value, optax.tree.norm(gradient))
-        # The point after the last step is looked at by one step more.
+        # One step more, which evaluates the point after the last one.
         waits = lambda idle: patience is None or idle <= patience
         goes_on = lambda carry: (carry[0] <= steps) & waits(carry[1])
         return jax.lax.while_loop(goes_on, step, (0, 0, params, optimizer.init(params), start))[-1]

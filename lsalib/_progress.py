@@ -1,4 +1,4 @@
-"""How far something long has come: a line on a terminal, elsewhere a message of ``logging`` every few minutes."""
+"""The progress of long computations: a bar on a terminal, elsewhere a log message every two minutes."""
 
 import logging
 import sys
@@ -13,13 +13,13 @@ _SECONDS = 120  # between two messages
 
 
 class Progress:
-    """Counts steps on standard error if that is a terminal, and else in messages of the logger ``lsalib``.
+    """Shows finished steps on standard error if that is a terminal, else in messages of the logger ``lsalib``.
 
     A message comes every two minutes, at the level INFO: ``logging.basicConfig(level=logging.INFO)`` shows it.
 
     Args:
         total: how many steps there are.
-        done: how many of them an earlier run has done.
+        done: how many of them an earlier run has finished.
 
     Example:
         >>> progress = Progress(total=10)
@@ -32,7 +32,7 @@ class Progress:
         self.total, self.done, self.first = total, done, done
         self.began = self.said = time.perf_counter()
         self.shown = sys.stderr.isatty()
-        self.open = False  # whether the cursor stands behind a bar
+        self.open = False  # whether the cursor is at the end of a bar
 
     def add(self, steps: int) -> None:
         """Count finished steps, and show them."""
@@ -58,7 +58,7 @@ class Progress:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """End the line where the work ended early, so that what comes next does not stand beside the bar."""
+        """If the work ended early, end the bar's line, so that later output starts on a new one."""
         if self.open:
             self.open = False
             sys.stderr.write("\n")

@@ -14,8 +14,9 @@ __all__ = ["normal"]
 def normal(key, shape: tuple[int, ...], dtype=None):
     """Standard normal numbers, those of ``jax.random.normal``; a NumPy array, unless the key is traced.
 
-    They are drawn in one row, whose length is a power of two: a draw of four axes takes ten times as long to compile,
-    and the next shape finds its program made. With JAX's default generator number i depends on the key and on i alone.
+    They are drawn as one row whose length is a power of two: a draw with four axes takes ten times as long to compile,
+    and other shapes of about the same size share the program. With JAX's default generator, number i depends only on
+    the key and on i.
     """
     count, dtype = math.prod(shape), jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     if isinstance(key, jax.core.Tracer):

@@ -1,6 +1,6 @@
-"""Argument checks. Each raises a ValueError that names the argument, what came and what is expected.
+"""Argument checks. Each raises a ValueError that names the argument, what was given and what is expected.
 
-Of a tracer of JAX the shape and the kind are checked, and it is handed on: its value is not known yet.
+A tracer of JAX is checked for its shape and kind, and passed on: its value is not known yet.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib._arrays import real, shown, traced
+from lsalib._arrays import describe, real_array, traced
 
 __all__ = [
     "context",
@@ -20,7 +20,7 @@ __all__ = [
     "covariance",
     "flag",
     "float_type",
-    "fourth",
+    "fourth_moments",
     "key",
     "negligible",
     "number",
@@ -65,23 +65,23 @@ def key(value):
     typed = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and size == ()
     if not typed and not (dtype == np.uint32 and size in ((2,), (4,))):
         seed = value if isinstance(value, int) and not isinstance(value, bool) else 0
-        raise ValueError(f"key must be a key of jax.random, got {shown(value)}; write jax.random.key({seed})")
+        raise ValueError(f"key must be a key of jax.random, got {describe(value)}; write jax.random.key({seed})")
     return value
 
 
 def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
     if traced(value):
-        shape(name, real(name, value), ())
+        shape(name, real_array(name, value), ())
         return value
     try:
         # float() alone would read strings, booleans and arrays with one entry, too.
-        array = value if type(value) in (float, int) else real(name, value)
+        array = value if type(value) in (float, int) else real_array(name, value)
         found = float(array) if np.shape(array) == () else None
     except (ValueError, OverflowError):
         found = None
     if found is None:
-        raise ValueError(f"{name} must be a real number, got {shown(value)}")
+        raise ValueError(f"{name} must be a real number, got {describe(value)}")
     if not math.isfinite(found) or found < minimum or found <= above:
         bound = (
             f" greater than {above:g}"
@@ -106,8 +106,8 @@ def vector(name: str, value, length: int | None = None):
 
 
 def covariance(name: str, value, dim: int):
-    """A finite, symmetric, positive semidefinite float64 matrix other than zero; what rounding did to it is undone."""
-    given = real(name, value)
+    """A finite, symmetric, positive semidefinite float64 matrix other than zero, made exactly symmetric."""
+    given = real_array(name, value)
     matrix, rounding = _float64(name, given), _rounding(given.dtype)
     shape(name, matrix, (dim, dim))
     if traced(matrix):
@@ -118,15 +118,16 @@ def covariance(name: str, value, dim: int):
         ends = f"eigenvalues from {values[0]:g} to {values[-1]:g}"
         raise ValueError(f"{name} must be positive semidefinite and not zero, got {ends}")
     if values[0] < -negligible(matrix) * values[-1]:
-        # Left by a narrower type, such an eigenvalue is no zero in float64, and its inverse would be huge.
+        # Rounding to a narrower type leaves such an eigenvalue in the place of a zero. In float64 it would count, and
+        # its inverse would be huge.
         values, vectors = np.linalg.eigh(matrix)
         matrix = symmetric(name, vectors * np.maximum(values, 0) @ vectors.T, rounding)
     return matrix
 
 
-def fourth(name: str, value, dim: int):
+def fourth_moments(name: str, value, dim: int):
     """Finite float64 fourth moments, the same for every order of their indices."""
-    given = real(name, value)
+    given = real_array(name, value)
     array = _float64(name, given)
     shape(name, array, (dim,) * 4)
     if traced(array):
@@ -137,11 +138,11 @@ def fourth(name: str, value, dim: int):
 def symmetric(name: str, array: np.ndarray, rounding: float) -> np.ndarray:
     """A finite array that is the same for every order of its axes up to rounding, which is averaged out.
 
-    In inverses and products of matrices, rounding is larger by a condition number. What is off by more than a millionth
-    of the largest entry, or by a thousand times a narrower type's rounding, is taken for a mistake.
+    In inverses and products of matrices, rounding is larger by a condition number. An asymmetry of more than a
+    millionth of the largest entry, or of a thousand times a narrower type's rounding, counts as a mistake.
     """
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {array if array.ndim == 2 else shown(array)}")
+        raise ValueError(f"{name} must be finite, got {array if array.ndim == 2 else describe(array)}")
     turned = [array.transpose(order) for order in itertools.permutations(range(array.ndim))]
     off = max(np.abs(array - other).max() for other in turned)
     if off > max(1e-6, 1e3 * rounding) * np.abs(array).max():
@@ -174,8 +175,8 @@ def context(X, y, x_q=None) -> None:
 
 
 def _float64(name: str, value):
-    """A copy that nobody can change: what was checked stays as it was."""
-    array = real(name, value)
+    """A read-only copy: what was checked cannot change later."""
+    array = real_array(name, value)
     if traced(array):
         return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.result_type(float))
     return _fixed(np.array(array, np.float64))

@@ -1,4 +1,12 @@
-"""White randomness: everything random in a batch of tasks, before a task gives it its covariances. Internal."""
+"""White randomness: everything random in a batch of tasks, before a task gives it its covariances. Internal.
+
+Nothing here depends on a task's numbers, so runs that differ in these share one draw: ``tasks.data_from_draw`` turns it
+into data, for ``tasks.sample`` in the task's own coordinates and for training in those of ``tasks.standardize``.
+
+The batch is the last axis here and in ``training.objectives``. On a CPU a small sum over features or tokens is then a
+few vector operations over the whole batch. ``tasks.sample`` moves the batch to the front, where ``jax.vmap`` expects
+it, and is the only place that does.
+"""
 
 import math
 from functools import reduce
@@ -17,9 +25,10 @@ __all__ = ["Draw", "chi", "contract", "draw", "normal"]
 
 
 class Draw(NamedTuple):
-    """White randomness of B tasks, batch last: all that is random before a task gives it its covariances.
+    """Standard normal numbers for B tasks, batch last.
 
-    Tokens (m, p, B) with p = d features, and one entry more with label noise; queries and task weights, (d, B) each.
+    A token has p entries: the d features and, if labels are noisy, their noise. There are m tokens: C, or p if the
+    context is compressed. Queries and task weights are (d, B) each.
     """
 
     tokens: Float[Array, "m p B"]
@@ -32,13 +41,15 @@ def draw(
 ) -> Draw:
     """The randomness behind ``sample``, in the layout that training works on.
 
-    Compressed tokens are the rows of ``sqrt(p/C) R``, ``Z = Q R`` the white context: R has
-    ``chi(C - k)`` at (k, k), k = 0..p-1, standard normal numbers to the right of it, and zeros to the left.
+    A compressed context replaces C tokens Z by p tokens with the same Gram matrix. With ``Z = Q R``, ``Z^T Z / C`` is
+    ``R^T R / C``, and R can be drawn without Z (Bartlett's decomposition): its entries are independent, ``chi(C - k)``
+    at (k, k), k = 0..p-1, standard normal above the diagonal, zero below. Whoever reads the p tokens divides their
+    products by p instead of C, so they are the rows of ``sqrt(p/C) R``.
 
     Args:
         key: a key of ``jax.random``.
         dim: d.
-        context_size: C; compressed, it may be a traced number, and is greater than p.
+        context_size: C. If compressed, it is greater than p, and may be traced: then one program serves all C > p.
         batch_size: B.
         noisy: whether the context's labels are noisy: tokens then have p = d+1 entries instead of d.
         compress: whether to draw p tokens instead of C.
@@ -55,18 +66,22 @@ def draw(
     p = dim + noisy
     key_normal, key_chi = jax.random.split(key)
     drawn = p * (p - 1) // 2 if compress else context_size * p
-    # One call for everything that is standard normal; the barrier keeps the compiler from repeating it for every use.
+    # One call for everything that is standard normal. Without the barrier the compiler may fuse the generator into each
+    # of its users, and draw the same numbers again for every one of them: without this barrier and those in
+    # ``training.objectives`` a step takes a third longer on a CPU.
     white = lax.optimization_barrier(normal(key_normal, (drawn + 2 * dim, batch_size), dtype))
     tokens, query, weights = white[:drawn], white[drawn : drawn + dim], white[drawn + dim :]
     if not compress:
         return Draw(tokens.reshape(context_size, p, batch_size), query, weights)
+    # C > p, so that all degrees of freedom are at least 2, as ``chi`` requires.
     degrees = jnp.asarray(context_size, dtype) - jnp.arange(p, dtype=dtype)
+    # The places are constants of the program; one gather fills all of R.
     entries = jnp.concatenate([tokens, chi(key_chi, degrees, batch_size), jnp.zeros((1, batch_size), dtype)])
     return Draw(jnp.sqrt(jnp.asarray(p / context_size, dtype)) * entries[_triangle(p)], query, weights)
 
 
 def _triangle(p: int) -> np.ndarray:
-    """Where R finds its entries among p(p-1)/2 numbers from above the diagonal, the diagonal, and a zero."""
+    """For each entry of R its index in the list of p(p-1)/2 entries above the diagonal, p on it, and one zero."""
     above = p * (p - 1) // 2
     index = np.full((p, p), above + p)
     index[np.triu_indices(p, 1)] = np.arange(above)
@@ -75,33 +90,37 @@ def _triangle(p: int) -> np.ndarray:
 
 
 def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Float[Array, "..."]:
-    """Standard normal numbers."""
+    """Standard normal numbers: a fast generator for float32 and JAX's default keys, JAX's own for all others."""
     if dtype != jnp.float32 or jax.random.key_data(key).shape != (2,):
         return _random.normal(key, shape, dtype)
     from jax.extend.random import threefry_2x32  # here, since it takes as long to import as a quarter of this library
 
-    # Random numbers are most of a training step on a CPU. jax.random xors the two words that
-    # threefry computes into one; here both are used, each for 23 random bits as in jax.random.
+    # Random numbers are about half of a sampled step on a CPU. Threefry computes two words at a time. jax.random
+    # combines them into one by xor; here both are used, so that half as many calls are enough.
     words = threefry_2x32(jax.random.key_data(key), lax.iota(jnp.uint32, math.prod(shape)))
+    # As in jax.random: 23 random bits behind the exponent of 1 are a uniform number in [1, 2).
     unit = lax.bitcast_convert_type((words >> 9) | jnp.uint32(0x3F800000), jnp.float32) - 1
+    # The inverse of erf at -1 is infinite: the smallest argument is the next number above.
     least = np.nextafter(np.float32(-1), np.float32(0))
     return (np.float32(math.sqrt(2)) * lax.erf_inv(jnp.maximum(2 * unit + least, least))).reshape(shape)
 
 
 def chi(key: PRNGKeyArray, degrees: Float[Array, " p"], batch_size: int) -> Float[Array, "p B"]:
-    """Chi-distributed numbers with p degrees of freedom of at least 2, by Marsaglia and Tsang's rejection method.
+    """Chi-distributed numbers with p degrees of freedom, each at least 2, by Marsaglia and Tsang's rejection method.
 
     ``g (1 + t)^3``, ``t = normal/sqrt(9 g)``, ``g = degrees/2 - 1/3``, is accepted when
     ``log(uniform) < 3 g (log(1+t) - t + t^2/2 - t^3/3)``: in this form nothing large cancels.
-    ``jax.random.gamma`` has the same law, but loops over the entries one by one, ten times as slowly on a CPU.
+    ``jax.random.gamma`` has the same distribution, but loops over the entries one by one, ten times as slowly on a CPU.
     """
     shape, g = (len(degrees), batch_size), (degrees / 2 - 1 / 3)[:, None]
 
+    # A whole array is proposed at once, and what has been accepted is kept. Of the proposals 95 % are accepted for
+    # 2 degrees of freedom and 99 % from 7 on, so 2048 tasks take two or three rounds.
     def attempt(state):
         trial, t, waiting = state
         key_normal, key_uniform = jax.random.split(jax.random.fold_in(key, trial))
         new = normal(key_normal, shape, degrees.dtype) / jnp.sqrt(9 * g)
-        # t <= -1 is never accepted: the logarithm is then -inf or nan.
+        # t <= -1 is never accepted: the logarithm is then -inf or NaN, and every comparison with NaN is false.
         log_ratio = 3 * g * (jnp.log1p(new) - new + new**2 / 2 - new**3 / 3)
         accepted = waiting & (-jax.random.exponential(key_uniform, shape, degrees.dtype) < log_ratio)
         return trial + 1, jnp.where(accepted, new, t), waiting & ~accepted
@@ -115,5 +134,6 @@ def contract(x: Float[Array, "*more d B"], y: Float[Array, "d B"]) -> Float[Arra
     """``sum_i x[..., i, :] y[i]``."""
     if len(y) > 32:
         return (x * jnp.broadcast_to(y, x.shape)).sum(-2)
-    # Written out, small sums become vector operations over the batch: ten times faster on a CPU.
+    # Written out, a small sum is a few vector operations over the batch: about ten times as fast on a CPU for up to 32
+    # terms. The program, and the time to compile it, grow with the terms; at 128 terms both forms are equally fast.
     return reduce(add, (x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape) for i in range(len(y))))

@@ -1,4 +1,4 @@
-"""The predictors that attention is compared with: one-step gradient descent and its relatives.
+"""Predictors to compare attention with: one-step gradient descent and its relatives.
 
 Arguments may be lists, numbers, or arrays of NumPy or JAX: all become arrays of the widest float type among them.
 """
@@ -30,7 +30,7 @@ def one_step_gd(
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{\eta}{C} X^\top (X w_0 - y)
 
-    The loss is `\| X w_0 - y \|^2 / (2C)`: mind the one half when comparing step sizes.
+    The loss is `\| X w_0 - y \|^2 / (2C)`; its factor 1/2 matters when step sizes are compared.
 
     Args:
         X: context features, (C, d).
@@ -100,7 +100,7 @@ def debiased_gd(
     w0: Float[Array, " d"],
     step_size: float | Scalar,
 ) -> Scalar:
-    r"""Prediction after one gradient step on the *centred* context: labels and features less their means.
+    r"""Prediction after one gradient step on the *centered* context: the means of labels and features are subtracted.
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 + \frac{\eta}{C} \sum_i (x_i - \bar x) (r_i - \bar r),
        \qquad r = y - X w_0
@@ -138,7 +138,7 @@ def bayes(
     prior_cov: Float[Array, "d d"] | None = None,
     noise_std: float | Scalar = 0.0,
 ) -> Scalar:
-    r"""Posterior mean prediction, the least risk that any predictor can have.
+    r"""Prediction of the posterior mean: no predictor has a smaller risk.
 
     .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2 I)^+ (y - X w_\star)
 

@@ -1,4 +1,4 @@
-"""What a predictor's risk is on fresh tasks, and how close two predictors are (appendix C.2)."""
+"""The risk of a predictor on fresh tasks, and how close two predictors are (appendix C.2)."""
 
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ Scalar = Float[Array, ""]
 Predictor = Callable[[Float[Array, "C d"], Float[Array, " C"], Float[Array, " d"]], Scalar]
 
 
-_of_predictors = partial(_arrays.promoted, skip=("f", "g"))
+_promote_data = partial(_arrays.promoted, skip=("f", "g"))
 
 
 class Estimate(NamedTuple):
@@ -37,8 +37,8 @@ def sampled_risk(
 
     .. math:: E \big[ (f(X, y, x_q) - \mathrm{target})^2 \big]
 
-    Several predictors that are compared belong into one call, as one function that returns all their predictions:
-    they then see the same tasks, in one program.
+    To compare several predictors, write one function that returns all their predictions: they then see the same
+    tasks, in one program.
 
     Args:
         key: a key of ``jax.random``.
@@ -47,15 +47,15 @@ def sampled_risk(
             so it must be made of JAX's operations. With a predictor made of others, draw
             ``batch = task.sample(key, n)`` and average the squared errors of its predictions.
         batches, batch_size: their product is the number of tasks; only one batch is in memory.
-        dtype: a float type, handed on to the task's ``sample``; None means what that draws by itself.
+        dtype: a float type, passed on to the task's ``sample``; None means that method's default.
 
     Returns:
         An ``Estimate`` whose standard error is that of the mean over all tasks; with k predictions, of arrays (k,).
 
     Raises:
         ValueError: if ``key`` is no key, ``batches`` or ``batch_size`` is below 1, ``dtype`` is no float type in use,
-            ``task`` lacks what a task has or draws parts that do not fit together, or ``f`` is no function that JAX
-            can compile, or returns anything but a scalar or a vector of at least two.
+            ``task`` has no ``dim`` or ``sample`` or draws parts whose shapes do not fit, ``f`` is no function that JAX
+            can compile, or ``f`` returns anything but a scalar or a vector of at least two.
 
     Example:
         >>> from lsalib.tasks import GaussianTask
@@ -65,11 +65,11 @@ def sampled_risk(
         True
     """
     if not isinstance(task, Task):
-        raise ValueError(f"task must have dim and sample(key, n), got {_arrays.shown(task)}")
+        raise ValueError(f"task must have dim and sample(key, n), got {_arrays.describe(task)}")
     f, key = _function("f", f), _validate.key(key)
     batches, batch_size = _validate.count("batches", batches), _validate.count("batch_size", batch_size)
     dtype = None if dtype is None else _validate.float_type("dtype", dtype)
-    drawn = _Opaque(task) if jax.tree_util.all_leaves([task]) else task
+    drawn = _StaticTask(task) if jax.tree_util.all_leaves([task]) else task
     moments = _moments(jax.random.split(key, batches), drawn, f, batch_size, dtype)
     means, spreads = (np.asarray(m, np.float64) for m in moments)
     # Deviations from each batch's own mean, and of these from the whole mean: no large numbers are subtracted.
@@ -80,7 +80,7 @@ def sampled_risk(
 
 
 @jax.tree_util.register_static
-class _Opaque:
+class _StaticTask:
     """A task that is no pytree, as part of the program that draws from it."""
 
     def __init__(self, task: Task):
@@ -90,10 +90,10 @@ class _Opaque:
         return id(self.task)
 
     def __eq__(self, other):
-        return isinstance(other, _Opaque) and self.task is other.task
+        return isinstance(other, _StaticTask) and self.task is other.task
 
 
-# Once for each kind of task and each predictor: another key, or other numbers in a task, find their program made.
+# Compiled once for each kind of task and each predictor: another key, or other numbers in a task, compile nothing.
 @partial(jax.jit, static_argnames=("f", "batch_size", "dtype"))
 def _moments(keys, task: Task, f: Predictor, batch_size: int, dtype):
     """Of each batch, the mean of the squared errors and their variance."""
@@ -115,7 +115,7 @@ def _moments(keys, task: Task, f: Predictor, batch_size: int, dtype):
 def _errors(predictions, target: Float[Array, " n"]) -> Float[Array, "n ..."]:
     """By how much predictions miss their target, (n,) or (n, k)."""
     if not isinstance(predictions, jax.Array):
-        raise ValueError(f"f must return a scalar, or at least two in a vector, got {_arrays.shown(predictions)}")
+        raise ValueError(f"f must return a scalar, or at least two in a vector, got {_arrays.describe(predictions)}")
     if predictions.ndim > 2 or predictions.shape[1:] == (1,):
         hint = "; of a sweep take one seed, such as fits[0].seed(0).predict" if predictions.ndim == 2 else ""
         got = f"got shape {predictions.shape[1:]}{hint}"
@@ -129,7 +129,7 @@ _difference = partial(_arrays.promoted, least=np.float32)(lambda predictions, ta
 
 @contextmanager
 def _traceable(what: str):
-    """Say what to do with a function that asks for the values of JAX's tracers, as those of NumPy and PyTorch do."""
+    """Explain errors of functions that need the values of tracers, as functions of NumPy and PyTorch do."""
     try:
         yield
     except Exception as error:
@@ -147,7 +147,7 @@ def _check_batch(batch: Batch, n: int, dim: int) -> None:
         _validate.shape(f"the {name} of the task's sample", getattr(batch, name), shape)
 
 
-@_of_predictors
+@_promote_data
 def prediction_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -172,7 +172,7 @@ def prediction_difference(
     return jnp.abs(_scalar("f", f, X, y, x_q) - _scalar("g", g, X, y, x_q))
 
 
-@_of_predictors
+@_promote_data
 def gradient_difference(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -187,7 +187,7 @@ def gradient_difference(
     return jnp.linalg.norm(_query_gradient("f", f, X, y, x_q) - _query_gradient("g", g, X, y, x_q))
 
 
-@_of_predictors
+@_promote_data
 def gradient_cosine(
     f: Predictor, g: Predictor, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
 ) -> Scalar:
@@ -218,7 +218,7 @@ def _scalar(name: str, f: Predictor, X, y, x_q) -> Scalar:
 
 def _function(name: str, f) -> Callable:
     if not callable(f):
-        raise ValueError(f"{name} must be a function of (X, y, x_q), got {_arrays.shown(f)}")
+        raise ValueError(f"{name} must be a function of (X, y, x_q), got {_arrays.describe(f)}")
     try:
         hash(f)
     except TypeError:

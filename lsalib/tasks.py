@@ -1,13 +1,12 @@
-"""The distribution of in-context regression tasks (section 2 of the paper), its law, and its sampler.
+"""The distribution of in-context regression tasks (section 2 of the paper), and its sampler.
 
-Attention reads of a context only the Gram matrix of its tokens. Of C > p tokens in p dimensions
-that is a Wishart matrix, and ``compress`` draws p tokens with the same Gram law: the triangular
-factor of a QR decomposition, whose entries are independent, normal above the diagonal and chi on it
-(Bartlett). The cost of a batch then no longer grows with the context.
+Attention reads of a context only the Gram matrix of its tokens. Of C > p tokens in p dimensions that is a Wishart
+matrix, and ``compress`` draws p tokens whose Gram matrix has the same distribution (``_white.draw``). The cost of a
+batch then no longer grows with the context.
 
-The law is written once, in ``law``. ``sample`` applies it to a task as it is given; training applies it in the
-coordinates of ``standardize``, where x is white and the labels are residuals, and where tasks that differ in their
-prior mean alone share their contexts.
+How data follow from white randomness is written once, in ``data_from_draw``. Two sides use it. ``sample`` applies it to
+a task as it is given. Training applies it in the coordinates of ``standardize``, where x is white, labels are
+residuals, and tasks that differ in their prior mean alone share their contexts.
 """
 
 from dataclasses import dataclass
@@ -40,8 +39,8 @@ class Batch(NamedTuple):
 class Task(Protocol):
     """What measuring and training ask of a distribution: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
 
-    Any object will do that has both. Where it is a pytree, as ``GaussianTask`` is, its numbers are arguments of the
-    compiled programs, and other numbers find these made.
+    Any object that has both will do. If it is a pytree, like ``GaussianTask``, its numbers are arguments of the
+    compiled programs, so that a task with other numbers compiles nothing.
 
     Example:
         >>> class Signs:
@@ -66,22 +65,22 @@ class GaussianTask:
 
     .. math:: w \sim N(w_\star, \Psi), \qquad x \sim N(0, \Lambda), \qquad y_i = w^\top x_i + \sigma n_i
 
-    The *target* `w^\top x_q` is free of noise: for the risk against a noisy label add ``noise_std**2``.
+    The *target* `w^\top x_q` has no noise; add ``noise_std**2`` to get the risk against a noisy label.
 
-    A pytree: ``jax.vmap`` and ``jax.grad`` go through all fields but the context size. Values are checked where they
-    are known, shapes always. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change.
+    A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on all fields but the context size. Shapes are always
+    checked, values if they are known. A ``noise_std`` of exactly 0 is part of the structure, not a number that can
+    change.
 
-    Two tasks are equal, and hash equally, if all their fields are the same to the last bit. A covariance of None and
-    the identity are different, since ``jax.grad`` sees one and not the other. A task that JAX traces is only equal to
-    itself.
+    Two tasks are equal, and have the same hash, if all their fields agree bit for bit. A covariance of None differs
+    from the identity, since ``jax.grad`` sees the one but not the other. A task that JAX traces equals only itself.
 
     Args:
         prior_mean: `w_\star`, shape (d,).
-        context_size: C, the number of labelled examples, at least 1.
-        feature_cov: `\Lambda`, shape (d, d), symmetric and positive semidefinite up to rounding, which is averaged
-            out, and not zero; None means the identity.
-        prior_cov: `\Psi`, the same. Where JAX traces a covariance and a root of it is needed, to sample or for the risk
-            of given weights, it must be positive definite.
+        context_size: C, the number of labeled examples, at least 1.
+        feature_cov: `\Lambda`, shape (d, d), symmetric and positive semidefinite up to rounding, and not
+            zero; rounding is averaged out. None means the identity.
+        prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite if its root is needed, as
+            it is to sample and for the risk of given weights.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
 
     Raises:
@@ -164,9 +163,9 @@ class GaussianTask:
 
 
 def check_task(task, instead: str = "") -> None:
-    """Refuse what is no GaussianTask; a task that JAX put together again is one, too."""
+    """Refuse anything but a GaussianTask."""
     if not isinstance(task, GaussianTask):
-        raise ValueError(f"task must be a GaussianTask, got {_arrays.shown(task)}{instead}")
+        raise ValueError(f"task must be a GaussianTask, got {_arrays.describe(task)}{instead}")
 
 
 class StandardTask(NamedTuple):
@@ -203,7 +202,9 @@ def standardize(task: GaussianTask) -> StandardTask:
         [[2.0, 0.0], [0.0, 1.0]]
     """
     check_task(task)
-    xp, (prior_mean, noise_std, *covs) = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
+    xp, (prior_mean, noise_std, *covs) = _arrays.numpy_or_jax(
+        task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov
+    )
     U = T = None
     if any(cov is not None for cov in covs):
         U, R = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else _root(xp, cov) for cov in covs)
@@ -219,8 +220,8 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
         task: the distribution.
         batch_size: B, at least 1.
         compress: whether a context of C > p tokens, p = d or d+1 with label noise, may be replaced by p tokens
-            whose Gram matrix ``attention.gram`` has the same law jointly with w: every prediction of
-            linear attention then has its law too. The single tokens do not, and softmax sees the difference.
+            whose Gram matrix ``attention.gram`` has the same distribution jointly with w, and with it every prediction
+            of linear attention. The single tokens have another distribution, and softmax sees the difference.
         dtype: a float type; None means JAX's default.
 
     Returns:
@@ -243,7 +244,7 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     check_task(task, "; another one has its own sample(key, n)")
     key, batch_size = _validate.key(key), _validate.count("batch_size", batch_size)
     dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
-    xp, numbers = _arrays.like(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
+    xp, numbers = _arrays.numpy_or_jax(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     prior_mean, noise_std, *covs = numbers
     roots = [None if cov is None else _root(xp, cov).astype(dtype) for cov in covs]
     compress = _validate.flag("compress", compress) and task.context_size > task.dim + task.noisy
@@ -267,13 +268,13 @@ def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, 
     tokens, batch_size, dtype = shape
     d, options = len(prior_mean), {"noisy": noise_std is not None, "compress": tokens is None, "dtype": dtype}
     white = draw(key, d, context_size if tokens is None else tokens, batch_size, **options)
-    X, y, x_q, w = law(white, prior_mean, feature_root, prior_root, noise_std)
+    X, y, x_q, w = data_from_draw(white, prior_mean, feature_root, prior_root, noise_std)
     target = contract(x_q, w)
     return Batch(*(jnp.moveaxis(part, -1, 0) for part in (X, y, x_q, target, w)))
 
 
-def law(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[Array, Array, Array, Array]:
-    r"""The law of the data, batch last: `x = U \xi`, `w = w_\star + R g`, `y = w^\top x + \sigma n`.
+def data_from_draw(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[Array, Array, Array, Array]:
+    r"""Data from white randomness, batch last: `x = U \xi`, `w = w_\star + R g`, `y = w^\top x + \sigma n`.
 
     Args:
         white: the randomness xi, g and n.
@@ -285,8 +286,8 @@ def law(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[A
         Contexts (m, d, B), their labels (m, B), queries (d, B), task weights (d, B).
     """
     d = len(white.query)
-    features, query = _colour(feature_root, white.tokens[:, :d]), _colour(feature_root, white.query)
-    weights = _colour(prior_root, white.weights)
+    features, query = _apply_root(feature_root, white.tokens[:, :d]), _apply_root(feature_root, white.query)
+    weights = _apply_root(prior_root, white.weights)
     if prior_mean is not None:
         weights = weights + prior_mean[:, None]
     labels = contract(features, weights)
@@ -295,6 +296,6 @@ def law(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[A
     return features, labels, query, weights
 
 
-def _colour(root: Float[Array, "d d"] | None, normal: Float[Array, "*m d B"]) -> Float[Array, "*m d B"]:
-    """Standard normal vectors to N(0, root root^T)."""
+def _apply_root(root: Float[Array, "d d"] | None, normal: Float[Array, "*m d B"]) -> Float[Array, "*m d B"]:
+    """Turn standard normal vectors into N(0, root root^T)."""
     return normal if root is None else jnp.einsum("ij,...jb->...ib", root, normal)

@@ -94,7 +94,7 @@ HOLDERS = {f"training.{name}" for name in ("OBJECTIVES", "Minimum", "Seeds", "Sn
 HOLDERS |= {"training.DivergedError", "training.Preempted"}
 TABLE = {
     "training.Run": Entry(
-        lambda run: [np.float64(leaf) for leaf in jax.tree.leaves(run.numbers())], {"run": RUN}, "float64"
+        lambda run: [np.float64(leaf) for leaf in jax.tree.leaves(run.to_json())], {"run": RUN}, "float64"
     ),
     "training.fit": entry(fitted, FLOAT32, **OWN, steps=count(2), batch_size=count(8), dtype=SINGLE),
     "training.sweep": entry(swept, FLOAT32, **TIMES, compress=flag(True)),

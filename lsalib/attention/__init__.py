@@ -1,4 +1,4 @@
-r"""Linear self-attention: the paper's formula to the letter, and what is left of it in a prediction.
+r"""Linear self-attention: the paper's formula, and the short form that a prediction needs.
 
 Only the bottom-right entry of the output is a prediction, so a head acts through
 `b_h`, the last row of `W_P W_V`, and `A_h = W_K^\top W_Q` alone. With the Gram matrix

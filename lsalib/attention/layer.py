@@ -1,4 +1,7 @@
-"""The layer to the letter of eqs. 2-6, 11-12 and 30, for one example."""
+"""The layer as eqs. 2-6, 11-12 and 30 write it, for one example.
+
+``lsa`` is the reference for all faster forms of the same prediction (``training.objectives`` lists them).
+"""
 
 from typing import NamedTuple
 
@@ -205,9 +208,10 @@ def query_token(x_q: Float[Array, " d"], y_q) -> Float[Array, " D"]:
     return jnp.append(x_q, jnp.asarray(y_q, x_q.dtype))
 
 
-def check_params(params: LSAParams) -> int:
-    """D, after a look at the shapes."""
-    _validate.shape("W_K", params.W_K, ("H", "D", "D"))
+def check_params(params: LSAParams, dim: int | None = None) -> int:
+    """Check that all weights have one shape (H, D, D), for dim features if given, and return D."""
+    length: int | str = "D" if dim is None else dim + 1
+    _validate.shape("W_K", params.W_K, ("H", length, length))
     H, D, _ = params.W_K.shape
     for name, W in params._asdict().items():
         _validate.shape(name, W, (H, D, D))

@@ -1,4 +1,4 @@
-"""What a prediction reads of the context and of the weights, and weights made for a purpose."""
+"""What a prediction reads of the context and of the weights, and weights for given predictions."""
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
 @_arrays.promoted
 @jax.jit
 def from_effective(b: Float[Array, "H D"], A: Float[Array, "H D D"]) -> LSAParams:
-    r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V b; the rest hands on.
+    r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V is b.
 
     Args:
         b: what the heads read of the values, (H, D).
@@ -144,7 +144,7 @@ def from_lift(M: Float[Array, "D D D"]) -> LSAParams:
 @_arrays.promoted
 @jax.jit
 def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], y_q: float | Scalar) -> Scalar:
-    r"""The prediction of ``lsa`` without its unread entries.
+    r"""The prediction of ``lsa``, from what it reads alone.
 
     .. math:: f = y_q + \sum_h b_h^\top G A_h z_q, \qquad z_q = [x_q; y_q]
 
@@ -173,7 +173,7 @@ def predict(params: LSAParams, G: Float[Array, "D D"], x_q: Float[Array, " d"], 
     _validate.shape("x_q", x_q, (D - 1,))
     _validate.shape("y_q", y_q, ())
     z_q = query_token(x_q, y_q)
-    # The sum over heads and columns first: it is the same for a whole batch.
+    # The lift first: it does not depend on the example, so under ``jax.vmap`` it is computed once for a whole batch.
     return y_q + jnp.vdot(G, jnp.tensordot(z_q, lift(params), 1))
 
 

@@ -242,7 +242,7 @@ def reduced_softmax(
 
 
 def _check(params: SoftmaxParams) -> int:
-    """D, after a look at the shapes."""
+    """Check that the weights fit each other, and return D."""
     _validate.shape("W_K", params.W_K, ("H", "D", "D"))
     H, D, _ = params.W_K.shape
     for name in ("W_K", "W_Q", "W_V"):

@@ -1,7 +1,7 @@
 """What the pages of the book need: checks of claims, numbers for the prose, figures, samples, stored results.
 
-One line has it all: ``from lsalib.book import check, control, figures, glue, stored, table``. Of these,
-``figures`` alone needs matplotlib, which the library does without: ``pip install matplotlib`` where it is missing.
+One import is enough: ``from lsalib.book import check, control, figures, glue, stored, table``. Only ``figures`` needs
+matplotlib, which the library does not require: ``pip install matplotlib`` if it is missing.
 """
 
 from lsalib.book.claims import ClaimError, Record, check, control

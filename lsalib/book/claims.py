@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lsalib.book._numbers import real, whole, written
+from lsalib.book._conversion import real, whole, written
 from lsalib.book.notebook import after_cell, show
 from lsalib.book.records import METADATA, Record, rows, tally
 

@@ -1,4 +1,4 @@
-"""One style for every figure, legible on a light and on a dark page, and the figures that recur."""
+"""One style for every figure, legible on light and dark pages, and elements that many figures share."""
 
 import sys
 from typing import Any
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from lsalib import _validate
-from lsalib.book._numbers import real, scalar, written
+from lsalib.book._conversion import real, scalar, written
 
 __all__ = [
     "COLOURS",
@@ -46,14 +46,14 @@ BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", 
 
 
 def strokes(count: int, colour: str) -> list[dict]:
-    """Lines of one quantity's colour in an order that can be seen, from broken and thin to whole and thick.
+    """Line styles of one quantity's color in a visible order, from dotted and thin to solid and thick.
 
     Args:
         count: how many, at most five.
         colour: the quantity, a key of ``COLOURS``.
 
     Returns:
-        Keyword arguments of ``plot``, one dict a line.
+        Keyword arguments of ``plot``, one dict for each line.
 
     Raises:
         ValueError: if ``count`` is not 1 to 5, or no quantity has this name.
@@ -78,11 +78,11 @@ def _colour(quantity: str) -> str:
 
 
 def tint(values, limit: float = 1.0) -> np.ndarray:
-    """A matrix as a picture for ``imshow``: opacity is an entry's size, colour its sign; zero is the page itself.
+    """A matrix as an image for ``imshow``: opacity shows an entry's size, color its sign; zero is transparent.
 
     Args:
         values: the matrix, (rows, columns).
-        limit: the size that has the full colour; larger ones have it too.
+        limit: entries of this size or more have the full color.
 
     Returns:
         Red, green, blue and opacity, (rows, columns, 4); blue is positive, orange negative.
@@ -139,7 +139,7 @@ def use_style() -> None:
 
 
 def _show_svg() -> None:
-    """In a notebook figures are shown as drawings, sharp at every size."""
+    """Show figures in a notebook as SVG, which is sharp at every size."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
         from matplotlib_inline.config import InlineBackend  # there wherever a notebook runs
@@ -174,7 +174,7 @@ def windows(values, window: int) -> np.ndarray:
 
 
 def loss_curve(ax: Axes, risk, *, colour: str, label: str | None = None, window: int = 50) -> None:
-    """A sampled loss curve: means over windows of steps, and as a veil their smallest and largest loss.
+    """A sampled loss curve: means over windows of steps, and shaded the range of losses in each window.
 
     Args:
         ax: where to draw.

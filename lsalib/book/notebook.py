@@ -1,9 +1,9 @@
-"""What a page needs of its notebook; outside a notebook nothing is shown."""
+"""Output of a page in its notebook; outside a notebook nothing is shown."""
 
 import html
 from collections.abc import Callable, Iterable, Sequence
 
-from lsalib.book._numbers import scalar, written
+from lsalib.book._conversion import scalar, written
 
 __all__ = ["glue", "table"]
 
@@ -50,7 +50,7 @@ def table(
 
     Args:
         head: a name for each column.
-        rows: for each row as many entries, each a text or a single number; integers are written in full.
+        rows: the rows, with one entry for each column: a text or a single number; integers are written in full.
         caption: what the table shows.
         spec: a format specification for the other numbers, or one for each column.
 
@@ -86,15 +86,15 @@ def _entry(name: str, value: object, spec: str) -> str:
 
 
 def glue(name: str, value: object, spec: str = ".4f") -> None:
-    """Record a value for the page's prose, where ``{glue:text}`name``` stands for it.
+    """Record a value for the page's prose, which shows it as ``{glue:text}`name```.
 
     Args:
-        name: how the prose calls it.
+        name: its name in the prose.
         value: a text, or a single number, which is formatted by ``spec``.
         spec: a format specification.
 
     Raises:
-        ValueError: if the value is neither.
+        ValueError: if the value is neither a text nor a single number.
 
     Example:
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381

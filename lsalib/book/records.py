@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lsalib.book._numbers import written
+from lsalib.book._conversion import written
 
 __all__ = ["HEAD", "METADATA", "Record", "cells", "margin_text", "number", "rows", "seeds_text", "tally"]
 

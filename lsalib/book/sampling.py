@@ -1,4 +1,4 @@
-"""Means over fresh samples, batch by batch: every predictor sees the same ones, so that differences are sharp."""
+"""Means over fresh samples, batch by batch, and their deviations in standard errors."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import _validate
-from lsalib.book._numbers import real, whole
+from lsalib.book._conversion import real, whole
 
 __all__ = ["by_batch", "z_score"]
 
 
 def by_batch(f: Callable[[jax.Array], jax.Array], seeds: Sequence[int], batches: int) -> np.ndarray:
-    """The values of f for the keys of all batches, one after the other, in one program.
+    """The values of f for the keys of all batches, in one program that takes one batch at a time.
 
     Args:
         f: a function of a key, which samples one batch.
-        seeds: each gives keys of its own.
+        seeds: the seeds; each gives its own keys.
         batches: how many keys a seed gives.
 
     Returns:
@@ -41,14 +41,14 @@ def by_batch(f: Callable[[jax.Array], jax.Array], seeds: Sequence[int], batches:
 
 
 def z_score(values, expected) -> np.ndarray:
-    """How far the means over batches are off, in standard errors.
+    """The deviation of means over batches from their expected values, in standard errors.
 
     Args:
         values: one row for each batch, (batches, ...), at least two.
         expected: what the means should be: a number, or an array (...).
 
     Returns:
-        Means less expected, over the standard errors of the means, (...).
+        (mean - expected) / standard error of the mean, (...).
 
     Raises:
         ValueError: if the shapes do not fit, or an entry is not a finite real number.

@@ -1,7 +1,7 @@
-"""Other draws for an unchanged page: one number moves its seeds.
+"""Other samples for an unchanged page: one number shifts its seeds.
 
-Set ``LSALIB_SEED_SHIFT`` to a whole number before ``lsalib.book`` is imported: what a page draws changes, and what it
-computes stays. This shows a claim that holds only for the seeds on the page.
+Set ``LSALIB_SEED_SHIFT`` to a whole number before ``lsalib.book`` is imported: the page then draws other samples for the
+same computation. This reveals a claim that holds only for the seeds on the page.
 
 Three functions move: ``jax.random.key``, ``jax.random.PRNGKey`` and ``numpy.random.default_rng``, called under these
 names with a seed, by the page, by ``lsalib`` or by another package. Keys that are split or folded from a moved key move
@@ -27,7 +27,7 @@ import numpy as np
 __all__ = ["MOST", "STRIDE", "VARIABLE", "from_environment", "shifted"]
 
 VARIABLE = "LSALIB_SEED_SHIFT"
-# So far apart are the seeds of two shifts: no page counts its own so far.
+# The distance between the seeds of two shifts, larger than any seed on a page.
 STRIDE = 1_000_003
 # Seeds stay below 2³¹, whatever the integers.
 MOST = 1000
@@ -85,7 +85,7 @@ def _checked(name: str, shift) -> int:
 
 
 def _install(shift: int) -> None:
-    """A key that is derived from another moves with it."""
+    """Replace the three functions that take seeds."""
     move = shift * STRIDE
     jax.random.key, jax.random.PRNGKey = (_moved(make, move) for make in (jax.random.key, jax.random.PRNGKey))
     np.random.default_rng = _moved(np.random.default_rng, move)
@@ -100,7 +100,7 @@ def _moved(make, move: int):
 
 
 def _seed(seed, move: int):
-    """A seed, or each in a list; what is none, as a generator, stays."""
+    """Shift a seed, or each in a list; anything else, such as a generator, stays as it is."""
     if isinstance(seed, (list, tuple)):
         return [_seed(each, move) for each in seed]
     if isinstance(seed, (int, np.integer)):

@@ -1,7 +1,7 @@
-"""Exact results: no sample is drawn anywhere in here. (``softmax_risk`` is an approximation, and says so.)
+"""Exact results, without samples. Only ``softmax_risk`` is an approximation.
 
-Of numbers that are known the closed forms are computed in float64, whatever JAX's setting is, and nothing is compiled.
-Under ``jax.jit``, ``jax.vmap`` and ``jax.grad`` the same formulas work on a task as on any array, by all its fields.
+If all numbers are known, closed forms are computed in float64, whatever JAX's setting is, and nothing is compiled.
+Under ``jax.jit``, ``jax.vmap`` and ``jax.grad`` the same formulas work on all fields of a task.
 """
 
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk

@@ -1,4 +1,4 @@
-"""Risks in closed form, for one-step GD and for the best that each model can do.
+"""Risks in closed form: of one-step GD, and the smallest risk of each model.
 
 Throughout, ``S = X^T X / C`` has mean Lambda, and Isserlis' theorem gives
 ``E[S B S] = Lambda B Lambda (1 + 1/C) + tr(B Lambda) Lambda / C`` for symmetric B.
@@ -9,16 +9,24 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _validate
-from lsalib._arrays import scalar, traced
+from lsalib._arrays import float_if_known, traced
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, inverse, isotropic, numbers, of_task, precise
+from lsalib.theory._task_arrays import (
+    Number,
+    checks_task,
+    full_precision,
+    guess_vector,
+    isotropic,
+    pseudo_inverse,
+    task_arrays,
+)
 from lsalib.theory.constant import constant_regression
 
 __all__ = ["bayes_risk", "gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", "yq_risk"]
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     r"""Risk of one gradient step from the prior mean.
 
@@ -46,13 +54,13 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     Source: new here; ``exact-gd-risk`` in the ledger.
     """
     eta = optimal_step(task) if step_size is None else _validate.number("step_size", step_size)
-    xp, _, L, P, s, eta = numbers(task, eta)
+    xp, _, L, P, s, eta = task_arrays(task, eta)
     linear, quadratic = _gd_coefficients(xp, L, P, s, task.context_size)
-    return scalar(xp, xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
+    return float_if_known(xp, xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def optimal_step(task: GaussianTask) -> Number:
     r"""The step size with the least risk.
 
@@ -72,14 +80,14 @@ def optimal_step(task: GaussianTask) -> Number:
 
     Source: new here; ``exact-gd-risk`` in the ledger.
     """
-    xp, _, L, P, s = numbers(task)
+    xp, _, L, P, s = task_arrays(task)
     linear, quadratic = _gd_coefficients(xp, L, P, s, task.context_size)
-    # Where no label ever deviates, all steps are one.
-    return scalar(xp, linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic))
+    # If no label ever deviates from the prior mean, every step size has the same risk.
+    return float_if_known(xp, linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic))
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d"]:
     r"""The best N of ``preconditioned_gd`` from the prior mean.
 
@@ -87,7 +95,7 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
        + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \Lambda \Big]^{+}
 
     For identity covariances that is a multiple of the identity, `\eta_\star I`. The pseudo-inverse is the inverse
-    unless `\Lambda` is singular, or neither tasks nor noise move a label.
+    unless `\Lambda` is singular, or labels have neither noise nor a spread of tasks.
 
     Args:
         task: the task distribution.
@@ -102,12 +110,12 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
 
     Source: new here; ``preconditioned-optimum`` in the ledger.
     """
-    xp, _, L, P, s = numbers(task)
-    return (inverse(xp, _second_moment(xp, L, P, s, task.context_size)) @ L @ P).T
+    xp, _, L, P, s = task_arrays(task)
+    return (pseudo_inverse(xp, _second_moment(xp, L, P, s, task.context_size)) @ L @ P).T
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def yq_risk(task: GaussianTask) -> Number:
     r"""The least risk of yq-LSA, for any number of heads: that of the best preconditioned step.
 
@@ -127,22 +135,22 @@ def yq_risk(task: GaussianTask) -> Number:
 
     Source: new here; ``conjecture-global-optimum`` in the ledger.
     """
-    xp, _, L, P, _, N = numbers(task, optimal_preconditioner(task))
-    return scalar(xp, xp.trace(L @ (P - N @ L @ P)))
+    xp, _, L, P, _, N = task_arrays(task, optimal_preconditioner(task))
+    return float_if_known(xp, xp.trace(L @ (P - N @ L @ P)))
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> Number:
     r"""The least risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
 
     .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 + \sigma^4/V},
        \qquad u = w_\star - g
 
-    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` the rank of `\Lambda`, `V` that of ``constant_regression``: the
-    guess is off by `u^\top x_q - \beta`, and what the correction lacks is a constant. Without label noise the factor
-    is `2/(Ck+2)`. A guess that is no linear function of the query pays the same share of its own mean squared
-    distance from `w_\star^\top x_q`.
+    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` the rank of `\Lambda`, and `V` that of ``constant_regression``. The
+    guess is off by `u^\top x_q - \beta`, and a correction of it would need a constant, which attention does not have.
+    Without label noise the factor is `2/(Ck+2)`. For a guess that is not linear in the query, the same factor
+    multiplies its mean squared distance from `w_\star^\top x_q`.
 
     Args:
         task: the task distribution; features and task weights are Gaussian, their covariances singular or not, as in
@@ -165,21 +173,21 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cu
 
     Source: new here; ``exact-multihead-risk`` and ``price-general`` in the ledger.
     """
-    guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
+    guess = guess_vector(task, guess)
     error = constant_regression(task, noise_cumulant=noise_cumulant).error
     given = guess, _validate.number("bias", bias), yq_risk(task), error
-    xp, w, L, _, _, guess, bias, attainable, error = numbers(task, *given)
-    return scalar(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
+    xp, w, L, _, _, guess, bias, attainable, error = task_arrays(task, *given)
+    return float_if_known(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
 
 
-@of_task
+@checks_task
 def bayes_risk(task: GaussianTask) -> Number:
-    r"""The least risk of any predictor at all, where it has a closed form: without label noise.
+    r"""The least risk of any predictor, in the cases with a closed form: without label noise.
 
     .. math:: \max(d - C, 0)
 
-    With C >= d examples the task is solved exactly; with fewer, for identity covariances, d - C directions of the
-    weights remain unseen.
+    With C >= d examples the task is solved exactly. With fewer, and identity covariances, d - C directions of the
+    weights remain unknown.
 
     Args:
         task: the task distribution, free of label noise; with identity covariances if C < d.
@@ -205,7 +213,7 @@ def bayes_risk(task: GaussianTask) -> Number:
 
 
 def _second_moment(xp, L, P, s, C):
-    """E[r r^T] for ``r = X^T (y - X w*) / C``, what one gradient step adds up."""
+    """E[r r^T] of the gradient step ``r = X^T (y - X w*) / C``."""
     return L @ P @ L * (1 + 1 / C) + (xp.trace(P @ L) + s**2) * L / C
 
 

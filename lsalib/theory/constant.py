@@ -1,4 +1,4 @@
-"""The constant 1, as well as what is even in a context can predict it."""
+"""The best prediction of the constant 1 from a context's second moments."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
-from lsalib._arrays import scalar
+from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, inverse, numbers, of_task, precise, rank
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, pseudo_inverse, rank, task_arrays
 
 __all__ = ["ConstantRegression", "constant_regression"]
 
@@ -21,10 +21,10 @@ class ConstantRegression(NamedTuple):
     error: Number
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> ConstantRegression:
-    r"""Least squares for the constant 1 on a context's second moments: what attention has where a constant is missing.
+    r"""Least squares for the constant 1 on a context's second moments, attention's substitute for a constant.
 
     .. math:: \min_{F, \varphi} E \big( \langle F, S \rangle + \varphi q - 1 \big)^2 = e
        = \Big( 1 + \frac{C k}{2} + \frac{\sigma^4}{V} \Big)^{-1}, \qquad
@@ -32,9 +32,10 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
 
     `S` and `q` are the averages of `x x^\top` and `r^2`, with `r` the residual label `y - w_\star^\top x`, and
     `k` is the rank of `\Lambda`. Of whitened features the average squared length has mean 1 and variance
-    `2/(C k)`. What `S` leaves of `q` has mean `\sigma^2` and variance
+    `2/(C k)`. The part of `q` that `S` does not explain has mean `\sigma^2` and variance
     `V = 2 \tau_2 + 2 ((\tau_1 + \sigma^2)^2 + \tau_2) / C + \kappa_4 / C` with
-    `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`: it sees the label noise. Squared means over variances add up.
+    `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`: it measures the label noise. Both combine by
+    adding their squared means over variances.
 
     Args:
         task: the task distribution, its covariances singular or not. The rank counts the eigenvalues that are not
@@ -53,14 +54,16 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
         >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
         [0.1463, 0.1379, 0.1525]
     """
-    xp, _, L, P, s, extra = numbers(task, _cumulant(task, noise_cumulant))
+    xp, _, L, P, s, extra = task_arrays(task, _cumulant(task, noise_cumulant))
     C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
     V = 2 * square * (1 + 1 / C) + 2 * spread * (spread + 2 * s**2) / C + (2 * s**4 + extra) / C
     by_features = 1 + C * rank(xp, L) / 2
     # Random signs as noise on labels that are known otherwise have V = 0, and their square is the constant itself.
     total = V * by_features + s**4
     error, residual = (V / total, s**2 / total) if task.noisy else (1 / by_features, 0 * s)
-    return ConstantRegression(error * C / 2 * inverse(xp, L) - residual * P, scalar(xp, residual), scalar(xp, error))
+    return ConstantRegression(
+        error * C / 2 * pseudo_inverse(xp, L) - residual * P, float_if_known(xp, residual), float_if_known(xp, error)
+    )
 
 
 def _cumulant(task: GaussianTask, value: Number) -> Number:

@@ -1,4 +1,4 @@
-"""Layers one after the other that rewrite the labels of all tokens: what a wrong guess costs them.
+"""Several layers that rewrite the labels of all tokens: what a wrong guess costs them.
 
 A layer changes labels alone, and no two labels are multiplied: every token's new label is an affine function of the old
 ones, ``y + <S, M> y + (M'(S) + N s).x`` with ``s`` the average of ``y x`` and any M, N and linear map M'. In a single
@@ -7,20 +7,18 @@ layer of noise-free labels nothing is lost by that.
 
 import math
 
-import numpy as np
-
 from lsalib import _validate
-from lsalib._arrays import scalar
+from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, isotropic, numbers, of_task, precise, rank
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, rank, task_arrays
 
 __all__ = ["depth_price", "depth_risk"]
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def depth_price(task: GaussianTask, layers: int) -> Number:
-    r"""What layers that write labels pay at least for each unit of a guess's mean squared error.
+    r"""The least price, in risk, that layers which write labels pay for each unit of a guess's mean squared error.
 
     .. math:: \binom{L + Ck/2}{L}^{-1} = \prod_{j=1}^{L} \frac{j}{j + Ck/2}
 
@@ -32,8 +30,8 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
         layers: `L`.
 
     Returns:
-        The least mean square of what a polynomial of degree `L` in the features' average squared length, zero
-        where that is zero, is short of the constant 1.
+        The least mean squared error of predicting the constant 1 by a polynomial of degree `L` in the features'
+        average squared length, without a constant term.
 
     Raises:
         ValueError: if the task has label noise, or ``layers`` is below 1.
@@ -48,13 +46,13 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
     layers = _validate.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
-    xp, _, L, *_ = numbers(task)
+    xp, _, L, *_ = task_arrays(task)
     order = task.context_size * rank(xp, L) / 2
-    return scalar(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
+    return float_if_known(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     r"""The least risk of one or two layers that write labels, or of any number for one feature.
 
@@ -66,8 +64,8 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     which begins with the guess.
 
     Args:
-        task: the task distribution, free of label noise, its covariances multiples of the identity. Where JAX traces
-            them, their values cannot be looked at, and it is the caller who sees to that.
+        task: the task distribution, free of label noise, its covariances multiples of the identity. This is not
+            checked for covariances that JAX traces.
         layers: `L`: 1, 2, or any number if d is 1.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
 
@@ -92,7 +90,7 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
         raise ValueError("task must have covariances that are multiples of the identity")
     if layers > 2 and d > 1:
         raise ValueError(f"layers must be 1 or 2 for more than one feature, got {layers}")
-    guess = np.zeros(d) if guess is None else _validate.vector("guess", guess, d)
+    guess = guess_vector(task, guess)
     if d == 1:
         least = price
     elif layers == 1:
@@ -100,5 +98,5 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     else:
         above = (d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)
         least = above / ((C + d + 1) * (C**2 + (d + 3) * C + (d - 1) * (d + 4)))
-    xp, w, L, P, _, guess, price, least = numbers(task, guess, price, least)
-    return scalar(xp, xp.trace(L @ P) * least + (w - guess) @ L @ (w - guess) * price)
+    xp, w, L, P, _, guess, price, least = task_arrays(task, guess, price, least)
+    return float_if_known(xp, xp.trace(L @ P) * least + (w - guess) @ L @ (w - guess) * price)

@@ -1,4 +1,4 @@
-"""The best that fewer than d heads can do, where covariances are isotropic.
+"""The best weights of at most d heads, for isotropic covariances.
 
 In the coordinates white features xi and residual label ``r = y - w*.x``, with v_1 along ``u = w* - guess``, H heads
 have the value vectors v_2..v_H, which read features, and ``cos(a) v_1 + sin(a) r``, which reads a mixture and takes
@@ -9,31 +9,30 @@ angle to r and to u alone; that it is best turned towards u leaves a single numb
 """
 
 import jax
-import numpy as np
 
 from lsalib import _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, isotropic, numbers, of_task, precise
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, task_arrays
 
 __all__ = ["few_heads_weights"]
 
 
-@of_task
+@checks_task
 def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number = 0.0) -> LSAParams:
-    r"""Weights of `H \le d` heads with the least risk that so many can have.
+    r"""Weights of `H \le d` heads with the least risk that H heads can have.
 
     .. math:: b_1 = c\, v_1 + s\, \rho, \quad A_1 = v_1 k_1^\top + \rho\, k_2^\top + \gamma \sum_{k > H} v_k v_k^\top,
        \qquad b_h = v_h, \quad A_h = v_h k_0^\top + \eta_\star \rho\, v_h^\top \quad (1 < h \le H)
 
     `v_1, \dots, v_d` are orthonormal, the first along `w_\star - g`; `\rho = [-w_\star; 1]` and `c^2 + s^2 = 1`. Given
-    `s/c`, the rest is least squares; `s/c` is scanned over sixteen decades. The weights are a minimum: the risk
-    of them, ``population_risk(few_heads_weights(task, H), task)``, has the right gradient by the task, as if the
-    weights did not move. Their own derivatives leave out how the scanned number moves.
+    `s/c`, the rest is least squares; `s/c` is scanned over sixteen decades. The weights are a minimum, so the gradient
+    of their risk, ``population_risk(few_heads_weights(task, H), task)``, with respect to the task is correct. The
+    derivatives of the weights themselves leave out how the scanned number moves.
 
     Args:
-        task: the task distribution, its covariances multiples of the identity. Where JAX traces them, their values
-            cannot be looked at, and it is the caller who sees to that.
+        task: the task distribution, its covariances multiples of the identity. This is not checked for covariances
+            that JAX traces.
         heads: H, at most d.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,); None means zero.
         bias: its constant part.
@@ -58,14 +57,14 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
         raise ValueError("task must have covariances that are multiples of the identity; least_risk takes any")
     if _validate.count("heads", heads) > d:
         raise ValueError(f"heads must be at most d = {d}, got {heads}; optimal_weights has as many as are needed")
-    guess = np.zeros(d) if guess is None else _validate.vector("guess", guess, d)
+    guess = guess_vector(task, guess)
     return from_effective(*map(jax.device_put, _heads(task, heads, guess, _validate.number("bias", bias))))
 
 
-@precise
+@full_precision
 def _heads(task: GaussianTask, heads: int, guess, bias):
     """The effective heads, in the task's own coordinates."""
-    xp, w, L, P, s, guess, bias = numbers(task, guess, bias)
+    xp, w, L, P, s, guess, bias = task_arrays(task, guess, bias)
     # Whatever the task is, white features, and labels that one feature gives variance 1.
     inverse = xp.eye(task.dim, dtype=w.dtype) / xp.sqrt(xp.trace(L) / task.dim)
     unit = xp.sqrt(xp.trace(L) * xp.trace(P)) / task.dim

@@ -1,8 +1,8 @@
-"""The least risk of so many heads: exact where that is proved, searched where it is not.
+"""The least risk of H heads: exact where a proof exists, otherwise the result of a search.
 
 The symmetric parts of a layer's N_k (see ``risk``) are those of H heads exactly if they vanish, as quadratic forms, on
 the k = d+1-H directions that no value vector reads. For given directions V the rest is least squares with linear
-constraints, so the risk above ``optimal_risk`` is an explicit function of V, and it is this that the search minimises.
+constraints, so the risk above ``optimal_risk`` is an explicit function of V. The search minimizes this function.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from lsalib import _arrays, _validate
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._numbers import Number, isotropic, numbers, of_task, precise, rank
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, rank, task_arrays
 from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
@@ -33,10 +33,10 @@ __all__ = ["LeastRisk", "least_risk"]
 
 
 class LeastRisk(NamedTuple):
-    """The ``risk``, weights ``params`` that have it, and how sure it is that there is nothing below.
+    """The ``risk``, weights ``params`` that have it, and the evidence that no risk is smaller.
 
     ``exact`` says whether that is proved, ``reason`` how it is known. ``gradient`` is the norm of the risk's gradient
-    by the effective heads (b, A) at these weights: far from zero, the search has not arrived.
+    with respect to the effective heads (b, A) at these weights: if it is far from zero, the search needs more steps.
     """
 
     risk: Number
@@ -46,7 +46,7 @@ class LeastRisk(NamedTuple):
     gradient: Number
 
 
-@of_task
+@checks_task
 def least_risk(
     task: GaussianTask,
     heads: int,
@@ -61,12 +61,13 @@ def least_risk(
 
     .. math:: \min_{b, A} E \Big[ \Big( y_q + \sum_{h \le H} b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    Exact by ``optimal_weights`` where these need no more heads: one for a guess that is right, otherwise d, and d+1
-    with label noise. Exact by ``few_heads_weights`` where both covariances are multiples of the identity. Otherwise
-    the lowest end of many searches, in float64; exact again if it attains ``optimal_risk``, which nothing is below.
+    The result is exact by ``optimal_weights`` if H heads are enough for them: one for a correct guess, otherwise d, and
+    d+1 with label noise. It is exact by ``few_heads_weights`` if both covariances are multiples of the identity.
+    Otherwise it is the lowest end of many searches in float64, and exact if that attains ``optimal_risk``, a lower
+    bound.
 
-    Works on tasks that JAX traces, in their type. What is exact is then decided by what is not traced, and the risk's
-    gradient is the one at these weights, as it should be at a minimum.
+    Tasks that JAX traces work, too, in their own type. Whether the result is exact is then decided without the traced
+    values, and the risk's gradient is taken at fixed weights, which is correct at a minimum.
 
     Args:
         task: the task distribution. A search works on d (d+1)/2 numbers at a time, for a d of up to about ten.
@@ -75,14 +76,14 @@ def least_risk(
         bias: `\beta`, its constant part.
         starts: how many searches there are, side by side.
         steps: how many steps of L-BFGS each has.
-        seed: of the starts.
+        seed: the seed of the starts.
 
     Returns:
         A ``LeastRisk``, its weights arrays of NumPy in float64, of at most H heads.
 
     Raises:
         ValueError: if ``heads``, ``starts`` or ``steps`` is below 1, ``guess`` does not have shape (d,) or ``bias`` is
-            not finite; if Lambda is singular and it takes a search.
+            not finite; if Lambda is singular and a search is needed.
 
     Example:
         >>> least = least_risk(GaussianTask([2.0] * 10, context_size=10), heads=2)
@@ -93,7 +94,7 @@ def least_risk(
     """
     counts = {"heads": heads, "starts": starts, "steps": steps}
     heads, starts, steps = (_validate.count(name, value) for name, value in counts.items())
-    guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
+    guess = guess_vector(task, guess)
     bias = _validate.number("bias", bias)
     options = starts, steps, seed
     if _arrays.traced((task, guess, bias)):
@@ -124,10 +125,10 @@ def _risk_and_gradient(params, task, guess, bias):
     return population_risk(params, task, guess, bias), jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
 
 
-@precise
+@full_precision
 def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int):
-    """The weights of the lowest of many searches, whether nothing can be below, and what speaks for that."""
-    xp, w, L, _, s, guess, bias = numbers(task, guess, bias)
+    """The weights of the lowest of many searches, whether they are proved to be the best, and the reason."""
+    xp, w, L, _, s, guess, bias = task_arrays(task, guess, bias)
     if xp is np and rank(xp, L) < task.dim:
         raise ValueError(
             "task must have a positive definite feature_cov where heads are fewer than optimal_weights has"
@@ -160,7 +161,7 @@ def _problem(white: GaussianTask, u, bias):
 
     The last answers 1 instead of the bias, and counts for the bias squared.
     """
-    xp, *_, u, bias, (mean, second, cross) = numbers(white, u, bias, gram_moments(white))
+    xp, *_, u, bias, (mean, second, cross) = task_arrays(white, u, bias, gram_moments(white))
     target = xp.concatenate([cross + xp.tensordot(u, mean, 0), -mean[None]])
     rows, columns, norm, _ = _entries(len(mean))
     norm = xp.asarray(norm, mean.dtype)
@@ -214,7 +215,7 @@ def _lowest(inverse, best, counts, starts, steps):
 
 
 def _solve(matrix, right):
-    """A positive definite system, by elimination: inside of loops over a batch, LAPACK can wait for its own threads."""
+    """A positive definite system, by elimination: LAPACK in a loop over a batch can deadlock on its own threads."""
 
     def eliminate(i, rows):
         row = rows[i] / rows[i, i]

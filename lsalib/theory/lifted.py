@@ -1,4 +1,4 @@
-"""The ICL risk as what it is in the lifted variables ``M_j = sum_h b_h a_{h,j}^T``: a convex quadratic.
+"""The ICL risk in the lifted variables ``M_j = sum_h b_h a_{h,j}^T``, where it is a convex quadratic.
 
 The prediction is linear in them, ``f = y_q + sum_j <G, M_j> z_q[j]``, and the query is independent
 of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]`` and one slope. Components
@@ -14,16 +14,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
-from lsalib._arrays import scalar
+from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, numbers, of_task, precise
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, task_arrays
 from lsalib.theory.moments import gram_moments
 
 __all__ = ["LiftedRisk", "lifted_risk"]
 
 Lift = Float[Array, "D D D"]
 # A point may be any numbers; the moments are rounded to its type.
-_of_point = partial(_arrays.promoted, skip=("self",), least=np.float32)
+_promote_point = partial(_arrays.promoted, skip=("self",), least=np.float32)
 
 
 class LiftedRisk(NamedTuple):
@@ -38,7 +38,7 @@ class LiftedRisk(NamedTuple):
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
 
-    @_of_point
+    @_promote_point
     def curvature(self, V: Lift) -> Lift:
         r"""The Hessian applied to V, the same at every point.
 
@@ -51,12 +51,12 @@ class LiftedRisk(NamedTuple):
         """
         return _curvature(*self._moments("V", V), V)
 
-    @_of_point
+    @_promote_point
     def gradient(self, M: Lift) -> Lift:
         """The gradient at M, for any task and linear guess; for a constant guess these are eqs. 19-20."""
         return _gradient(self.slope.astype(M.dtype), *self._moments("M", M), M)
 
-    @_of_point
+    @_promote_point
     def value(self, M: Lift) -> Float[Array, ""]:
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
         return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
@@ -82,8 +82,8 @@ def _value(constant, slope, query, second, M):
     return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
@@ -100,7 +100,7 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
         fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
 
     Returns:
-        A ``LiftedRisk``. It holds D^4 numbers, so this is for a small D = d+1; ``population_risk`` is for any.
+        A ``LiftedRisk``. It holds D^4 numbers, so D = d+1 must be small; ``population_risk`` works for any D.
 
     Raises:
         ValueError: if ``guess`` or ``fourth`` does not have its shape or ``bias`` is not finite.
@@ -115,13 +115,13 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one (``a4-hessian`` in the
     ledger).
     """
-    guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
+    guess = guess_vector(task, guess)
     given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias)
-    xp, w, L, P, _, (mean, second, cross), guess, bias = numbers(task, *given)
+    xp, w, L, P, _, (mean, second, cross), guess, bias = task_arrays(task, *given)
     # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
     reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w
     last = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
     query = reads @ L @ reads.T + bias**2 * xp.outer(last, last)
     slope = 2 * xp.einsum("jk,kmn->jmn", reads @ L, xp.tensordot(guess, mean, 0) - cross)
     slope = slope + 2 * bias**2 * xp.tensordot(last, mean, 0)
-    return LiftedRisk(query, second, slope, scalar(xp, off @ L @ off + xp.trace(L @ P) + bias**2))
+    return LiftedRisk(query, second, slope, float_if_known(xp, off @ L @ off + xp.trace(L @ P) + bias**2))

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from lsalib import _validate
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import numbers, of_task, precise
+from lsalib.theory._task_arrays import checks_task, full_precision, task_arrays
 
 __all__ = ["GramMoments", "gram_moments"]
 
@@ -25,8 +25,8 @@ class GramMoments(NamedTuple):
     cross: Float[np.ndarray | Array, "d D D"]
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.
 
@@ -34,16 +34,16 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
        + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big), \quad
        \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top \Lambda w + \sigma^2 \end{pmatrix}
 
-    Of the features the moments know their second and fourth ones alone. Other features than Gaussian ones, rows of a
-    data set drawn with replacement for instance, add to ``second`` what their fourth moments have above the Gaussian
-    ones, through the same tokens, over C.
+    The moments depend on the features only through their second and fourth moments. For features that are not
+    Gaussian, such as rows of a data set drawn with replacement, the difference of their fourth moments from the
+    Gaussian ones, mapped through the same tokens and divided by C, is added to ``second``.
 
     Args:
         task: the task distribution; ``feature_cov`` is `E[x x^\top]`, whatever the features' mean.
         fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d); None means those of Gaussian features.
 
     Returns:
-        ``GramMoments``; ``second`` holds D^4 numbers, so this is for a small D = d+1.
+        ``GramMoments``; ``second`` holds D^4 numbers, so D = d+1 must be small.
         ``population_risk`` never builds it.
 
     Raises:
@@ -59,8 +59,8 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
     # The fourth moments may be traced where the task is known.
-    given = () if fourth is None else (_validate.fourth("fourth", fourth, task.dim),)
-    xp, w, L, P, s, *own = numbers(task, *given)
+    given = () if fourth is None else (_validate.fourth_moments("fourth", fourth, task.dim),)
+    xp, w, L, P, s, *own = task_arrays(task, *given)
     label = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
     tokens, corner = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]), xp.outer(label, label)
     mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner

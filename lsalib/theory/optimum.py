@@ -1,11 +1,11 @@
-"""Weights that attain the least risks exactly.
+"""Weights that attain the smallest risks exactly.
 
 With ``rho = [-w*; 1]``, which reads the residual label ``y - w*.x`` off a token, the optimum predicts
 
     y_q + (w*.x_q - y_q) t + x_q^T N X^T (y - X w*) / C,
 
-a preconditioned gradient step plus a correction of the initial guess, in which t, the best
-prediction of the constant 1 that the context allows, stands where 1 is meant.
+a preconditioned gradient step plus a correction of the initial guess. A perfect correction would have 1 in the place
+of t, which is the best prediction of the constant 1 from the context.
 """
 
 import jax
@@ -14,23 +14,23 @@ import numpy as np
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, numbers, of_task, precise
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, task_arrays
 from lsalib.theory.closed_forms import optimal_preconditioner
 from lsalib.theory.constant import ConstantRegression, constant_regression
 
 __all__ = ["optimal_weights", "yq_optimal_weights"]
 
 
-@of_task
+@checks_task
 def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> LSAParams:
     r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)``.
 
     .. math:: b_h = e_h, \qquad A_h = \rho\, (N e_h)^\top - (F e_h)\, \rho^\top, \qquad \rho = [-w_\star; 1]
 
     F and `\varphi` are those of ``constant_regression``, N is that of ``optimal_preconditioner``. With label noise one
-    more head has `b = \rho` and `A = -\varphi \rho \rho^\top`. Nothing in them depends on the guess, which decides only
-    whether a correction is needed at all: if it is known that none is, one head is enough. They are the best for every
-    guess, one that is no linear function of the query, too.
+    more head has `b = \rho` and `A = -\varphi \rho \rho^\top`. The weights do not depend on the guess; if it is known
+    to be correct, no correction is needed and one head is enough. They are optimal for every guess, also for one that
+    is not linear in the query.
 
     Args:
         task: the task distribution.
@@ -54,7 +54,7 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise
 
     Source: new here; ``sharp-head-count`` in the ledger.
     """
-    guess = np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
+    guess = guess_vector(task, guess)
     bias = _validate.number("bias", bias)
     if not _arrays.traced((task.prior_mean, guess, bias)) and not bias and np.array_equal(guess, task.prior_mean):
         return yq_optimal_weights(task)
@@ -62,10 +62,10 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise
     return from_effective(*map(jax.device_put, _heads(task, constant)))
 
 
-@precise
+@full_precision
 def _heads(task: GaussianTask, constant: ConstantRegression):
     """The effective heads of ``optimal_weights``, d or d+1 of them."""
-    xp, w, _, _, _, N, constant = numbers(task, optimal_preconditioner(task), constant)
+    xp, w, _, _, _, N, constant = task_arrays(task, optimal_preconditioner(task), constant)
     rho = xp.append(-w, xp.ones_like(w[:1]))
     rows = lambda matrix: xp.concatenate([matrix.T, xp.zeros_like(w)[:, None]], 1)
     b, A = rows(xp.eye(task.dim, dtype=w.dtype)), xp.einsum("m,hn->hmn", rho, rows(N))
@@ -76,7 +76,7 @@ def _heads(task: GaussianTask, constant: ConstantRegression):
     return b, A
 
 
-@of_task
+@checks_task
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     r"""The one head of optimal yq-LSA, whose initial guess is `w_\star^\top x_q`: a preconditioned step from there.
 
@@ -97,6 +97,6 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
 
     Source: new here; ``preconditioned-optimum`` in the ledger.
     """
-    xp, w, _, _, _, N = numbers(task, optimal_preconditioner(task))
+    xp, w, _, _, _, N = task_arrays(task, optimal_preconditioner(task))
     rho = xp.append(-w, xp.ones_like(w[:1]))
     return from_effective(*map(jax.device_put, (rho[None], xp.pad(N, (0, 1))[None])))

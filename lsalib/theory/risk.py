@@ -1,4 +1,4 @@
-"""The ICL risk of given weights, exactly: a polynomial in them, without a sample and at no cost in C.
+"""The exact ICL risk of given weights: a polynomial in them, without samples, at a cost that does not depend on C.
 
 LSA, yq-LSA and the linear transformer block all predict
 ``f = c.t + sum_h b_h^T G A_h [x_q; y_q.t]`` with ``t = [x_q; 1]``: an offset c, heads (b_h, A_h) and
@@ -18,26 +18,27 @@ from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, effective
+from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, StandardTask, standardize
-from lsalib.theory._numbers import Number, of_task, precise
+from lsalib.theory._task_arrays import Number, checks_task, full_precision
 
 __all__ = ["ltb_risk", "population_risk", "standard_form", "standard_risk"]
 
 Scalar = Float[Array, ""]
-# Half precision would leave an exact risk three digits.
-_of_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
+# In half precision an exact risk would have three digits.
+_promote_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
 
 
-@of_task
-@_of_weights
-@precise
+@checks_task
+@_promote_weights
+@full_precision
 def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0) -> Scalar:
-    r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q + \beta`, exactly.
+    r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q + \beta`, exact.
 
     .. math:: E \Big[ \Big( y_q + \sum_h b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    With the guess among the trained weights it is the risk of yq-LSA (eq. 11). Memory grows
-    like the weights, `H D^2`: neither a `D^4` moment tensor nor the `D^3` lift is built.
+    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like the weights, `H D^2`: no
+    moment tensor of `D^4` numbers is built.
 
     Args:
         params: the weights, (H, D, D) each, D = d+1. The result has the widest float type among weights, guess and
@@ -50,8 +51,8 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
         The risk against the noise-free target, a scalar.
 
     Raises:
-        ValueError: if a shape does not fit the task's d or ``bias`` is not finite. Of a trained ``Fit`` the weights
-            alone are not the whole layer: ``fit.population_risk(task)`` takes its guess and bias, too.
+        ValueError: if a shape does not fit the task's d or ``bias`` is not finite. For a trained ``Fit`` use
+            ``fit.population_risk(task)``, which includes its guess and bias.
 
     Example:
         >>> from lsalib.attention import gd_weights
@@ -59,17 +60,17 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
         >>> round(float(population_risk(gd_weights(jnp.full(2, 2.0), 0.5), task, guess=[2.0, 2.0])), 4)
         1.0
     """
-    _check_params(params, task)
+    check_params(params, task.dim)
     guess = np.zeros(task.dim) if guess is None else guess
     _validate.shape("guess", guess, (task.dim,))
     return _population_risk(params, guess, _validate.number("bias", bias), _constants(task, params.W_K.dtype))
 
 
-@of_task
-@_of_weights
-@precise
+@checks_task
+@_promote_weights
+@full_precision
 def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask) -> Scalar:
-    r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exactly.
+    r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
     .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] - w^\top x_q \big)^2 \big],
        \qquad b_h^\top = v^\top W_{P,h} W_{V,h}
@@ -93,7 +94,7 @@ def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D
         >>> round(float(ltb_risk(gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3), task)), 4)
         1.0
     """
-    _check_params(params, task)
+    check_params(params, task.dim)
     _validate.shape("W_1", W_1, ("m", task.dim + 1))
     _validate.shape("W_2", W_2, (W_1.shape[0], task.dim + 1))
     return _ltb_risk(params, W_1, W_2, _constants(task, params.W_K.dtype))
@@ -127,7 +128,8 @@ def standard_form(
 
     .. math:: c_0^\top t + \sum_h b_h^\top G A_h [x_q; y^\top t] - w^\top x_q, \qquad t = [x_q; 1]
 
-    Tasks that differ in their prior mean alone have the same contexts there.
+    Tasks that differ only in their prior mean have the same contexts there. Training and
+    ``population_risk`` both use this function to move the heads.
 
     Args:
         b, A: effective heads, (H, D) and (H, D, D).
@@ -136,7 +138,7 @@ def standard_form(
         task: the task as arrays.
 
     Returns:
-        Heads b and A that read and answer t, and the constant part c of the error, (D,).
+        Heads b and A for tokens [x; r] and queries t, and the constant part c of the error, (D,).
 
     Raises:
         ValueError: if a shape does not fit.
@@ -247,9 +249,3 @@ def _constants(task: GaussianTask, dtype) -> StandardTask:
     """The standard task in the weights' type: a program is compiled for the shapes alone."""
     as_type = lambda value: value.astype(dtype) if _arrays.traced(value) else np.asarray(value, dtype)
     return jax.tree.map(as_type, standardize(task))
-
-
-def _check_params(params: LSAParams, task: GaussianTask) -> None:
-    heads = np.shape(params.W_K)[0] if np.ndim(params.W_K) else 0
-    for name, W in params._asdict().items():
-        _validate.shape(name, W, (heads, task.dim + 1, task.dim + 1))

@@ -10,19 +10,19 @@ from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask
-from lsalib.theory._numbers import Number, inverse, isotropic, numbers, of_task, precise
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, isotropic, pseudo_inverse, task_arrays
 from lsalib.theory.closed_forms import gd_risk, optimal_step
 
 __all__ = ["centred_task", "debiased_risk", "debiased_step", "softmax_output", "softmax_risk"]
 
 
-@of_task
+@checks_task
 def centred_task(task: GaussianTask) -> GaussianTask:
-    r"""What is left of a task once features and labels are centred: the same task with C - 1 examples.
+    r"""A task whose features and labels are centered, which is the same task with C - 1 examples.
 
     .. math:: \sum_{i \le C} (z_i - \bar z)(z_i - \bar z)^\top \overset{d}{=} \sum_{i < C} z_i z_i^\top
 
-    A rotation turns C centred examples into C - 1 independent ones, with the same sums of products.
+    A rotation turns C centered examples into C - 1 independent ones, with the same sums of products.
 
     Args:
         task: the task distribution, with at least two examples.
@@ -40,17 +40,17 @@ def centred_task(task: GaussianTask) -> GaussianTask:
     Source: new here; ``softmax-one-example-less`` in the ledger.
     """
     if task.context_size < 2:
-        raise ValueError(f"task must have a context_size of at least 2 to be centred, got {task.context_size}")
+        raise ValueError(f"task must have a context_size of at least 2 to be centered, got {task.context_size}")
     return replace(task, context_size=task.context_size - 1)
 
 
-@of_task
+@checks_task
 def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     r"""Risk of ``estimators.debiased_gd`` from the prior mean: that of plain GD on one example less.
 
     .. math:: \mathcal R^\mathrm{debiased}_C(\eta) = \mathcal R^\mathrm{GD}_{C-1} \big( \tfrac{C-1}{C}\, \eta \big)
 
-    The centred sums are divided by C as if nothing were missing.
+    The centered sums are divided by C, not by C - 1.
 
     Args:
         task: the task distribution, with at least two examples.
@@ -74,7 +74,7 @@ def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number
     return gd_risk(shorter, step * shorter.context_size / task.context_size)
 
 
-@of_task
+@checks_task
 def debiased_step(task: GaussianTask) -> Number:
     r"""The best step size of ``estimators.debiased_gd``: that of plain GD on one example less, scaled.
 
@@ -97,21 +97,21 @@ def debiased_step(task: GaussianTask) -> Number:
     return optimal_step(shorter) * task.context_size / shorter.context_size
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def softmax_risk(task: GaussianTask, omega, mu=None) -> Number:
-    r"""He et al.'s approximate risk of ``attention.reduced_softmax``, less the noise of their target.
+    r"""He et al.'s approximate risk of ``attention.reduced_softmax``, without the noise variance of their target.
 
     .. math:: t \Big( 1 - 2 \mu^\top \omega + \mu^\top \Big[ \omega \omega^\top + \frac{1 + \sigma^2/t}{C}
        \exp(d\, \omega \omega^\top) \Big] \mu \Big), \qquad t = \mathrm{tr}\, \Psi
 
-    The exponential is taken entry by entry; t is the variance of a noise-free label. The formula puts d for `|x_q|^2`
-    and averages numerators and denominators of the softmax one by one; how far off it is, only samples tell
-    (``metrics.sampled_risk``).
+    The exponential is taken entry by entry; t is the variance of a noise-free label. The formula replaces `|x_q|^2` by
+    d and averages numerators and denominators of the softmax separately. Compare it with samples
+    (``metrics.sampled_risk``) to see its error.
 
     Args:
-        task: prior mean zero, identity features, prior covariance a multiple of the identity. Where JAX traces them,
-            their values cannot be looked at, and it is the caller who sees to that.
+        task: prior mean zero, identity features, prior covariance a multiple of the identity. This is not checked for
+            values that JAX traces.
         omega: `\omega`, the heads' scales, (H,).
         mu: `\mu`, their output weights, (H,); None means the best, ``softmax_output(task, omega)``.
 
@@ -130,19 +130,19 @@ def softmax_risk(task: GaussianTask, omega, mu=None) -> Number:
     """
     omega = _validate.vector("omega", omega)
     mu = softmax_output(task, omega) if mu is None else _validate.vector("mu", mu, omega.size)
-    xp, signal, second, omega, mu = _second(task, omega, mu)
-    return _arrays.scalar(xp, signal * (1 - 2 * mu @ omega + mu @ second @ mu))
+    xp, signal, second, omega, mu = _approximation(task, omega, mu)
+    return _arrays.float_if_known(xp, signal * (1 - 2 * mu @ omega + mu @ second @ mu))
 
 
-@of_task
-@precise
+@checks_task
+@full_precision
 def softmax_output(task: GaussianTask, omega) -> Float[np.ndarray | Array, " H"]:
     r"""The output weights that are best for given scales in ``softmax_risk``.
 
     .. math:: \mu = \Big[ \omega \omega^\top + \frac{1 + \sigma^2/t}{C} \exp(d\, \omega \omega^\top) \Big]^+ \omega
 
-    Heads with the same scale are one function of the context, and only the sum of their weights counts: the
-    pseudo-inverse gives them equal parts.
+    Heads with the same scale are the same function of the context, so only the sum of their weights counts: the
+    pseudo-inverse gives them equal weights.
 
     Args:
         task, omega: as in ``softmax_risk``.
@@ -158,18 +158,18 @@ def softmax_output(task: GaussianTask, omega) -> Float[np.ndarray | Array, " H"]
         >>> softmax_output(task, [0.1, -0.1]).round(3).tolist()
         [4.395, -4.395]
     """
-    xp, _, second, omega = _second(task, _validate.vector("omega", omega))
-    return inverse(xp, second) @ omega
+    xp, _, second, omega = _approximation(task, _validate.vector("omega", omega))
+    return pseudo_inverse(xp, second) @ omega
 
 
-def _second(task: GaussianTask, omega, *more):
+def _approximation(task: GaussianTask, omega, *more):
     """The module that computes, the variance of a noise-free label, the matrix of the approximate risk, the vectors."""
     centred = _arrays.traced(task.prior_mean) or not np.any(task.prior_mean)
     if not (centred and isotropic(task.feature_cov, 1.0) and isotropic(task.prior_cov)):
         raise ValueError(
             "task must have prior mean zero, identity features and a multiple of the identity as prior covariance"
         )
-    xp, _, _, P, s, omega, *more = numbers(task, omega, *more)
+    xp, _, _, P, s, omega, *more = task_arrays(task, omega, *more)
     signal, products = xp.trace(P), xp.outer(omega, omega)
     second = products + (1 + s**2 / signal) / task.context_size * xp.exp(task.dim * products)
     return xp, signal, second, omega, *more

@@ -1,8 +1,8 @@
 """Training in context (section 5 of the paper): each run in one compiled loop, many runs at once.
 
-``train`` takes any loss and any optimizer. ``fit`` and ``sweep`` are the paper's experiments on it, with a fast loss of
-their own (``objectives``). ``loop`` compiles the steps, ``schedule`` spreads them over devices and looks at what they
-do, ``checkpoint`` stores what is unfinished. ``minimize`` searches an exact risk's minimum by second-order steps.
+``train`` takes any loss and any optimizer. ``fit`` and ``sweep`` run the paper's experiments in the same loop, with a
+fast loss of their own (``objectives``). ``loop`` compiles the steps, ``schedule`` spreads them over devices and watches
+the losses, ``checkpoint`` stores unfinished trainings. ``minimize`` finds the minimum of an exact risk by L-BFGS.
 """
 
 from lsalib._minimum import Minimum, minimize

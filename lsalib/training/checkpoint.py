@@ -2,7 +2,7 @@
 
 Each group of runs that share a program has its own files. ``state`` holds the weights and the optimizer, and is
 replaced as a whole. Losses and snapshots never change, so each piece of them is written once. A state counts only
-the pieces up to its own step, and is written after them: whoever is killed at any moment keeps the state from before.
+the pieces up to its own step, and is written after them: a process killed at any moment leaves the last whole state.
 """
 
 import json
@@ -45,7 +45,7 @@ class Checkpoint:
             raise ValueError(f"checkpoint must be in a folder that exists, got {self.path}{who}")
 
     def load(self, groups: int) -> list[Arrays]:
-        """The stored arrays of each group; none of a group whose turn has not come. Every process gets the same.
+        """The stored arrays of each group, none for a group that has not begun. Every process gets the same.
 
         Raises:
             ValueError: on every process, if a file is damaged or belongs to another training. It is left as it is.
@@ -97,7 +97,7 @@ class Checkpoint:
         try:
             owner = dict(json.loads((self.path / "training.json").read_text()))
         except (OSError, ValueError, TypeError):
-            # Who is killed while the very first file is written leaves a part of it.
+            # A process killed while it writes the very first file leaves a partial one.
             if self.path.is_dir() and all(path.suffix == ".part" for path in self.path.iterdir()):
                 return
             raise ValueError(

@@ -11,19 +11,19 @@ __all__ = ["fetch", "grid", "make_mesh", "place"]
 
 # Drawing a batch costs about as much as ten runs that read it (studies/benchmarks/results.md),
 # and each row draws its own.
-_BATCH = 10
+_BATCH_COST = 10
 
 
 def grid(seeds: int, runs: int, devices: int, *, every: bool = False) -> tuple[int, int]:
-    """Rows for seeds and columns for runs, for the shortest time of the device that has most to do.
+    """The grid of devices, rows for seeds and columns for runs, whose busiest device finishes first.
 
-    Seeds and runs that do not fill the grid are repeated. Where that saves no time, more devices are taken as long as
-    more than half of them have work of their own.
+    Seeds and runs that do not fill the grid are repeated. Among grids that are equally fast, the largest is taken if
+    more than half of all devices then have work of their own, else the smallest.
 
     Args:
         seeds, runs: how many of each there are.
         devices: how many devices there are.
-        every: whether all devices have to take part, as where they belong to several processes.
+        every: whether all devices have to take part, as with several processes.
 
     Returns:
         Rows and columns.
@@ -39,7 +39,7 @@ def grid(seeds: int, runs: int, devices: int, *, every: bool = False) -> tuple[i
 
     def cost(shape):
         rows, columns = shape
-        return -(-seeds // rows) * (_BATCH + -(-runs // columns)), rows * columns * (-1 if filled else 1), -rows
+        return -(-seeds // rows) * (_BATCH_COST + -(-runs // columns)), rows * columns * (-1 if filled else 1), -rows
 
     return min(shapes, key=cost)
 
@@ -52,7 +52,7 @@ def make_mesh(seeds: int, runs: int = 1, devices: list | None = None) -> Mesh:
 
 
 def place(leaf, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
-    """A host array to the mesh; along each axis that is spread, the last entry is repeated until all devices have one.
+    """Put a host array on the mesh. Along each axis that is spread, the last entry is repeated to fill all devices.
 
     Example:
         >>> place(np.arange(3.0), make_mesh(3), PartitionSpec("seeds")).shape
@@ -67,6 +67,6 @@ def place(leaf, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
 
 
 def fetch(leaf: jax.Array, lengths: tuple[int, ...], first: int = 0) -> np.ndarray:
-    """An array on the host of every process, without the repetitions: ``lengths`` of the axes from ``first`` on."""
+    """The array on the host of every process, without repeated entries: axis ``first`` + i has ``lengths[i]``."""
     whole = multihost_utils.process_allgather(leaf, tiled=True) if jax.process_count() > 1 else jax.device_get(leaf)
     return np.asarray(whole)[(slice(None),) * first + tuple(map(slice, lengths))]

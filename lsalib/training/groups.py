@@ -1,4 +1,7 @@
-"""A group of runs that share one program: what it trains, how far it has come, and how far it shall go."""
+"""A group of runs that share one program: what it trains, how far it has come, and how far it has to go.
+
+All arrays in here are NumPy's, on the host: they go into checkpoints as they are, and nothing is compiled for them.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -13,15 +16,15 @@ from lsalib.training.checkpoint import Arrays, Checkpoint, digest
 from lsalib.training.loop import Program, State
 from lsalib.training.processes import gathered
 
-__all__ = ["Group", "Plan", "Record"]
+__all__ = ["Group", "GroupRecord", "Plan"]
 
 
 @dataclass
-class Record:
+class GroupRecord:
     """How far a group has come, on the host.
 
     ``stopped`` holds, for each seed (in a sweep for each run of a seed), the step at which its loss was no longer
-    finite, and -1 where it is. The state of what has stopped is the last one with a finite loss.
+    finite, else -1. What has stopped keeps its last state with a finite loss.
     """
 
     state: State
@@ -29,8 +32,8 @@ class Record:
     losses: list[np.ndarray] = field(default_factory=list)
     snapshots: dict[int, PyTree] = field(default_factory=dict)
     stopped: np.ndarray = field(default_factory=lambda: np.array(-1))
-    stored: int = 0  # steps whose losses the checkpoint has
-    ended: bool = False  # a callback wanted no more
+    stored: int = 0  # the number of steps whose losses are in the checkpoint
+    ended: bool = False  # whether a callback ended it
 
     def loss(self) -> np.ndarray:
         """The losses of all steps, (S, steps, ...)."""
@@ -39,31 +42,33 @@ class Record:
     def store(self, store: Checkpoint, group: int) -> None:
         """Add what is new to the checkpoint."""
         state = {"steps": np.array(self.steps), "stopped": self.stopped, "snapshots": np.array([*self.snapshots], int)}
-        state |= _named("state", self.state)
+        state |= _numbered("state", self.state)
         pieces: dict[str, Arrays] = {
-            f"snapshot-{step}": _named("params", tree) for step, tree in self.snapshots.items() if step >= self.stored
+            f"snapshot-{step}": _numbered("params", tree)
+            for step, tree in self.snapshots.items()
+            if step >= self.stored
         }
         if self.steps > self.stored:
             pieces[f"losses-{self.stored}"] = {"losses": np.concatenate(self.losses)[self.stored :]}
         store.save(group, state, pieces)
         self.stored = self.steps
 
-    def restored(self, arrays: Arrays) -> "Record":
-        """The record that these are the stored arrays of; this one where there are none."""
+    def restored(self, arrays: Arrays) -> "GroupRecord":
+        """The record that was stored as these arrays; this one if there are none."""
         if not arrays:
             return self
 
-        def tree(name: str, like):
-            leaves = [arrays[f"{name} {i}"] for i in range(len(jax.tree.leaves(like)))]
-            return jax.tree.unflatten(jax.tree.structure(like), leaves)
+        def tree(name: str, template):
+            leaves = [arrays[f"{name} {i}"] for i in range(len(jax.tree.leaves(template)))]
+            return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
         taken = sorted({int(name.split()[1]) for name in arrays if name.startswith("snapshot ")})
         snapshots = {step: tree(f"snapshot {step} params", self.state.params) for step in taken}
         steps = int(arrays["steps"])
-        return Record(tree("state", self.state), steps, [arrays["losses"]], snapshots, arrays["stopped"], steps)
+        return GroupRecord(tree("state", self.state), steps, [arrays["losses"]], snapshots, arrays["stopped"], steps)
 
 
-def _named(name: str, tree) -> Arrays:
+def _numbered(name: str, tree) -> Arrays:
     return {f"{name} {i}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
@@ -71,7 +76,7 @@ class Group(NamedTuple):
     """What one compiled program trains: its record, its data, and the keys of its seeds, (S, ...) of key data."""
 
     program: Program
-    record: Record
+    record: GroupRecord
     data: tuple
     keys: np.ndarray
     runs: int | None = None
@@ -86,20 +91,20 @@ class Plan(NamedTuple):
     """How far a training goes, and where the host looks at it.
 
     ``watch(group, record, losses)`` is called every ``watch_every`` steps, with the losses since the last time; the
-    group ends if it returns true. ``identity`` is what makes the training this training, as JSON data by name; one
-    process without a checkpoint may leave it empty.
+    group ends if it returns true. ``identity`` identifies the training, as JSON data by name; a single process without
+    a checkpoint may leave it empty.
     """
 
     steps: int
     identity: dict[str, object]
     store: Checkpoint | None = None
-    every: int = 500
+    store_every: int = 500
     snapshots: Sequence[int] = ()
-    watch: Callable[[int, Record, np.ndarray], object] | None = None
+    watch: Callable[[int, GroupRecord, np.ndarray], object] | None = None
     watch_every: int = 500
 
     def next_mark(self, after: int) -> int:
-        """The next step at which the state is looked at."""
+        """The next step at which the host needs the state."""
         marks = [self.steps, *(step for step in self.snapshots if step > after)]
         marks += [(after // every + 1) * every for every, used in self._cycles() if used]
         return min(marks)
@@ -108,24 +113,24 @@ class Plan(NamedTuple):
         return self.watch is not None and (step == self.steps or step % self.watch_every == 0)
 
     def is_stored(self, step: int) -> bool:
-        return self.store is not None and (step == self.steps or step % self.every == 0)
+        return self.store is not None and (step == self.steps or step % self.store_every == 0)
 
     def _cycles(self):
-        return (self.every, self.store is not None), (self.watch_every, self.watch is not None)
+        return (self.store_every, self.store is not None), (self.watch_every, self.watch is not None)
 
     def agree(self) -> None:
-        """Refuse processes that are about to do different things; all of them learn it."""
+        """Raise an error on all processes if they were given different trainings."""
         if jax.process_count() == 1:
             return
         mine: dict[str, object] = {"steps": self.steps, "checkpoint": self.store is not None}
-        mine |= {"checkpoint_every": self.every, "snapshots": list(self.snapshots)}
+        mine |= {"checkpoint_every": self.store_every, "snapshots": list(self.snapshots)}
         mine |= {"callback": self.watch is not None and self.watch_every, **self.identity}
         texts = [json.loads(text) for text in gathered(json.dumps({name: digest(mine[name]) for name in mine}))]
         differs = [name for name in texts[0] if len({text.get(name) for text in texts}) > 1]
         if differs:
             raise ValueError(f"{', '.join(differs)} must be the same in all {len(texts)} processes, got different ones")
 
-    def check(self, record: Record) -> None:
+    def check(self, record: GroupRecord) -> None:
         """Refuse a stored state that is beyond this plan."""
         if record.steps > self.steps:
             reached = f"{record.steps}, which the checkpoint has reached"

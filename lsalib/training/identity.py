@@ -1,4 +1,4 @@
-"""What makes a training this training, as far as its program shows: by it a checkpoint knows whose it is."""
+"""What identifies a training, as far as its program shows: a checkpoint is refused to another training."""
 
 import re
 from hashlib import sha256
@@ -10,13 +10,13 @@ from jaxtyping import PRNGKeyArray
 from lsalib import _arrays
 from lsalib.training.loop import Program, State
 
-__all__ = ["of_training", "one_seed", "step_text"]
+__all__ = ["one_seed", "step_text", "training_identity"]
 
 
-def of_training(program: Program, state: State, key: PRNGKeyArray, numbers: list[int]) -> dict[str, object]:
+def training_identity(program: Program, state: State, key: PRNGKeyArray, numbers: list[int]) -> dict[str, object]:
     """A training as JSON data by name.
 
-    The loss and the optimizer are what they do in one step, with all their numbers, such as a step size.
+    Loss and optimizer are identified by what they do in one step, including all numbers, such as a step size.
     """
     start = sha256(repr(jax.tree.structure(state)).encode())
     for leaf in jax.tree.leaves(state):

@@ -1,4 +1,7 @@
-"""The compiled loop behind every training: seeds, and runs within them, step together, on the devices of one mesh."""
+"""The compiled loop behind every training: seeds, and runs within them, step together, on the devices of one mesh.
+
+The host calls it for some hundred steps at a time, a piece, and looks at the losses in between (``schedule``).
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +18,8 @@ __all__ = ["PIECE", "Program", "State", "run_steps", "update"]
 
 Step = int | Int[Array, ""]
 
-# Losses of so many steps fit into the program's buffer. The host joins them, so that it is one program for any number.
+# The most steps of a piece. Its losses go into a buffer of this length, whose shape is part of the program: with a
+# buffer for all steps of a training, each number of steps would be another program. The host joins the pieces.
 PIECE = 1024
 
 
@@ -68,6 +72,7 @@ def update(program: Program, state: State, data: tuple, key) -> tuple[State, Arr
         return each.sum(), each
 
     (value, each), gradient = jax.value_and_grad(total, has_aux=True)(state.params)
+    # The loss may be an array of independent losses: the gradient of their sum is the gradient of each.
     # Optimizers that search along a line, or look at the loss, get what they need; the others never see it.
     optimizer = optax.with_extra_args_support(program.optimizer)
     extra = {"value": value, "grad": gradient, "value_fn": lambda params: total(params)[0]}
@@ -82,29 +87,39 @@ def run_steps(state: State, data: tuple, keys: jax.Array, begin: Step, end: Step
     """Steps begin..end-1, at most ``PIECE``: the state after them, their losses, (PIECE, S, ...), and what is finite.
 
     The last says of every unit, a seed or a run of a seed, whether its parameters are finite at the end.
-    The bounds are not constants of the program: however a training is cut into pieces, the same program runs.
-    Devices do not talk to each other: each draws the batches of its seeds and keeps its runs.
-    The state is not donated, since whoever finds a loss that is not finite goes back to the beginning of the piece.
     """
+    # ``begin`` and ``end`` are traced, not constants of the program: however a training is cut into pieces, the same
+    # program runs, and so a training that was resumed is the same bit for bit.
+    # The state is not donated to the program: if a loss is not finite, ``schedule`` goes back to the beginning of the
+    # piece and repeats the good steps. The price is memory for two more states.
     specs = jax.tree.map(program.spec, state)
     over_seeds, everywhere, units = PartitionSpec("seeds"), PartitionSpec(), program.units()
 
     def local(state, data, keys, begin, end):
+        """What one device does with its seeds and runs."""
+        # Keys come as plain numbers, since NumPy arrays, from which ``devices.place`` builds them, cannot hold keys.
         keys = jax.random.wrap_key_data(keys, impl=program.key_impl)
 
         def step(t, carry):
             state, losses = carry
+            # The key of a step depends on its number alone, not on the steps before: a shorter training is the
+            # beginning of a longer one, and a training can go on at any step.
             now = jax.vmap(jax.random.fold_in, (0, None))(keys, t)
             state, each = jax.vmap(lambda state, key: update(program, state, data, key))(state, now)
             return state, losses.at[t - begin].set(each)
 
+        # The buffer's type and shape, without computing a loss.
         each = jax.eval_shape(jax.vmap(lambda params, key: program.loss(params, *data, key)), state.params, keys)
         losses = jnp.zeros((PIECE, *each.shape), each.dtype)
         state, losses = jax.lax.fori_loop(begin, end, step, (state, losses))
+        # The losses show every earlier step; what the last update breaks only the parameters show.
         axes = lambda leaf: tuple(range(len(units), leaf.ndim))
         finite = [jnp.isfinite(leaf).all(axes(leaf)) for leaf in jax.tree.leaves(state.params)]
         return state, losses, jnp.stack(finite).all(0)
 
+    # Devices do not talk to each other: each keeps its runs and draws the batches of its seeds itself, also where other
+    # devices have runs of the same seeds.
+    # check_vma=False: the check refuses loops that start from the same constants on all devices, as in ``_white.chi``.
     return jax.shard_map(
         local,
         mesh=program.mesh,

@@ -1,4 +1,4 @@
-"""What several processes of one training have to agree on, and the notice to end. One process sends nothing."""
+"""Communication between the processes of one training, and the notice to end. A single process sends nothing."""
 
 import signal
 import threading
@@ -33,7 +33,7 @@ def gathered(text: str) -> list[str]:
 
 
 def from_first(make: Callable[[], bytes]) -> bytes:
-    """What rank 0 makes, on every process: only rank 0 calls ``make``. Its ValueError is raised everywhere.
+    """The result of ``make`` on rank 0, sent to every process. If it raises a ValueError, all processes do.
 
     Example:
         >>> from_first(lambda: b"read once")
@@ -58,7 +58,7 @@ def from_first(make: Callable[[], bytes]) -> bytes:
 
 
 def number_of_first(number: int) -> int:
-    """The first process's number, on all of them."""
+    """The number of rank 0, sent to every process."""
     if jax.process_count() == 1:
         return int(number)
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
@@ -74,7 +74,7 @@ class Preempted(SystemExit):
 class Notice:
     """Whether the process was told to end, by SIGTERM or by JAX, which passes it on to all processes.
 
-    With one process and a checkpoint SIGTERM waits for the end of a piece; a second one ends the process at once.
+    With one process and a checkpoint, SIGTERM takes effect at the end of a piece; a second SIGTERM at once.
     """
 
     def __init__(self, listen: bool):

@@ -1,4 +1,4 @@
-"""Results that last: fits in files, and the parts of a sweep that was shared among jobs."""
+"""Fits in files, and the parts of a sweep that was divided among jobs."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from lsalib import _npz
-from lsalib._arrays import shown
+from lsalib._arrays import describe
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask
 from lsalib.training.runs import Fit, Run, Snapshots
@@ -44,7 +44,7 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
             leaves |= {f"snapshot {name}": W for name, W in fit.snapshots.params._asdict().items()}
             leaves["snapshot guess"] = fit.snapshots.guess
         arrays |= {f"{place} {name}": np.asarray(leaf) for name, leaf in leaves.items()}
-    _npz.write(path, arrays, {"fits": [fit.run.numbers() for fit in fits]})
+    _npz.write(path, arrays, {"fits": [fit.run.to_json() for fit in fits]})
 
 
 def load(path: str | os.PathLike) -> list[Fit]:
@@ -55,7 +55,7 @@ def load(path: str | os.PathLike) -> list[Fit]:
     """
     try:
         arrays, about = _npz.read(path)
-        runs = [_run(numbers) for numbers in about["fits"]]  # type: ignore[index]  # what is none of ours is caught
+        runs = [_run(numbers) for numbers in about["fits"]]  # type: ignore[index]  # other data raise errors that are caught below
     except FileNotFoundError:
         raise ValueError(f"path must be a file that save wrote, got {path}, which does not exist") from None
     except (_npz.Damaged, IsADirectoryError, TypeError, KeyError) as error:
@@ -85,7 +85,7 @@ def merge(parts: Iterable[Iterable[Fit]], runs: Iterable[Run] | None = None) -> 
     # A Fit is a sequence itself: two of them are not two parts.
     jobs = [list(part) if np.iterable(part) else [part] for part in parts]
     if not all(isinstance(fit, Fit) for part in jobs for fit in part):
-        raise ValueError(f"parts must be one list of fits from each job, got {shown(jobs)}")
+        raise ValueError(f"parts must be one list of fits from each job, got {describe(jobs)}")
     lengths = [len(part) for part in jobs]
     total = sum(lengths)
     if not total or lengths != [len(range(i, total, len(jobs))) for i in range(len(jobs))]:
@@ -114,7 +114,7 @@ def _run(numbers: dict) -> Run:
 
 
 def _fit(arrays: dict[str, np.ndarray], place: int, run: Run) -> Fit:
-    # JAX would shorten a float64 that it is not set to use; NumPy keeps it.
+    # Without jax_enable_x64, JAX would turn float64 into float32; NumPy keeps it.
     fits = lambda leaf: leaf.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype)
     kept = lambda leaf: jax.device_put(leaf) if fits(leaf) else leaf
     named = lambda name: kept(arrays[f"{place} {name}"])

@@ -11,20 +11,20 @@ import optax
 
 from lsalib.attention import LSAParams, init
 from lsalib.tasks import standardize
-from lsalib.training.groups import Group, Record
+from lsalib.training.groups import Group, GroupRecord
 from lsalib.training.loop import Program, State
-from lsalib.training.objectives import Sampler, Setting, Weights, pack, risk, unpack
+from lsalib.training.objectives import BatchShape, Setting, Weights, pack, risk, unpack
 from lsalib.training.runs import Fit, Run, Snapshots
 
-__all__ = ["Rows", "grouped", "prepared", "results"]
+__all__ = ["RunGroup", "grouped", "prepared", "results"]
 
 
-class Rows(NamedTuple):
+class RunGroup(NamedTuple):
     """Runs that share one compiled program, and their places in the sweep."""
 
     runs: list[Run]
     places: list[int]
-    sampler: Sampler | None
+    batch_shape: BatchShape | None
 
     @property
     def heads(self) -> int:
@@ -32,39 +32,39 @@ class Rows(NamedTuple):
         return max(run.heads for run in self.runs)
 
 
-def grouped(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[Rows]:
+def grouped(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[RunGroup]:
     """Runs by the shape of their program."""
-    groups: dict[tuple, Rows] = {}
+    groups: dict[tuple, RunGroup] = {}
     for place, run in enumerate(runs):
-        task, sampler = run.task, None
+        task, batch_shape = run.task, None
         if sampling is not None:
             batch_size, compress = sampling
             compressed = compress and task.context_size > task.dim + task.noisy
-            sampler = Sampler(batch_size, None if compressed else task.context_size, task.noisy)
-        plain = standardize(task).basis is None
-        group = groups.setdefault((task.dim, plain, sampler), Rows([], [], sampler))
+            batch_shape = BatchShape(batch_size, None if compressed else task.context_size, task.noisy)
+        identity_covs = standardize(task).basis is None
+        group = groups.setdefault((task.dim, identity_covs, batch_shape), RunGroup([], [], batch_shape))
         group.runs.append(run)
         group.places.append(place)
     return list(groups.values())
 
 
-def prepared(group: Rows, keys: list, dtype) -> Group:
-    """The group as the loop takes it: each run's weights in a row, its constants beside it."""
+def prepared(group: RunGroup, keys: list, dtype) -> Group:
+    """The group as the loop takes it: each run's weights in one row, and its constants."""
     setting, axes = _setting(group.runs, dtype)
     state = State(*_initial(group, keys, dtype))
-    loss = _loss(group.sampler, group.heads, group.runs[0].task.dim, jax.tree.structure(setting), axes)
+    loss = _loss(group.batch_shape, group.heads, group.runs[0].task.dim, jax.tree.structure(setting), axes)
     program = Program(loss, _ADAM, str(jax.random.key_impl(keys[0])), axes)
     data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
-    return Group(program, Record(state), (setting,), data_keys, len(group.runs))
+    return Group(program, GroupRecord(state), (setting,), data_keys, len(group.runs))
 
 
 @cache
-def _loss(sampler: Sampler | None, heads: int, dim: int, structure, axes: tuple):
+def _loss(batch_shape: BatchShape | None, heads: int, dim: int, structure, axes: tuple):
     """The losses of one seed's runs, which share its batch; the same function for the same program."""
     over_runs = jax.tree.unflatten(structure, axes)
 
     def one(row, setting, key):
-        return risk(unpack(row, heads, dim), setting, key, sampler)
+        return risk(unpack(row, heads, dim), setting, key, batch_shape)
 
     return jax.vmap(one, (0, over_runs, None))
 
@@ -80,7 +80,7 @@ def _own_rate() -> optax.GradientTransformation:
 _ADAM = optax.chain(optax.scale_by_adam(), _own_rate())
 
 
-def _initial(group: Rows, keys: list, dtype):
+def _initial(group: RunGroup, keys: list, dtype):
     """Rows (S, R, P) of weights before the first step, and Adam's state there; on the host, nothing is compiled."""
 
     start, heads = _starts(keys, dtype), group.heads
@@ -113,7 +113,11 @@ def _starts(keys: list, dtype) -> Callable[[Run, int], LSAParams]:
 
 
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
-    """The constants of the runs, and the axis of each that runs over them: None where all of them agree."""
+    """The constants of the runs, and the axis of runs of each: None if all runs agree.
+
+    A constant that all runs share is not mapped over, so that what follows from it is computed once for all of them.
+    """
+    # ``standardize`` computes in float64, where covariances lose few digits to their roots; the type changes last.
     each = [Setting(standardize(run.task), run.bias, run.train_guess) for run in runs]
     stacked = jax.tree.map(
         lambda *leaves: np.stack(leaves).astype(bool if leaves[0] is True or leaves[0] is False else dtype), *each
@@ -123,7 +127,7 @@ def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
     return setting, tuple(None if same else 0 for same in jax.tree.leaves(agree))
 
 
-def results(group: Rows, record: Record, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
+def results(group: RunGroup, record: GroupRecord, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
     """Each run's place and ``Fit``, without the padding."""
     losses, start, heads = record.loss(), _starts(keys, dtype), group.heads
     taken = [record.snapshots[step] for step in snapshots if step <= record.steps]

@@ -1,4 +1,4 @@
-"""What a run is given, and what comes out of it."""
+"""The settings of a run, and its results."""
 
 import operator
 import os
@@ -28,13 +28,13 @@ class Run:
 
     Args:
         task: the task distribution.
-        heads: H.
+        heads: H, the number of heads.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,), or their starting point; None means zero.
         bias: its constant part; never trained.
         train_guess: whether ``guess`` is trained jointly with the weights: yq-LSA (eq. 11).
         learning_rate: Adam's.
         init_scale: standard deviation of the initial weights; the paper does not give it.
-        start: initial weights of every seed, (H, D, D) each, in place of random ones: the ``params`` of another fit.
+        start: initial weights of every seed, (H, D, D) each, such as the ``params`` of another fit; None means random.
 
     Raises:
         ValueError: if ``task`` is no GaussianTask, ``heads < 1``, ``guess`` or ``start`` does not have its shape, or a
@@ -73,8 +73,8 @@ class Run:
         for name in ("learning_rate", "init_scale"):
             object.__setattr__(self, name, _validate.number(name, getattr(self, name), above=0.0))
 
-    def numbers(self) -> dict[str, object]:
-        """All that the run was given, those of the task among them, as JSON data."""
+    def to_json(self) -> dict[str, object]:
+        """All settings of the run and of its task, as JSON data."""
         given = self._own() | {field.name: getattr(self.task, field.name) for field in fields(self.task)}
         return {name: None if value is None else np.asarray(value).tolist() for name, value in given.items()}
 
@@ -91,16 +91,16 @@ class Run:
         return hash((self.task, self._shape()))
 
     def _shape(self) -> tuple:
-        """What is quick to compare."""
+        """Settings that are quick to compare."""
         return self.heads, self.bias, self.train_guess, self.learning_rate, self.init_scale, self.start is None
 
 
 def _weights(name: str, params, shape: tuple[int, ...]) -> LSAParams:
-    """Weights as float arrays that nobody can change."""
+    """Weights as read-only float arrays."""
     if not (isinstance(params, tuple) and len(params) == 4):
         raise ValueError(f"{name} must be LSAParams, got a {type(params).__name__}")
     parts = zip(LSAParams._fields, params, strict=True)
-    kept = LSAParams._make(np.array(_arrays.real(f"{name}.{field}", W), np.float64) for field, W in parts)
+    kept = LSAParams._make(np.array(_arrays.real_array(f"{name}.{field}", W), np.float64) for field, W in parts)
     for field, W in kept._asdict().items():
         _validate.shape(f"{name}.{field}", W, shape)
         if not np.isfinite(W).all():
@@ -110,18 +110,18 @@ def _weights(name: str, params, shape: tuple[int, ...]) -> LSAParams:
 
 
 class Snapshots(NamedTuple):
-    """Weights and guesses at some steps, one after the other in front of each leaf; seeds come before them."""
+    """Weights and guesses after K of the steps. Each leaf has the K in front, and seeds before them."""
 
     params: LSAParams
     guess: Float[Array, "*seeds K d"]
 
 
 class Fit(NamedTuple):
-    """A finished run: what was trained, what came out, and a predictor.
+    """A finished run: its settings, its results, and a predictor.
 
     Weights (H, D, D) each, guess (d,), and the loss before each step, (steps,); from ``sweep`` every array has the
-    seeds in front. ``run`` is what was asked for: its task, heads, bias and the rest. ``snapshots`` holds the weights
-    at the steps asked for, None if there were none.
+    seeds in front. ``run`` holds the settings. ``snapshots`` holds the weights at the steps asked for, and is None
+    without any.
     """
 
     params: LSAParams
@@ -132,12 +132,12 @@ class Fit(NamedTuple):
 
     @property
     def task(self) -> GaussianTask:
-        """What it was trained on."""
+        """The task it was trained on."""
         return self.run.task
 
     @property
     def heads(self) -> int:
-        """H."""
+        """The number of heads."""
         return self.run.heads
 
     @property
@@ -152,7 +152,7 @@ class Fit(NamedTuple):
             X, y, x_q: context and query, (C, d), (C,), (d,), of any C.
 
         Returns:
-            A scalar; of a whole ``sweep`` result one prediction a seed, (seeds,).
+            A scalar; for a result of ``sweep`` one prediction for each seed, (seeds,).
 
         Raises:
             ValueError: if a shape does not fit.
@@ -175,7 +175,7 @@ class Fit(NamedTuple):
             task: the distribution to test on; None means the one it was trained on.
 
         Returns:
-            A number; of a whole ``sweep`` result one a seed, (seeds,).
+            A number; for a result of ``sweep`` one for each seed, (seeds,).
 
         Raises:
             ValueError: if the task has another d.
@@ -198,7 +198,7 @@ class Fit(NamedTuple):
         return np.asarray(risks) if self._has_seeds else float(risks)
 
     def seed(self, place: int) -> "Fit":
-        """One of a sweep's repetitions, by its place among the seeds; negative places count from the end.
+        """The result of one seed of a sweep, by its place among the seeds; negative places count from the end.
 
         Raises:
             ValueError: if this is a single fit already, or there is no such place.
@@ -225,7 +225,7 @@ class Fit(NamedTuple):
         return self._replace(params=params, guess=guess, snapshots=None)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the fit to a file, arrays and the run that they belong to; no pickle.
+        """Write the fit to a file, its arrays and its settings, without pickle.
 
         Example:
             >>> import tempfile, pathlib

@@ -1,6 +1,6 @@
-"""Groups of runs, each one program, brought forward piece by piece: side by side where devices are free.
+"""Groups of runs, each one program, trained piece by piece; groups run side by side if devices are free.
 
-Between two pieces the host looks at the losses, stores the state, reports, and hears whether the run has to end.
+Between two pieces the host checks the losses, stores the state, shows the progress, and ends if it was told to.
 """
 
 import time
@@ -13,21 +13,24 @@ from jax.sharding import PartitionSpec
 
 from lsalib._progress import Progress, log
 from lsalib.training.devices import fetch, grid, make_mesh, place
-from lsalib.training.groups import Group, Plan, Record
+from lsalib.training.groups import Group, GroupRecord, Plan
 from lsalib.training.loop import PIECE, State, run_steps
 from lsalib.training.processes import Notice, Preempted, number_of_first
 
 __all__ = ["advance"]
 
-# Seconds that a piece should take: a notice to end is heard after it, and a bar moves. The first one is short, since
-# nobody knows yet how long a step takes.
-_PIECE_SECONDS, _BAR_SECONDS, _FIRST_PIECE = 5.0, 0.5, 8
+# Seconds that a piece should take. Only between two pieces does the host hear SIGTERM or move the bar, so a piece must
+# be short; but it waits there for the device and copies the losses, so it must not be too short.
+_PIECE_SECONDS, _BAR_SECONDS = 5.0, 0.5
+# Steps of the first piece. It also compiles the program, and nobody knows yet how long a step takes: with a thousand
+# slow steps, a notice to end would be heard much too late.
+_FIRST_PIECE = 8
 
 
 class _Job:
     """A group on its devices."""
 
-    def __init__(self, number: int, group: Group, record: Record, plan: Plan, devices: list):
+    def __init__(self, number: int, group: Group, record: GroupRecord, plan: Plan, devices: list):
         self.number, self.group, self.record, self.plan = number, group, record, plan
         mesh = make_mesh(group.units[0], group.runs or 1, devices)
         self.devices, self.program = list(mesh.devices.flat), group.program._replace(mesh=mesh)
@@ -36,8 +39,8 @@ class _Job:
         self.data = jax.tree.map(put, group.data, self.program.data_specs(group.data))
         self.keys = put(group.keys, PartitionSpec("seeds"))
         record.stopped = np.broadcast_to(record.stopped, group.units).copy()
-        self.held = record.state
-        self.past = self.state, record.steps  # where the piece before began
+        self.last_good = record.state
+        self.previous = self.state, record.steps  # the state and the step at which the piece before began
         self.piece, self.seen = _FIRST_PIECE, record.steps
         if record.steps in plan.snapshots:
             record.snapshots[record.steps] = record.state.params
@@ -47,22 +50,22 @@ class _Job:
         return self.record.ended or self.record.steps >= self.plan.steps
 
     def launch(self) -> None:
-        """Start the next piece, without waiting for it."""
+        """Start the next piece, without waiting for it: JAX returns at once, and other groups can start on theirs."""
         begin = self.record.steps
         self.end, self.began = min(begin + self.piece, self.plan.next_mark(begin)), time.perf_counter()
         self.result = run_steps(self.state, self.data, self.keys, begin, self.end, program=self.program)
 
     def collect(self, seconds: float) -> int:
-        """Wait for the piece, and make the next one so long that it takes so many seconds; how many steps it had."""
+        """Wait for the piece, choose the next one's length to take so many seconds, and return the steps done."""
         record, begin, units = self.record, self.record.steps, self.group.units
         state, losses, finite = self.result
         losses = np.array(fetch(losses, units, first=1)[: self.end - begin])
         self._stop_what_is_not_finite(losses, fetch(finite, units), begin)
-        self.past, self.state, self.result = (self.state, begin), state, None
+        self.previous, self.state, self.result = (self.state, begin), state, None
         record.losses.append(losses)
         record.steps = self.end
         if (record.stopped >= 0).all():
-            # Nobody is left to train.
+            # All runs have stopped: the remaining losses are NaN.
             record.losses.append(np.full((self.plan.steps - self.end, *losses.shape[1:]), np.nan, losses.dtype))
             record.steps = self.plan.steps
         if record.steps == self.plan.next_mark(begin) or self.done:
@@ -70,13 +73,15 @@ class _Job:
             for step in self.plan.snapshots:
                 if begin < step <= record.steps:
                     record.snapshots[step] = record.state.params
+        # The first piece's time includes compiling, so the second piece is short, too; then the length fits. All
+        # processes take the first one's number, since they have to stop at the same steps.
         pace = (time.perf_counter() - self.began) / (self.end - begin)
         self.piece = number_of_first(min(PIECE, max(1, int(seconds / pace))))
         return record.steps - begin
 
     def make_whole(self) -> None:
-        """Bring the record's state up to its steps."""
-        self.record.state = self._merged(self.record.stopped >= 0, self.held, self._on_host(self.state))
+        """Copy the state from the devices into the record."""
+        self.record.state = self._merged(self.record.stopped >= 0, self.last_good, self._on_host(self.state))
 
     def store(self) -> None:
         """Add what is new to the checkpoint, if there is one; only the first process writes."""
@@ -94,18 +99,18 @@ class _Job:
         """Hold each unit whose loss is no longer finite at its last good state; its losses from there on are NaN."""
         record, units = self.record, self.group.units
         good = np.isfinite(losses).reshape(len(losses), *units, -1).all(-1)
-        # What breaks in the last update is seen in the parameters first.
+        # An update that breaks the parameters shows in the loss of the next step only, which may be the next piece's.
         good = np.concatenate([good, finite[None]])
         new = ~good.all(0) & (record.stopped < 0)
         first = begin + np.argmin(good, 0)
         for step in np.unique(first[new]):
-            # The loss before this one was finite, and so were the parameters it was computed from. Where this one is
-            # the first of its piece, they are found in the piece before.
-            state, start = (self.state, begin) if step > begin else self.past
+            # The step before had a finite loss, and so its parameters were good: repeat the steps up to there. If this
+            # step is the first of its piece, that takes the state at the beginning of the piece before.
+            state, start = (self.state, begin) if step > begin else self.previous
             last = max(int(step) - 1, start)
             if last > start:
                 state = run_steps(state, self.data, self.keys, start, last, program=self.program)[0]
-            self.held = self._merged(new & (first == step), self._on_host(state), self.held)
+            self.last_good = self._merged(new & (first == step), self._on_host(state), self.last_good)
         record.stopped = np.where(new, first, record.stopped)
         late = begin + np.arange(len(losses)).reshape(-1, *[1] * len(units)) >= record.stopped[None]
         losses[late & (record.stopped >= 0)[None]] = np.nan
@@ -115,7 +120,7 @@ class _Job:
         return jax.tree.map(lambda leaf: fetch(leaf, units if self.program.over_runs(leaf) else units[:1]), state)
 
     def _merged(self, mask: np.ndarray, these: State, others: State) -> State:
-        """Of the units in the mask these, else the others."""
+        """For units in the mask the entries of ``these``, else of ``others``."""
         if not mask.any():
             return others
 
@@ -127,7 +132,7 @@ class _Job:
         return jax.tree.map(merged, these, others)
 
 
-def advance(groups: Sequence[Group], plan: Plan) -> list[Record]:
+def advance(groups: Sequence[Group], plan: Plan) -> list[GroupRecord]:
     """Train each group up to ``plan.steps`` from where it is; groups that leave devices free run side by side.
 
     Raises:
@@ -176,7 +181,7 @@ def advance(groups: Sequence[Group], plan: Plan) -> list[Record]:
 
 
 def _end(active: list[_Job], plan: Plan) -> None:
-    """Store what there is, and leave."""
+    """Store the state of all groups, and end the process."""
     for job in active:
         job.make_whole()
         job.store()

@@ -9,7 +9,7 @@ __all__ = ["DivergedError", "diverged", "report_stopped", "watcher"]
 
 
 class DivergedError(ArithmeticError):
-    """The loss is no longer finite. ``step`` says since when, and ``last`` holds the last good state.
+    """The loss is no longer finite: ``step`` is the first such step, ``last`` holds the last good state.
 
     ``last`` is what the function would have returned: a ``Trained``, a ``Fit``, or from ``sweep`` a list of them.
     """
@@ -27,7 +27,7 @@ def diverged(where: str, step: int, last) -> DivergedError:
 
 
 def report_stopped(steps: dict[str, int], last) -> None:
-    """Raise if all of these have stopped, warn if some have; a step of -1 stands for one that has not."""
+    """Raise an error if all have stopped, warn if some have; a step of -1 means not stopped."""
     stopped = {name: int(step) for name, step in steps.items() if step >= 0}
     if not stopped:
         return
@@ -53,6 +53,6 @@ def watcher(callback: Callable | None, metrics: Callable) -> Callable | None:
         try:
             return bool(answer)
         except ValueError:
-            raise ValueError(f"callback must return one truth value, got {_arrays.shown(answer)}") from None
+            raise ValueError(f"callback must return one truth value, got {_arrays.describe(answer)}") from None
 
     return watch

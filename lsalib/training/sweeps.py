@@ -1,4 +1,4 @@
-"""The paper's experiments, one run or many at once, on its fast loss."""
+"""The paper's experiments, one run or many at once, on the fast loss of ``objectives``."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,17 +9,17 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from lsalib import _validate
-from lsalib._arrays import shown
+from lsalib._arrays import describe
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask
 from lsalib.training.checkpoint import Checkpoint
 from lsalib.training.groups import Plan
 from lsalib.training.objectives import OBJECTIVES
-from lsalib.training.rows import Rows, grouped, prepared, results
+from lsalib.training.rows import RunGroup, grouped, prepared, results
 from lsalib.training.runs import Fit, Run
 from lsalib.training.schedule import advance
 from lsalib.training.stops import DivergedError, diverged, report_stopped, watcher
-from lsalib.training.trainer import increasing, seed_keys, seed_numbers
+from lsalib.training.trainer import seed_keys, seed_numbers, snapshot_steps
 
 __all__ = ["fit", "sweep"]
 
@@ -48,8 +48,8 @@ def fit(
         key: a key of ``jax.random``; equal keys give equal runs, and the run of ``sweep``'s seed 0.
         task, heads, learning_rate, init_scale, guess, bias, train_guess: as in ``Run``.
         steps, batch_size: the paper's values (appendix C.1, Table 1) by default.
-        start: a warm start: initial weights, or another single fit, whose guess is taken where ``guess`` is None. Its
-            other values, such as ``bias`` and ``train_guess``, are not taken. Adam starts new.
+        start: a warm start: initial weights, or another single fit. Of a fit the weights are taken, and its guess if
+            ``guess`` is None, but nothing else: not its ``bias``, ``train_guess`` or the state of Adam.
         options: ``objective``, ``compress``, ``dtype``, ``snapshots``, ``checkpoint``, ``checkpoint_every``,
             ``callback`` and ``callback_every``, as in ``sweep``.
 
@@ -98,17 +98,17 @@ def sweep(
 ) -> list[Fit]:
     """Train many runs at once, on all devices.
 
-    Runs with the same seed see the same tasks (common random numbers), up to the coordinates of each
-    task, and start from the same weights where their shapes agree. Fewer heads are padded with zeros,
-    which stay zero: each factor's gradient contains the others. Devices work without talking to each other.
+    Runs with the same seed see the same tasks (common random numbers), up to the coordinates of each task, and start
+    from the same weights if these have the same shapes. Runs with fewer heads are padded with zeros, which stay zero,
+    since the gradient of each factor contains the other factors. Devices do not communicate.
 
-    A run whose loss is not finite stops at its last good weights, with a warning that names its step; its losses are
-    NaN from there on, and the other runs go on. If all of them have stopped, that is a ``DivergedError``.
+    If the loss of a run is not finite, the run stops at its last good weights, and a warning names its step. Its losses
+    are NaN from there on, and the other runs go on. If all runs have stopped, a ``DivergedError`` is raised.
 
-    A CPU is one device unless ``jax.config.update("jax_num_cpu_devices", os.cpu_count())`` comes first.
-    To use more than one machine, start one process on each, with ``jax.distributed.initialize()`` before
-    anything else; every process gets all results. Jobs that know nothing of each other train ``runs[i::n]``, and
-    ``merge`` joins what they saved. The page "Running large sweeps" has an example for Slurm.
+    A CPU is one device unless you call ``jax.config.update("jax_num_cpu_devices", os.cpu_count())`` first. To use
+    several machines, start one process on each and call ``jax.distributed.initialize()`` before anything else; every
+    process gets all results. Or let independent jobs train ``runs[i::n]``, and join their results by ``merge``. The
+    page "Running large sweeps" has an example for Slurm.
 
     Args:
         key: a key of ``jax.random``.
@@ -117,18 +117,19 @@ def sweep(
         steps, batch_size: the paper's values (appendix C.1, Table 1) by default.
         objective: "sampled", a fresh batch a step, or "population", the exact risk.
         compress: whether sampled contexts of more than p tokens, p = d or d+1 with label noise, are drawn through
-            their Gram matrix (see ``tasks``): the law of training is the same, and a step costs the same for any C.
-        dtype: float32, or float64 where JAX is set to use it. Shorter types do not train: Adam's numbers leave them.
+            their Gram matrix (see ``tasks``): the losses have the same distribution, and a step costs the same for
+            any C.
+        dtype: float32, or float64 if JAX is set to use it. Shorter types are refused: Adam's numbers do not fit.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept (``Fit.snapshots``).
-        checkpoint: a folder: the state is stored there every ``checkpoint_every`` steps, and at SIGTERM or a
-            preemption notice of JAX, which end the process with status 143. A sweep that was stopped goes on from
-            there, bit for bit on the same devices, and with more ``steps`` further than it was meant to. Of several
-            processes only the first reads and writes; all of them need the folder that it lies in.
+        checkpoint: a folder for the state. It is stored every ``checkpoint_every`` steps, and at SIGTERM or a
+            preemption notice of JAX, which end the process with status 143. The same call then resumes the sweep, on
+            the same devices bit for bit; with more ``steps`` it extends a finished sweep. Of several processes only
+            the first reads and writes; its parent folder must exist for all.
         checkpoint_every: steps between two such states.
         callback: called as ``callback(step, metrics)`` every ``callback_every`` steps of each group of runs that
-            share a program; ``metrics`` holds ``runs``, the places of these runs in the sweep, the ``loss`` of the
-            last step, (seeds, runs), and all ``losses`` since the last call, (steps, seeds, runs). The group ends
-            where it returns true.
+            share a program. ``metrics`` holds ``runs``, the places of these runs in the sweep, the ``loss`` of the
+            last step, (seeds, runs), and all ``losses`` since the last call, (steps, seeds, runs). If it returns true,
+            the group ends.
         callback_every: steps between two calls.
 
     Returns:
@@ -151,7 +152,7 @@ def sweep(
     """
     dtype = _check(runs, objective, dtype)
     steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
-    callback_every, snapshots = _validate.count("callback_every", callback_every), increasing(snapshots, steps)
+    callback_every, snapshots = _validate.count("callback_every", callback_every), snapshot_steps(snapshots, steps)
     batch_size, compress = _validate.count("batch_size", batch_size), _validate.flag("compress", compress)
     sampling = (batch_size, compress) if objective == "sampled" else None
     seeds = seed_numbers(seeds)
@@ -178,22 +179,22 @@ def _check(runs: Sequence[Run], objective: str, dtype) -> np.dtype:
     if not isinstance(objective, str) or objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
     if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
-        raise ValueError(f"runs must be a sequence of at least one Run, got {shown(runs)}")
+        raise ValueError(f"runs must be a sequence of at least one Run, got {describe(runs)}")
     dtype = _validate.float_type("dtype", dtype)
     if dtype.itemsize < 4:
         raise ValueError(f"dtype must be float32 or float64, in which Adam's numbers fit, got {dtype.name}")
     return dtype
 
 
-def _metrics(groups: list[Rows], group, record, losses) -> dict:
+def _metrics(groups: list[RunGroup], group, record, losses) -> dict:
     """What a callback sees of a group."""
     return {"runs": list(groups[group].places), "loss": losses[-1], "losses": losses}
 
 
 def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dtype) -> dict:
-    """A sweep as JSON data: it tells a checkpoint whose it is."""
+    """What identifies a sweep for its checkpoint, as JSON data."""
     return {
-        "runs": [run.numbers() for run in runs],
+        "runs": [run.to_json() for run in runs],
         "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
         "seeds": seeds,
         "objective, batch_size or compress": sampling,

@@ -14,30 +14,30 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from lsalib import _arrays, _validate
 from lsalib.training.checkpoint import Checkpoint
-from lsalib.training.groups import Group, Plan, Record
-from lsalib.training.identity import of_training, one_seed, step_text
+from lsalib.training.groups import Group, GroupRecord, Plan
+from lsalib.training.identity import one_seed, step_text, training_identity
 from lsalib.training.loop import Program, State, update
 from lsalib.training.runs import entry
 from lsalib.training.schedule import advance
 from lsalib.training.stops import report_stopped, watcher
 
-__all__ = ["Seeds", "Trained", "increasing", "seed_keys", "seed_numbers", "train"]
+__all__ = ["Seeds", "Trained", "seed_keys", "seed_numbers", "snapshot_steps", "train"]
 
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Seeds:
-    """The numbers of the seeds that stand in front of every array."""
+    """The numbers of the seeds, which are the first axis of every array."""
 
     numbers: tuple[int, ...]
 
 
 class Trained(NamedTuple):
-    """The end of a training; with seeds, every array has them in front.
+    """The end of a training. With ``seeds``, they are the first axis of every array.
 
-    ``params`` and ``opt_state`` after the last step; ``risk``, the loss before each step, (steps, ...);
-    ``snapshots``, the weights after the numbers of steps asked for, one after the other in front of each leaf;
-    ``seeds``, the numbers of the seeds, None for a single training.
+    ``params`` and ``opt_state`` are those after the last step, ``risk`` is the loss before each step, (steps, ...).
+    ``snapshots`` holds the weights after the steps asked for, with one more axis in front of each leaf. ``seeds`` holds
+    the numbers of the seeds, and is None for a single training.
     """
 
     params: PyTree[Float[Array, "..."]]
@@ -47,7 +47,7 @@ class Trained(NamedTuple):
     seeds: Seeds | None = None
 
     def seed(self, place: int) -> "Trained":
-        """One of the repetitions, by its place among the seeds; negative places count from the end.
+        """The training of one seed, by its place among the seeds; negative places count from the end.
 
         Raises:
             ValueError: if this is a single training already, or there is no such place.
@@ -81,39 +81,42 @@ def train(
 
     .. math:: \theta_{t+1} = \theta_t + \mathrm{optimizer}\big(\nabla_\theta\, \mathrm{loss}(\theta_t, k_t)\big)
 
-    The loss may be an array: then its sum is minimized and all of it recorded. Models whose weights are parts of one
-    pytree, each with its own entry of the loss, do not disturb each other under an optimizer that works entry by entry
-    (Adam, SGD), and share their batches. Seeds are side by side, and spread over the devices. Seed s has
-    ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter training is the
-    beginning of a longer one. One loss and one optimizer make one program, whatever the number of steps; a lambda
-    that is written again is another loss. What a loss reads from outside is read again at every call of ``train``:
-    give it another array, but do not change the numbers of an array of NumPy in place, which JAX may not see.
+    The loss may be an array: then its sum is minimized and every entry is recorded. So several models can be trained
+    at once on the same batches: put their weights into one pytree, and return one loss for each. Under an optimizer
+    that works entry by entry (Adam, SGD) they do not influence each other.
 
-    If the loss is not finite, the training stops: it raises a ``DivergedError`` with the step and the last good state.
-    Of several seeds the others go on, with a warning; the losses of the one that stopped are NaN from there on.
+    Seeds train side by side, spread over the devices. Seed s has ``start, batches = split(fold_in(key, s))``, and step
+    t the key ``fold_in(batches, t)``: a shorter training is the beginning of a longer one.
+
+    A loss and an optimizer are compiled once, for any number of steps; a lambda that is written again is another loss.
+    At every call ``train`` reads again what the loss reads from outside. Give it another array; if you change a NumPy
+    array in place, JAX may not notice.
+
+    If the loss is not finite, the training stops and raises a ``DivergedError`` with the step and the last good state.
+    With several seeds the others go on, with a warning; the losses of the one that stopped are NaN from there on.
 
     Args:
         loss: from (params, key) to a float scalar, or an array of independent losses.
-        params: the start, any pytree of float arrays; None where ``init`` draws it.
+        params: the start, any pytree of float arrays; None if ``init`` draws it.
         key: a key of ``jax.random``.
-        steps: how many.
-        optimizer: one of optax, with chains and schedules: also those that look at the loss or search along a line
-            (``optax.lbfgs``, ``optax.polyak_sgd``, ``optax.contrib.reduce_on_plateau``), which get ``value``, ``grad``
-            and ``value_fn`` of the step's batch, and ``optax.MultiSteps``. With ``optax.contrib.schedule_free`` the
-            weights to use are ``schedule_free_eval_params(opt_state, params)``. One that calls for more, as the opaque
-            mode of ``optax.contrib.sam`` does with ``grad_fn``, is refused, and one that keeps a key of ``jax.random``
-            in its state, such as ``optax.noisy_sgd``.
-        init: draws the start from a key, for each seed its own; ``params`` is None then.
+        steps: the number of steps.
+        optimizer: one of optax, also with chains and schedules, and ``optax.MultiSteps``. Optimizers that use the loss
+            or search along a line (``optax.lbfgs``, ``optax.polyak_sgd``, ``optax.contrib.reduce_on_plateau``) get
+            ``value``, ``grad`` and ``value_fn`` of the step's batch. With ``optax.contrib.schedule_free`` the weights
+            to use are ``schedule_free_eval_params(opt_state, params)``. Refused are optimizers that need more, as the
+            opaque mode of ``optax.contrib.sam`` needs ``grad_fn``, and those that keep a key of ``jax.random`` in
+            their state, such as ``optax.noisy_sgd``.
+        init: draws the start of each seed from a key; ``params`` must be None then.
         seeds: how many repetitions, or their numbers; None is seed 0, without an axis for seeds.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
-        checkpoint: a folder: the state is stored there every ``checkpoint_every`` steps, and at SIGTERM or a
-            preemption notice of JAX, which end the process with status 143. A training that was stopped goes on from
-            there, bit for bit on the same devices; with more ``steps`` it is extended. Start, key, seeds, loss and
-            optimizer must be those that began it, as far as the program shows them.
+        checkpoint: a folder for the state. It is stored every ``checkpoint_every`` steps, and at SIGTERM or a
+            preemption notice of JAX, which end the process with status 143. The same call then resumes the training,
+            on the same devices bit for bit; with more ``steps`` it extends a finished one. Start, key, seeds, loss and
+            optimizer must be the same, as far as the program shows them.
         checkpoint_every: steps between two such states.
         callback: called as ``callback(step, metrics)`` every ``callback_every`` steps; ``metrics`` holds the ``loss``
             of the last step, all ``losses`` since the last call, (steps, ...), and the ``params``, as NumPy arrays,
-            with seeds in front of them if there are seeds. The training ends where it returns true.
+            with seeds in front of them if there are seeds. If it returns true, the training ends.
         callback_every: steps between two calls.
 
     Returns:
@@ -121,8 +124,8 @@ def train(
 
     Raises:
         ValueError: if a count is below 1, ``params`` holds anything but float arrays, ``loss`` does not return floats,
-            ``optimizer`` is none or calls for what it does not get, ``snapshots`` are not increasing or lie outside,
-            or ``checkpoint`` is damaged, belongs to another training, or has reached more steps.
+            ``optimizer`` is not one of optax or needs more than it gets, ``snapshots`` are not increasing or lie
+            outside, or ``checkpoint`` is damaged, belongs to another training, or has reached more steps.
         DivergedError: if the loss is not finite, for a single training or for all seeds; ``last`` is the ``Trained`` at
             the last good state.
 
@@ -134,11 +137,11 @@ def train(
     """
     steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
     callback_every = _validate.count("callback_every", callback_every)
-    snapshots = increasing(snapshots, steps)
+    snapshots = snapshot_steps(snapshots, steps)
     if _arrays.traced((params, key)):
         raise ValueError("params and key must be known: train runs its own program; use seeds in place of jax.vmap")
     if not callable(loss) or not isinstance(loss, Hashable):
-        raise ValueError(f"loss must be a function of (params, key) that can be hashed, got {_arrays.shown(loss)}")
+        raise ValueError(f"loss must be a function of (params, key) that can be hashed, got {_arrays.describe(loss)}")
     optimizer = _optimizer(optimizer)
     numbers = [0] if seeds is None else seed_numbers(seeds)
     keys = seed_keys(key, numbers)
@@ -149,12 +152,12 @@ def train(
     program = _checked(Program(loss, optimizer, str(jax.random.key_impl(keys[0]))), state, keys[0][1])
     identity = {}
     if checkpoint is not None or jax.process_count() > 1:
-        identity = of_training(program, state, key, numbers)
+        identity = training_identity(program, state, key, numbers)
     store = None if checkpoint is None else Checkpoint(checkpoint, identity)
     watch = watcher(callback, partial(_metrics, single=seeds is None))
     plan = Plan(steps, identity, store, every, snapshots, watch, callback_every)
     data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
-    (record,) = advance([Group(program, Record(state), (), data_keys)], plan)
+    (record,) = advance([Group(program, GroupRecord(state), (), data_keys)], plan)
     taken = [record.snapshots[step] for step in snapshots if step <= record.steps]
     kept = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *taken) if taken else None
     arrays = jax.device_put((record.state.params, record.loss(), kept, record.state.opt_state))
@@ -182,7 +185,7 @@ def _optimizer(optimizer) -> optax.GradientTransformation:
 
 
 def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
-    """The seeds that a count, or a list of them, stands for."""
+    """The numbers of the seeds, from a count or a list of them."""
     if np.ndim(seeds) == 0:
         return list(range(_validate.count("seeds", seeds)))
     numbers = np.asarray(seeds)
@@ -194,7 +197,7 @@ def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
 
 
 def seed_keys(key: PRNGKeyArray, numbers: Sequence[int]) -> list:
-    """Of each seed the key of its start and the key of its batches."""
+    """For each seed the key of its start and the key of its batches."""
     key = _validate.key(key)
     if not _is_key(key):
         key = jax.random.wrap_key_data(key)
@@ -206,7 +209,7 @@ def seed_keys(key: PRNGKeyArray, numbers: Sequence[int]) -> list:
     return keys
 
 
-def increasing(snapshots: Sequence[int], steps: int) -> list[int]:
+def snapshot_steps(snapshots: Sequence[int], steps: int) -> list[int]:
     """Numbers of steps to take snapshots at."""
     ends = np.asarray(snapshots)
     fits = ends.ndim == 1 and (not ends.size or np.issubdtype(ends.dtype, np.integer))
@@ -222,7 +225,7 @@ def _start(params, init, keys: list) -> PyTree:
         if params is not None:
             raise ValueError("params must be None where init draws the start, got both")
         if not callable(init):
-            raise ValueError(f"init must be a function of a key, got {_arrays.shown(init)}")
+            raise ValueError(f"init must be a function of a key, got {_arrays.describe(init)}")
         drawn = jax.device_get(jax.jit(jax.vmap(init))(jnp.stack([start for start, _ in keys])))
     elif jax.tree_util.all_leaves([params]) and callable(params):
         raise ValueError(f"params must be a pytree of float arrays, got a function, {params!r}; write init=")
@@ -243,10 +246,10 @@ def _is_key(leaf) -> bool:
 
 
 def _checked(program: Program, state: State, key) -> Program:
-    """Trace a step, so that what does not fit is refused before anything is compiled; the program with its text.
+    """Trace a step, so that errors come before anything is compiled; return the program with the text of the step.
 
-    JAX remembers what it traced. It is asked for functions that are new, so that the loss is read again: a number that
-    it reads, such as a global variable, may have changed, and the same function is then another program.
+    JAX caches traces by function. New functions are traced here, so that the loss is read again: a number from outside,
+    such as a global variable, may have changed, and the same function is then another program.
     """
     one = one_seed(state)
     each = jax.eval_shape(lambda params, key: program.loss(params, key), one.params, key)

@@ -12,7 +12,7 @@ from lsalib._white import draw
 from lsalib.attention import embed, init, lsa
 from lsalib.tasks import GaussianTask, sample, standardize
 from lsalib.training import Run, fit, sweep
-from lsalib.training.objectives import Sampler, Setting, Weights, gram_attention, head_attention, risk
+from lsalib.training.objectives import BatchShape, Setting, Weights, gram_attention, head_attention, risk
 
 TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
 GUESS, BIAS = np.array([0.3, 0.1, -0.2]), 0.4
@@ -53,7 +53,7 @@ def wide(dim):
 def test_a_batch_has_the_loss_and_the_gradient_of_the_letter(task, heads, x64):
     params, key = init(jax.random.key(0), task.dim, heads, 1.5 / task.dim), jax.random.key(1)
     guess = np.resize(GUESS, task.dim)
-    arguments = setting_of(task, jnp.float64), key, Sampler(64, task.context_size, task.noisy)
+    arguments = setting_of(task, jnp.float64), key, BatchShape(64, task.context_size, task.noisy)
     ours = jax.jit(lambda params: jax.value_and_grad(risk)(weights_of(params, guess), *arguments))
     letter = jax.jit(lambda params, guess: jax.value_and_grad(literal_loss, (0, 1))(params, guess, key, task, 64))
     loss, gradient = ours(params)
@@ -83,7 +83,7 @@ def test_three_ways_through_attention_agree(dim, x64):
 @pytest.mark.parametrize("task", [TASK, GENERAL])
 def test_the_sampled_loss_is_unbiased(task, compress):
     params = init(jax.random.key(3), 3, 2, 0.4)
-    sampler = Sampler(500, None if compress else task.context_size, task.noise_std > 0)
+    sampler = BatchShape(500, None if compress else task.context_size, task.noise_std > 0)
     keys = jax.random.split(jax.random.key(4), 400)
     weights, setting = weights_of(params), setting_of(task, jnp.float32)
     loss, gradient = jax.jit(

@@ -1,4 +1,4 @@
-"""Numbers as they come in, plain Python or of any array library, and as the book writes them."""
+"""Numbers of Python or any array library, converted for checks, and written as text for the book."""
 
 import math
 import operator
@@ -12,9 +12,9 @@ __all__ = ["real", "scalar", "whole", "written"]
 
 
 def real(name: str, value) -> np.ndarray:
-    """A finite, nonempty float64 array of what is a real number or an array of them.
+    """Convert a real number or an array of them to a finite, nonempty float64 array.
 
-    Booleans, texts and complex numbers are refused: they convert to numbers, but nobody means them.
+    Booleans, strings and complex numbers would convert, too, but are refused as mistakes.
 
     Args:
         name: what an error calls the argument.
@@ -45,7 +45,7 @@ def real(name: str, value) -> np.ndarray:
 
 
 def scalar(name: str, value) -> bool | int | float:
-    """A single number as Python has it; unlike in ``real``, booleans, infinities and NaN stay what they are.
+    """Convert a single number to a Python number; unlike in ``real``, booleans, infinities and NaN are allowed.
 
     Args:
         name: what an error calls the argument.
@@ -72,7 +72,7 @@ def scalar(name: str, value) -> bool | int | float:
 
 
 def whole(name: str, values: Iterable) -> list[int]:
-    """Whole numbers, as Python has them.
+    """Convert whole numbers to Python integers.
 
     Example:
         >>> whole("seeds", np.arange(3))
@@ -88,7 +88,7 @@ def whole(name: str, values: Iterable) -> list[int]:
 
 
 def written(value: float | int, spec: str) -> str:
-    """A number as text, with a minus sign for a hyphen, and without one where it is rounded to zero.
+    """Write a number, with a minus sign in place of the hyphen, and without a sign if it is rounded to zero.
 
     Example:
         >>> written(-1.5, ".2f"), written(-1e-4, ".2f"), written(1e-9, ".2g")

@@ -1,4 +1,4 @@
-"""What the exact results share: a task's numbers as arrays of one type, and products in full precision. Internal."""
+"""What the exact results share: a task's numbers as arrays of one type, and functions of them. Internal."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,34 +12,48 @@ from jaxtyping import Array, Float
 from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask, check_task
 
-__all__ = ["Number", "inverse", "isotropic", "numbers", "of_task", "precise", "rank"]
+__all__ = [
+    "Number",
+    "checks_task",
+    "full_precision",
+    "guess_vector",
+    "isotropic",
+    "pseudo_inverse",
+    "rank",
+    "task_arrays",
+]
 
 F = TypeVar("F", bound=Callable)
 
 Number = float | Float[np.ndarray | Array, ""]
 
 
-def numbers(task: GaussianTask, *more):
-    """The module that computes, w*, Lambda, Psi and s, and whatever else is given, as its arrays of one type."""
+def task_arrays(task: GaussianTask, *more):
+    """NumPy or ``jax.numpy``; w*, Lambda, Psi and s as its arrays of one type; then all other arguments as the same."""
     fields = task.prior_mean, task.feature_cov, task.prior_cov, task.noise_std
-    xp, (w, L, P, s, *more) = _arrays.like(*fields, *more)
+    xp, (w, L, P, s, *more) = _arrays.numpy_or_jax(*fields, *more)
     identity = xp.eye(task.dim, dtype=w.dtype)
     return xp, w, identity if L is None else L, identity if P is None else P, s, *more
 
 
-def inverse(xp, cov):
+def guess_vector(task: GaussianTask, guess) -> Float[np.ndarray | Array, " d"]:
+    """The weights of a linear initial guess, zero if none are given."""
+    return np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
+
+
+def pseudo_inverse(xp, cov):
     """The pseudo-inverse of a covariance."""
     return xp.linalg.pinv(cov, _validate.negligible(cov), hermitian=True)
 
 
 def rank(xp, cov):
-    """How many eigenvalues a covariance has that are not zero up to rounding; no gradient goes through it."""
+    """The number of eigenvalues of a covariance that are not zero up to rounding; it has no gradient."""
     values = xp.linalg.eigvalsh(cov if xp is np else jax.lax.stop_gradient(cov))
     return xp.sum(values > _validate.negligible(cov) * values[-1]).astype(cov.dtype)
 
 
 def isotropic(cov, scale: float | None = None) -> bool:
-    """Whether a covariance is this multiple of the identity, or any, up to rounding; a tracer is taken for one."""
+    """Whether a covariance is a multiple of the identity, the given one if any, up to rounding; true for a tracer."""
     if cov is None or _arrays.traced(cov):
         return True
     known = np.asarray(cov)
@@ -47,8 +61,8 @@ def isotropic(cov, scale: float | None = None) -> bool:
     return bool(np.abs(known - multiple * np.eye(len(known))).max() <= _validate.negligible(known) * multiple)
 
 
-def of_task(function: F) -> F:
-    """Refuse what is no task where the argument ``task`` is expected."""
+def checks_task(function: F) -> F:
+    """A decorator: the argument ``task`` must be a GaussianTask."""
     place = list(signature(function).parameters).index("task")
 
     @wraps(function)
@@ -61,8 +75,8 @@ def of_task(function: F) -> F:
     return cast(F, with_task)
 
 
-def precise(function: F) -> F:
-    """Compute products of full factors, which a GPU may shorten by default: an exact result needs them."""
+def full_precision(function: F) -> F:
+    """A decorator: compute matrix products in full precision. By default a GPU may round their factors."""
 
     @wraps(function)
     def with_full_products(*args, **options):

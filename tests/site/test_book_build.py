@@ -74,8 +74,11 @@ def test_code_in_prose_leads_to_what_it_names(built):
     html, _ = built
     leads = {code.text: code.find_parent("a") for code in soup(html, "text").select("article code")}
     assert {name: link and link["href"] for name, link in leads.items()} == {
-        "estimators.one_step_gd": ENTRY, "lsalib.estimators.one_step_gd()": ENTRY, "task.prior_mean": None, "heads.md": None
-    }  # fmt: skip
+        "estimators.one_step_gd": ENTRY,
+        "lsalib.estimators.one_step_gd()": ENTRY,
+        "task.prior_mean": None,
+        "heads.md": None,
+    }
 
 
 def options(url: str) -> dict:

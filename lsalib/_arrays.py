@@ -6,6 +6,7 @@ closed forms: they compute in NumPy's float64 where all numbers are known, and i
 """
 
 import inspect
+import operator
 import reprlib
 from collections.abc import Callable
 from functools import cache, wraps
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["common_type", "describe", "float_if_known", "numpy_or_jax", "promoted", "real_array", "traced"]
+__all__ = ["common_type", "describe", "entry", "float_if_known", "numpy_or_jax", "promoted", "real_array", "traced"]
 
 F = TypeVar("F", bound=Callable)
 
@@ -185,3 +186,15 @@ def _float_type(dtype) -> np.dtype | None:
     if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 2:
         return None
     return dtype if dtype.itemsize <= 8 else np.dtype(np.float64)
+
+
+def entry(tree, place: int, length: int, axis: int = 0):
+    """One entry of every array along an axis of this length; nothing is compiled for it."""
+    try:
+        index = operator.index(place)
+    except TypeError:
+        index = length
+    if isinstance(place, bool) or not -length <= index < length:
+        raise ValueError(f"place must be a whole number from {-length} to {length - 1}, got {place!r}")
+    where = (slice(None),) * axis + (index,)
+    return jax.tree.map(lambda leaf: leaf[where] if traced(leaf) else jax.device_put(np.asarray(leaf)[where]), tree)

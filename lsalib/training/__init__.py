@@ -6,12 +6,12 @@ the losses, ``checkpoint`` stores unfinished trainings. ``minimize`` finds the m
 """
 
 from lsalib._minimum import Minimum, minimize
+from lsalib.training.fits import Fit, Snapshots, load, save
 from lsalib.training.objectives import OBJECTIVES
 from lsalib.training.processes import Preempted
-from lsalib.training.results import load, merge, save
-from lsalib.training.runs import Fit, Run, Snapshots
+from lsalib.training.runs import Run
 from lsalib.training.stops import DivergedError
-from lsalib.training.sweeps import fit, sweep
+from lsalib.training.sweeps import fit, merge, sweep
 from lsalib.training.trainer import Seeds, Trained, train
 
 __all__ = [

@@ -11,10 +11,11 @@ import optax
 
 from lsalib.attention import LSAParams, init
 from lsalib.tasks import standardize
+from lsalib.training.fits import Fit, Snapshots
 from lsalib.training.groups import Group, GroupRecord
 from lsalib.training.loop import Program, State
 from lsalib.training.objectives import BatchShape, Setting, Weights, pack, risk, unpack
-from lsalib.training.runs import Fit, Run, Snapshots
+from lsalib.training.runs import Run
 
 __all__ = ["RunGroup", "grouped", "prepared", "results"]
 

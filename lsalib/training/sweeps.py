@@ -1,6 +1,6 @@
 """The paper's experiments, one run or many at once, on the fast loss of ``objectives``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import jax
@@ -13,15 +13,16 @@ from lsalib._arrays import describe
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask
 from lsalib.training.checkpoint import Checkpoint
+from lsalib.training.fits import Fit
 from lsalib.training.groups import Plan
 from lsalib.training.objectives import OBJECTIVES
 from lsalib.training.rows import RunGroup, grouped, prepared, results
-from lsalib.training.runs import Fit, Run
+from lsalib.training.runs import Run
 from lsalib.training.schedule import advance
 from lsalib.training.stops import DivergedError, diverged, report_stopped, watcher
 from lsalib.training.trainer import seed_keys, seed_numbers, snapshot_steps
 
-__all__ = ["fit", "sweep"]
+__all__ = ["fit", "merge", "sweep"]
 
 
 def fit(
@@ -200,3 +201,46 @@ def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dt
         "objective, batch_size or compress": sampling,
         "dtype": dtype.name,
     }
+
+
+def merge(parts: Iterable[Iterable[Fit]], runs: Iterable[Run] | None = None) -> list[Fit]:
+    """Put the results of ``sweep(key, runs[i::n])``, i = 0..n-1, into the order of ``runs``.
+
+    Args:
+        parts: the result of each job, in the order of their i, as ``sweep`` or ``load`` returned it.
+        runs: all runs; where they are given, each fit must be that of its run.
+
+    Returns:
+        One ``Fit`` a run.
+
+    Raises:
+        ValueError: if a part has too many or too few fits for its place, or a fit belongs to another run.
+
+    Example:
+        >>> params = LSAParams(*np.ones((4, 1, 2, 2), np.float32))
+        >>> fits = [Fit(params, np.ones(1), np.ones(5), Run(GaussianTask([2.0], C), heads=1)) for C in (1, 2, 3, 4, 5)]
+        >>> [fit.task.context_size for fit in merge([fits[0::2], fits[1::2]])]
+        [1, 2, 3, 4, 5]
+    """
+    # A Fit is a sequence itself: two of them are not two parts.
+    jobs = [list(part) if np.iterable(part) else [part] for part in parts]
+    if not all(isinstance(fit, Fit) for part in jobs for fit in part):
+        raise ValueError(f"parts must be one list of fits from each job, got {describe(jobs)}")
+    lengths = [len(part) for part in jobs]
+    total = sum(lengths)
+    if not total or lengths != [len(range(i, total, len(jobs))) for i in range(len(jobs))]:
+        raise ValueError(f"parts must be the results of all runs[i::n], in the order of their i, got {lengths} fits")
+    merged: list[Fit | None] = [None] * total
+    for i, part in enumerate(jobs):
+        merged[i :: len(jobs)] = part
+    whole = [fit for fit in merged if fit is not None]
+    if runs is not None:
+        runs = list(runs)
+        if len(runs) != total:
+            raise ValueError(f"runs must be those that were trained, got {len(runs)} for {total} fits")
+        for place, (fit, run) in enumerate(zip(whole, runs, strict=True)):
+            if fit.run != run:
+                raise ValueError(
+                    f"parts must be in the order of their i, but run {place} is another one than the merged fit's"
+                )
+    return whole

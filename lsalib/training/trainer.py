@@ -17,7 +17,6 @@ from lsalib.training.checkpoint import Checkpoint
 from lsalib.training.groups import Group, GroupRecord, Plan
 from lsalib.training.identity import one_seed, step_text, training_identity
 from lsalib.training.loop import Program, State, update
-from lsalib.training.runs import entry
 from lsalib.training.schedule import advance
 from lsalib.training.stops import report_stopped, watcher
 
@@ -59,7 +58,7 @@ class Trained(NamedTuple):
         """
         if self.seeds is None:
             raise ValueError("seed(place) is for a training with seeds, got a single one: use it as it is")
-        return entry(self, place, len(self.seeds.numbers))._replace(seeds=None)
+        return _arrays.entry(self, place, len(self.seeds.numbers))._replace(seeds=None)
 
 
 def train(

@@ -25,7 +25,7 @@ URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data book pdf links test lint test-library test-notebooks test-book check profile page notebooks notebook \
+.PHONY: help setup data book pdf links test lint test-library test-notebooks test-book coverage check profile page notebooks notebook \
   named ledger serve bench address addressed lock clean
 
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
@@ -81,6 +81,9 @@ test-notebooks: setup
 # By groups, since one file has most of these tests.
 test-book: setup
 	@$(PYTEST) --dist loadgroup tests/site
+
+coverage: setup  ## print which lines of lsalib its tests never run
+	@$(PYTEST) --cov=lsalib --cov-branch --cov-report=term-missing:skip-covered lsalib tests/library
 
 check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
 	@$(PY) -m tools check $(NAME)

@@ -79,7 +79,8 @@ def one(form, value: int):
 
 
 def same(record, other) -> bool:
-    return record._replace(anchor="") == other._replace(anchor="")
+    own = {"anchor": "", "name": ""}  # of its place on the page
+    return record._replace(**own) == other._replace(**own)
 
 
 def test_checks_judge_alike(form):
@@ -147,7 +148,7 @@ def test_whole_numbers_of_any_type_are_whole_numbers(kind, unchecked):
 
 def test_a_kept_array_is_the_one_given(form, tmp_path):
     array = form(VALUES)
-    if np.asarray(array).dtype.kind in "OV":  # objects, bfloat16
+    if np.asarray(array).dtype.kind == "O":
         with pytest.raises(ValueError, match=r"arrays\['a'\] must be of a type that a \.npz file keeps"):
             stored.save(tmp_path / "x.npz", {"a": array}, {})
         return

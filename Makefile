@@ -85,7 +85,7 @@ test-book: setup
 coverage: setup  ## print which lines of lsalib its tests never run
 	@$(PYTEST) --cov=lsalib --cov-branch --cov-report=term-missing:skip-covered lsalib tests/library
 
-check: named setup  ## test one page, its claims and what it imports: make check NAME=heads
+check: named setup  ## test one page and its claims: make check NAME=heads
 	@$(PY) -m tools check $(NAME)
 
 page: named setup  ## begin a page that passes, and put it into the book: make page NAME=first_light

@@ -10,7 +10,7 @@ import pytest
 from tiny_book import ROOT, dry_run, make
 
 from tools import __main__ as tools
-from tools.notebooks import check, profile
+from tools.notebooks import profile
 from tools.notebooks.pages import Page
 
 
@@ -113,14 +113,6 @@ def test_a_profile_counts_the_programs_of_each_cell(tmp_path):
     assert install[1].programs == plain[1].programs == [] and plain[0] == "x = 1"
     assert total.wall > compiles[1].wall > compiles[1].compiling > 0
     assert "tiny: " in profile.report(page, keep=False)
-
-
-def test_a_page_is_checked_with_the_tests_of_what_it_imports():
-    chosen = {name: {Path(path).stem for path in check.tests_of(Page(ROOT, name))} for name in ("depth", "heads")}
-    assert "test_theory_depth" in chosen["depth"] and "test_train" in chosen["heads"]
-    # Control: depth trains nothing.
-    assert "test_train" not in chosen["depth"]
-    assert not any(name.startswith(check.SLOW) for names in chosen.values() for name in names)
 
 
 # Stand-ins for a machine's programs; each notes its arguments.

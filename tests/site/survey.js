@@ -24,7 +24,9 @@
   };
 
   const structure = () => {
-    const images = all("article :is(img, svg[role=img])").map((e) => [e, e.matches("img") ? e.alt : e.ariaLabel]);
+    // A drawing may be named by its own title.
+    const name = (e) => e.ariaLabel ?? e.ariaLabelledByElements?.map((part) => part.textContent).join(" ");
+    const images = all("article :is(img, svg[role=img])").map((e) => [e, e.matches("img") ? e.alt : name(e)]);
     const places = Map.groupBy(
       // The theme's own links, and an index, whose links stand below the name that each is of.
       all("article a[href]:not(.headerlink)").filter((e) => seen(e) && !e.closest(".prev-next-area, .indextable")),

@@ -106,14 +106,14 @@ def test_all_folds_open_and_close_together_also_on_the_next_page(browser, addres
 
 def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
     with visit(browser, address, "book/heads.html", width=390) as (page, _):
-        page.evaluate("""() => document.querySelector("article .formula").style.width = "60px" """)
+        page.evaluate("""() => document.querySelector("article .formula").style.maxWidth = "60px" """)
         box = page.locator("article .formula").first
         box.scroll_into_view_if_needed()
         page.wait_for_function("document.querySelector('article .formula').dataset.more === 'right'")
         assert box.get_attribute("tabindex") == "0" and "scrolls" in box.get_attribute("aria-label")
         box.evaluate("e => e.scrollLeft = 20")
         page.wait_for_function("document.querySelector('article .formula').dataset.more.startsWith('left')")
-        box.evaluate("e => e.style.width = '1500px'")
+        box.evaluate("e => e.style.maxWidth = ''")
         page.wait_for_function("!document.querySelector('article .formula').dataset.more")
         assert box.get_attribute("tabindex") is None
 

@@ -136,5 +136,5 @@ lock:  ## write requirements.txt from pyproject.toml again
 	@rm -rf .venv-lock
 
 clean:  ## remove everything that the commands made, except study-runs
-	rm -rf .venv .venv-* _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* _build build *.egg-info .coverage* .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	@[ ! -d study-runs ] || echo "study-runs stays: it holds hours of runs. Delete it yourself if you do not need them."

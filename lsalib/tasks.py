@@ -4,9 +4,9 @@ Attention reads of a context only the Gram matrix of its tokens. Of C > p tokens
 matrix, and ``compress`` draws p tokens whose Gram matrix has the same distribution (``_white.draw``). The cost of a
 batch then no longer grows with the context.
 
-How data follow from white randomness is written once, in ``data_from_draw``. Two sides use it. ``sample`` applies it to
-a task as it is given. Training applies it in the coordinates of ``standardize``, where x is white, labels are
-residuals, and tasks that differ in their prior mean alone share their contexts.
+``data_from_draw`` turns white randomness into data, for two sides: ``sample`` applies it to a task as it is given,
+training in the coordinates of ``standardize``, where x is white, labels are residuals, and tasks that differ only in
+their prior mean share their contexts.
 """
 
 from dataclasses import dataclass

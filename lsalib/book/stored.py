@@ -87,7 +87,7 @@ def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np
         b, (heads, outputs, tokens), and A, (heads, tokens, tokens), in float64.
 
     Raises:
-        ValueError: if there is no such layer.
+        ValueError: if there is no such layer, seed or snapshot.
 
     Example:
         >>> b, A = circuits(load("softmax_heads"), seed=1, layer=2)
@@ -95,8 +95,11 @@ def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np
         ((4, 1, 6), (4, 6, 6))
     """
     heads = run.about["heads"]
-    if not 0 <= layer < len(heads):
-        raise ValueError(f"layer must be from 0 to {len(heads) - 1}, got {layer!r}")
+    moments, seeds = run.arrays["b"].shape[:2]
+    places = {"layer": (layer, 0, len(heads)), "seed": (seed, 0, seeds), "snapshot": (snapshot, -moments, moments)}
+    for argument, (place, low, end) in places.items():
+        if isinstance(place, bool) or not isinstance(place, (int, np.integer)) or not low <= place < end:
+            raise ValueError(f"{argument} must be a whole number from {low} to {end - 1}, got {place!r}")
     own = slice(sum(heads[:layer]), sum(heads[: layer + 1]))
     b, A = (np.asarray(run.arrays[name][snapshot, seed, own], np.float64) for name in "bA")
     return b, A

@@ -62,7 +62,7 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
 @checks_task
 @full_precision
 def optimal_step(task: GaussianTask) -> Number:
-    r"""The step size with the least risk.
+    r"""The step size with the minimum risk.
 
     .. math:: \eta_\star = a / b
 
@@ -117,7 +117,7 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
 @checks_task
 @full_precision
 def yq_risk(task: GaussianTask) -> Number:
-    r"""The least risk of yq-LSA, for any number of heads: that of the best preconditioned step.
+    r"""The minimum risk of yq-LSA, for any number of heads: that of the best preconditioned step.
 
     .. math:: \mathrm{tr}\, \Lambda (\Psi - N \Lambda \Psi)
 
@@ -142,7 +142,7 @@ def yq_risk(task: GaussianTask) -> Number:
 @checks_task
 @full_precision
 def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> Number:
-    r"""The least risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
+    r"""The minimum risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
 
     .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 + \sigma^4/V},
        \qquad u = w_\star - g
@@ -182,7 +182,7 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cu
 
 @checks_task
 def bayes_risk(task: GaussianTask) -> Number:
-    r"""The least risk of any predictor, in the cases with a closed form: without label noise.
+    r"""The minimum risk of any predictor, in the cases with a closed form: without label noise.
 
     .. math:: \max(d - C, 0)
 

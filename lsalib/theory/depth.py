@@ -54,7 +54,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
 @checks_task
 @full_precision
 def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
-    r"""The least risk of one or two layers that write labels, or of any number for one feature.
+    r"""The minimum risk of one or two layers that write labels, or of any number for one feature.
 
     .. math:: R_L + \frac{\lVert w_\star - g \rVert^2}{\binom{L + Cd/2}{L}}, \quad
        R_1 = \frac{d (d+1)}{C+d+1}, \quad

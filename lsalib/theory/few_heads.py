@@ -4,7 +4,7 @@ In the coordinates white features xi and residual label ``r = y - w*.x``, with v
 have the value vectors v_2..v_H, which read features, and ``cos(a) v_1 + sin(a) r``, which reads a mixture and takes
 the gradient steps of all the directions that are left. What it pays is crosstalk between v_1 and these.
 
-By rotations that fix u, the least risk for given value vectors depends on the space that they leave out through its
+By rotations that fix u, the minimum risk for given value vectors depends on the space that they leave out through its
 angle to r and to u alone; that it is best turned towards u leaves a single number, the angle of the mixture.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["few_heads_weights"]
 
 @checks_task
 def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number = 0.0) -> LSAParams:
-    r"""Weights of `H \le d` heads with the least risk that H heads can have.
+    r"""Weights of `H \le d` heads with the minimum risk that H heads can have.
 
     .. math:: b_1 = c\, v_1 + s\, \rho, \quad A_1 = v_1 k_1^\top + \rho\, k_2^\top + \gamma \sum_{k > H} v_k v_k^\top,
        \qquad b_h = v_h, \quad A_h = v_h k_0^\top + \eta_\star \rho\, v_h^\top \quad (1 < h \le H)
@@ -102,7 +102,7 @@ def _white_heads(xp, u, heads, context_size, noise_var, bias):
 
 
 def _least_squares(xp, tau, d, heads, C, noise_var, length, bias):
-    """The least risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the coefficients that attain it.
+    """The minimum risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the coefficients that attain it.
 
     Along v_1, ``length + eps_1`` is predicted from T, the squared lengths along v_2..v_H, from ``c S_11 + s s_1`` and
     from ``c s_1 + s q``, for S, s, q the averages of ``x x^T``, ``r x``, ``r^2``; so is the constant that stands

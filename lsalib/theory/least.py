@@ -1,4 +1,4 @@
-"""The least risk of H heads: exact where a proof exists, otherwise the result of a search.
+"""The minimum risk of H heads: exact where a proof exists, otherwise the result of a search.
 
 The symmetric parts of a layer's N_k (see ``risk``) are those of H heads exactly if they vanish, as quadratic forms, on
 the k = d+1-H directions that no value vector reads. For given directions V the rest is least squares with linear
@@ -57,7 +57,7 @@ def least_risk(
     steps: int = 500,
     seed: int = 0,
 ) -> LeastRisk:
-    r"""The least risk of H heads with the initial guess `y_q = g^\top x_q + \beta`, on any task.
+    r"""The minimum risk of H heads with the initial guess `y_q = g^\top x_q + \beta`, on any task.
 
     .. math:: \min_{b, A} E \Big[ \Big( y_q + \sum_{h \le H} b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 

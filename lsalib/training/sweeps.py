@@ -223,6 +223,8 @@ def merge(parts: Iterable[Iterable[Fit]], runs: Iterable[Run] | None = None) -> 
         [1, 2, 3, 4, 5]
     """
     # A Fit is a sequence itself: two of them are not two parts.
+    if not np.iterable(parts):
+        raise ValueError(f"parts must be one list of fits from each job, got {describe(parts)}")
     jobs = [list(part) if np.iterable(part) else [part] for part in parts]
     if not all(isinstance(fit, Fit) for part in jobs for fit in part):
         raise ValueError(f"parts must be one list of fits from each job, got {describe(jobs)}")

@@ -1,7 +1,8 @@
 """The exact risk against sampling: what a number costs that is exact to rounding, and one that is sampled to 1%.
 
-For the layer with the least risk (d heads), over dimensions with C = d and over contexts. Everything is in float64, but
-samples are in float32. Seconds are the processor's, summed over threads, so that other processes change them little.
+For the layer with the minimum risk (d heads), at several dimensions with C = d and over contexts. Everything is in
+float64, except the samples, which are in float32. Seconds are the processor's, summed over threads, so that other
+processes change them little.
 """
 
 import json

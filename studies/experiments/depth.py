@@ -1,4 +1,4 @@
-"""Several layers of linear attention: searches for the least risk among all weights, on the exact risk.
+"""Several layers of linear attention: searches for the minimum risk among all weights, on the exact risk.
 
 A layer that writes labels maps the labels of all tokens, including the query's, to affine functions of themselves.
 """

@@ -1,4 +1,4 @@
-"""Layers that write labels and treat all directions alike, at any dimension: searches for the least risk.
+"""Layers that write labels and treat all directions alike, at any dimension: searches for the minimum risk.
 
 The error is a polynomial in S and its mean eigenvalue t. The risk is a quadratic form in its coefficients, whose
 entries are moments of the Gram matrix: a sum over all pairings of the entries of X (Isserlis' theorem).

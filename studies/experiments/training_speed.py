@@ -60,7 +60,7 @@ def _risk(head, guess, standard):
 
 @partial(jax.jit, static_argnames="risk")
 def arrivals(risk, starts, standard, least):
-    """For runs side by side: the first step within 1% of the least risk, and the first with half the guess's error."""
+    """For each run: the first step within 1% of the minimum risk, and the first with half of the guess's error."""
     adam, target = optax.adam(LEARNING_RATE), standard.prior_mean
     each = jax.vmap(jax.value_and_grad(risk, has_aux=True), (0, None))
 
@@ -80,7 +80,7 @@ def arrivals(risk, starts, standard, least):
 
 
 def in_setting(setting, levels, widths, rates, seeds) -> dict[str, np.ndarray]:
-    """Steps to within 1% of the least risk, and to half the guess's error: (levels, widths or rates, seeds)."""
+    """Steps to within 1% of the minimum risk, and to half the guess's error: (levels, widths or rates, seeds)."""
     dim, context_size, scale = setting
     by_width = [start(seed, width, dim, scale) for width in widths for seed in range(seeds)]
     zero = np.zeros(dim, np.float32)

@@ -28,7 +28,7 @@ def test_least_risk_against_heads(capsys):
     assert theory.least_risk(least_risk.TASK, 1, [0.0, 0.0, 0.0]).risk > risks[0] + 0.01
 
 
-def test_a_task_loss_and_optimiser_of_one_s_own(capsys):
+def test_a_task_loss_and_optimizer_of_one_s_own(capsys):
     import own_task
 
     risk = own_task.main()

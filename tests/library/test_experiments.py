@@ -56,16 +56,17 @@ def test_a_stored_start_is_computed_again():
         assert np.abs(arrays[name][0, 1] - again).max() > 0.1
 
 
-def test_a_layer_of_a_run_has_its_own_heads():
+def test_a_layer_of_a_run_has_its_own_heads(unchecked):
     """Layers of one, two, four and eight heads lie one after the other; the neighbor's heads are others."""
     run = stored.load("softmax_heads")
     b, A = stored.circuits(run, seed=2, layer=2, snapshot=3)
     np.testing.assert_array_equal(b, run.arrays["b"][3, 2, 3:7])
     np.testing.assert_array_equal(A, run.arrays["A"][3, 2, 3:7])
     assert np.abs(A - stored.circuits(run, seed=2, layer=3, snapshot=3)[1][:4]).min() > 0
-    for layer in (4, -1):
-        with pytest.raises(ValueError, match=f"layer must be from 0 to 3, got {layer}"):
-            stored.circuits(run, seed=0, layer=layer)
+    for wrong in ({"layer": 4}, {"layer": -1}, {"seed": 99}, {"seed": True}, {"snapshot": 1.0}):
+        (name,) = wrong
+        with pytest.raises(ValueError, match=f"{name} must be a whole number from"):
+            stored.circuits(run, **{"seed": 0, "layer": 0} | wrong)
 
 
 def test_a_mean_over_batches_is_judged_by_its_own_error():

@@ -208,6 +208,7 @@ test_confused_uses_are_refused = refusals(
     (lambda: ready().predict([[1, 2]], [1], [1, 2, 3]), r"x_q must have shape \(2,\), got shape \(3,\)"),
     (lambda: ready().predict([[1, 2, 3]], [1], [1, 2]), r"x_q must have shape \(3,\), got shape \(2,\)"),
     (lambda: merge([single(), single()]), "parts must be one list of fits from each job, got"),
+    (lambda: merge(3), "parts must be one list of fits from each job, got"),
     (lambda: merge([[1], [2]]), "parts must be one list of fits from each job, got"),
     (lambda: single().snapshot(0), "needs snapshots, got a fit without: ask for some with snapshots="),
     (lambda: save("a.npz", []), "fits must be a sequence of at least one Fit, got a list"),

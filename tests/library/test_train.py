@@ -1,4 +1,4 @@
-"""The trainer: any loss and optimiser against a plain loop; seeds, snapshots, trainings stopped and extended."""
+"""The trainer: any loss and optimizer against a plain loop; seeds, snapshots, trainings stopped and extended."""
 
 import inspect
 from dataclasses import dataclass

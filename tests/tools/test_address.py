@@ -19,7 +19,8 @@ HOLDERS = {"_config.yml", "README.md", "CITATION.cff", "pyproject.toml", "book/i
 def root(tmp_path):
     """The files that hold the address, without one, whichever the checkout has."""
     (tmp_path / "book").mkdir()
-    for name in HOLDERS:
+    # The notebook is written again, from its page and what the page refers to.
+    for name in HOLDERS | {"_toc.yml", "book/claims.toml", "book/intro.md", "book/references.bib"}:
         shutil.copy(ROOT / name, tmp_path / name)
     write(tmp_path, "")
     return tmp_path
@@ -48,6 +49,8 @@ def test_every_file_holds_the_address_and_loses_it_without_a_trace(root):
     assert not re.search(r"\]\((?!https:)", readme) and f"[Read the book]({book})" in readme
     assert f"]({URL}/raw/main/book/_static/answer.svg)" in readme and f"]({URL}/blob/main/book/claims.toml)" in readme
     assert "(https://colab.research.google.com/github/Some-Owner/some.repo/blob/main/book/intro.ipynb)" in readme
+    notebook = after["book/intro.ipynb"]
+    assert f"({book}book/intro.html)" in notebook and ".ipynb)" not in notebook, "links to pages lead to the book"
     assert write(root, "") == before
     write(root, url := "https://git.example.org:8443/group/sub/repo")
     assert f"\n[Repository]({url})\n" in (root / "README.md").read_text(), "another host has no links of GitHub"

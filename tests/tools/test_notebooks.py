@@ -54,24 +54,24 @@ def output(cell: int, *args, **values):
     return lambda cells: cells[cell].outputs.append(new_output(*args, **values))
 
 
-# An edit of the notebook, and what --check says. Cells: 0 prose, 1 install, 2 glue, 3 prose, 4 sum.
+# An edit of the notebook, and what --check says. Cells: 0 about, 1 prose, 2 install, 3 glue, 4 prose, 5 sum.
 other_number = lambda cell: {"source": cell.source.replace("30.251", "30.252")}
 another_nine, device = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}, "[CpuDevice(id=0)]"
 NOTEBOOK_DEFECTS = {
-    "not executed": (lambda cells: cells[4].update(execution_count=None, outputs=[]), "cell tiny-003: not executed"),
-    "another order": (lambda cells: cells[4].update(execution_count=7), "tiny-003: executed as number 7, expected 3"),
-    "other code": (lambda cells: cells[4].update(source="2 + 3"), "cell tiny-003: source not as in the page"),
-    "other tags": (lambda cells: cells[4].metadata.update(tags=[]), "cell tiny-003: metadata not as in the page"),
-    "other id": (lambda cells: cells[4].update(id="x"), "cell tiny-003: id not as in the page"),
-    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), "6 cells, but the page makes 5"),
-    "a missing cell": (lambda cells: cells.pop(), "4 cells, but the page makes 5"),
-    "another number in prose": (lambda cells: cells[0].update(other_number(cells[0])), "tiny-000: source not as in"),
-    "two glued texts": (output(4, "display_data", **another_nine), "glue «square»: glued with 2 different texts"),
-    "an error": (output(4, "error", ename="Error", evalue="by zero"), "error in cell tiny-003: Error: by zero"),
-    "stderr": (output(4, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
-    "a path": (output(4, "stream", text="saved /home/someone/x"), "cell tiny-003: shows an absolute path: /home/"),
-    "an address": (output(4, "stream", text="<object at 0x7f00deadbeef>"), "cell tiny-003: shows a memory address"),
-    "a device": (output(4, "display_data", data={"text/plain": device}), "cell tiny-003: shows a device: CpuDevice"),
+    "not executed": (lambda cells: cells[5].update(execution_count=None, outputs=[]), "cell tiny-003: not executed"),
+    "another order": (lambda cells: cells[5].update(execution_count=7), "tiny-003: executed as number 7, expected 3"),
+    "other code": (lambda cells: cells[5].update(source="2 + 3"), "cell tiny-003: source not as in the page"),
+    "other tags": (lambda cells: cells[5].metadata.update(tags=[]), "cell tiny-003: metadata not as in the page"),
+    "other id": (lambda cells: cells[5].update(id="x"), "cell tiny-003: id not as in the page"),
+    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), "7 cells, but the page makes 6"),
+    "a missing cell": (lambda cells: cells.pop(), "5 cells, but the page makes 6"),
+    "another number in prose": (lambda cells: cells[1].update(other_number(cells[1])), "tiny-000: source not as in"),
+    "two glued texts": (output(5, "display_data", **another_nine), "glue «square»: glued with 2 different texts"),
+    "an error": (output(5, "error", ename="Error", evalue="by zero"), "error in cell tiny-003: Error: by zero"),
+    "stderr": (output(5, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
+    "a path": (output(5, "stream", text="saved /home/someone/x"), "cell tiny-003: shows an absolute path: /home/"),
+    "an address": (output(5, "stream", text="<object at 0x7f00deadbeef>"), "cell tiny-003: shows a memory address"),
+    "a device": (output(5, "display_data", data={"text/plain": device}), "cell tiny-003: shows a device: CpuDevice"),
 }
 PAGE_DEFECTS = {
     "other code": ("2 + 2", "2 + 3", "cell tiny-003: source not as in the page"),
@@ -136,17 +136,17 @@ def test_changed_code_is_executed_and_changed_prose_is_not(root, capsys):
     shutil.copy(root / "book/tiny.md", root / "book/twin.md")
     replace(root / "book/tiny.md", "2 + 2", "2 + 3")
     run(root, "--changed")
-    assert pages.load(Page(root, "tiny")).cells[4].outputs[0].data["text/plain"] == "5"
+    assert pages.load(Page(root, "tiny")).cells[5].outputs[0].data["text/plain"] == "5"
     run(root, "--check")
 
 
 def test_validation_fails_if_an_output_changes(root, capfd):
     """So does a notebook that was never executed, which nbval alone would pass."""
-    edit(root / "book/tiny.ipynb", lambda cells: cells[4].outputs[0].data.update({"text/plain": "5"}))
+    edit(root / "book/tiny.ipynb", lambda cells: cells[5].outputs[0].data.update({"text/plain": "5"}))
     with pytest.raises(SystemExit, match="Some outputs differ"):
         validate.main(["tiny", "--root", str(root)])
     assert "Cell outputs differ" in capfd.readouterr().out
-    edit(root / "book/tiny.ipynb", lambda cells: cells[4].update(execution_count=None, outputs=[]))
+    edit(root / "book/tiny.ipynb", lambda cells: cells[5].update(execution_count=None, outputs=[]))
     with pytest.raises(SystemExit, match="not executed"):
         validate.main(["--root", str(root)])
 

@@ -8,7 +8,7 @@ from compiled import programs
 from refusals import refusals
 
 from lsalib import _arrays, attention, estimators, theory
-from lsalib.tasks import GaussianTask, standardize
+from lsalib.tasks import standardize
 
 X, Y, X_Q = [[1, 2], [0, 1], [2, -1]], [1, 0, 2], [1, 1]
 WEIGHTS = attention.LSAParams(*(np.arange(18).reshape(2, 3, 3) % 5 - 1 for _ in range(4)))
@@ -29,16 +29,6 @@ def test_the_type_is_the_widest_that_came(wide):
         assert type_of(brain, half) == type_of(brain, single) == type_of(half, least=np.float32) == "float32"
         assert type_of(single, np.float64(1.0)) == type_of(single, np.int32(1)) == type_of([1], half) == full
         assert type_of(np.ones(2, np.longdouble)) == type_of(np.ones(2, jnp.float8_e4m3fn)) == full
-
-
-def test_the_right_number_of_integer_weights():
-    """It was computed with the task rounded to integers."""
-    task = GaussianTask([0.5, 1.7], 3)
-    floats = jax.tree.map(np.float32, WEIGHTS)
-    exact = float(theory.population_risk(floats, task, bias=0.6))
-    assert float(theory.population_risk(WEIGHTS, task, bias=0.6)) == exact
-    rounded = float(theory.population_risk(floats, GaussianTask([0.0, 1.0], 3)))
-    assert abs(rounded - exact) > 0.5 * exact, "the control: that is another number"
 
 
 def test_jit_vmap_grad_and_shapes_alone():

@@ -154,11 +154,3 @@ def test_metrics_tell_two_predictors_apart(x64):
     np.testing.assert_allclose(compare(0.2, 0.5), [abs(x_q @ (a - b)), np.linalg.norm(a - b), cosine], rtol=1e-12)
     assert compare(0.2, 0.2)[1] == 0
     assert cosine < 0.999
-
-
-def test_the_standard_error_is_the_spread_over_keys():
-    """That of the mean over nine batches; a batch's own would be three times as wide."""
-    task, f = tasks.GaussianTask([3.0], 1), lambda X, y, x_q: 0 * x_q[0]
-    draws = [metrics.sampled_risk(jax.random.key(n), task, f, batches=9, batch_size=100) for n in range(64)]
-    off = [(mean - 10) / standard_error for mean, standard_error in draws]
-    assert 0.7 < np.std(off) < 1.4

@@ -26,16 +26,6 @@ def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
     assert (EXPERIMENTS[name].home / f"{name}.npz").stat().st_size < 400_000
 
 
-@pytest.mark.parametrize("name", softmax.EXPERIMENTS)
-def test_the_stored_circuits_are_of_all_heads_snapshots_and_seeds(name):
-    """Their axes are snapshots, seeds, and the heads of all layers."""
-    arrays, about = stored.load(name)
-    outputs = len(about.get("support", [1]))
-    ahead, D = (len(about["snapshots"]), about["seeds"], sum(about["heads"])), about["dim"] + outputs
-    assert arrays["b"].shape == (*ahead, outputs, D)
-    assert arrays["A"].shape == (*ahead, D, D)
-
-
 def test_a_stored_start_is_computed_again():
     """The stored circuits are those of the layer with this seed; another seed has others."""
     layers = softmax.one_task((1, 2, 4, 8))

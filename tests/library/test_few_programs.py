@@ -55,17 +55,6 @@ def test_another_number_of_steps_finds_its_program():
     np.testing.assert_array_equal(longer[0].risk[:4], first.risk)
 
 
-def test_a_look_at_one_seed_compiles_nothing():
-    """Taking one seed out of a result only slices its arrays."""
-    options = {"seeds": 3, "steps": 4, "objective": "population"}
-    (fit,) = training.sweep(jax.random.key(0), [training.Run(TASK, 2)], **options)
-    seeds = []
-    assert programs(lambda: seeds.extend(fit.seed(k) for k in range(3))) == 0
-    for k, one in enumerate(seeds):
-        np.testing.assert_array_equal(one.params.W_K, fit.params.W_K[k])
-        np.testing.assert_array_equal(one.risk, fit.risk[k])
-
-
 def test_several_predictors_see_the_same_tasks():
     """Measured together they have the risks that each has alone, and another key needs no other program."""
 

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.random import threefry_2x32
 from scipy import stats
 from theory_reference import GENERAL, largest_z, z_bound
 
@@ -85,15 +84,6 @@ def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
     first, second = numbers[:half], numbers[half : 2 * half]
     for a, b in ((first, second), (first**2, second**2), (first[1:], first[:-1])):
         assert abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a)) < stats.norm.isf(ALPHA / 2 / 3)
-
-
-def test_every_word_of_threefry_is_used():
-    """Numbers are in the order of the generator's words."""
-    key = jax.random.key(5)
-    words = np.asarray(threefry_2x32(jax.random.key_data(key), jnp.asarray(np.arange(1000, dtype=np.uint32))))
-    numbers = np.ravel(normal(key, (10, 100), jnp.float32))
-    np.testing.assert_array_equal(np.argsort(words >> 9, kind="stable"), np.argsort(numbers, kind="stable"))
-    assert normal(jax.random.key(0, impl="rbg"), (3,), jnp.float32).shape == (3,)
 
 
 @pytest.mark.parametrize("degrees", [[2.0, 3.0, 11.0], [9_991.0, 10_000.0, 1e6]])

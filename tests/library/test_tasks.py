@@ -131,14 +131,8 @@ test_a_task_that_lacks_something_is_refused = refusals(
     (lambda: measure(object()), "task must have dim and sample"),
     (lambda: measure({"dim": 3}), "task must have dim and sample"),
     (lambda: measure(Changed(dim=4)), r"the X of the task's sample must have shape \(4, C, 4\), got shape \(4, 6, 3\)"),
-    (
-        lambda: measure(WIDE),
-        r"the x_q of the task's sample must have shape \(4, 3\), got shape \(4, 4\)",
-    ),
-    (
-        lambda: measure(FLAT),
-        r"the target of the task's sample must have shape \(4,\), got shape \(4, 1\)",
-    ),
+    (lambda: measure(WIDE), r"the x_q of the task's sample must have shape \(4, 3\), got shape \(4, 4\)"),
+    (lambda: measure(FLAT), r"the target of the task's sample must have shape \(4,\), got shape \(4, 1\)"),
 )
 
 

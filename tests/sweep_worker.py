@@ -1,6 +1,6 @@
-"""Sweeps in processes of their own, for test_sweep_devices: ``sweep_worker.py OUT FOLDER ADDRESS,… TASK…``.
+"""Sweeps in processes of their own, for test_sweep_devices: ``sweep_worker.py OUT FOLDER CLUSTER TASK…``.
 
-Each task returns arrays, or what was refused; the results go to OUT-TASK.npz. ADDRESS,PROCESSES,RANK is of a cluster.
+Each task returns arrays, or what was refused; the results go to OUT-TASK.npz. CLUSTER is "" or address,processes,rank.
 """
 
 import logging

@@ -12,9 +12,7 @@ import pytest
 
 from lsalib import _files, _npz, _progress
 from lsalib.tasks import GaussianTask
-from lsalib.training import Run, checkpoint, fit, rows, schedule, sweep
-from lsalib.training.groups import Plan
-from lsalib.training.objectives import unpack
+from lsalib.training import Run, checkpoint, fit, schedule, sweep
 
 COV = [[1.0, 0.4], [0.4, 2.0]]
 PLAIN = GaussianTask([2.0, -1.0], context_size=4)
@@ -76,25 +74,6 @@ def test_seeds_are_repetitions_with_tasks_of_their_own():
     again = sweep(jax.random.key(1), runs, seeds=[2], **OPTIONS)
     assert_close([two.seed(2), five.seed(2)], [alone.seed(0) for alone in again])
     assert_close(two.seed(0), fit(jax.random.key(1), PLAIN, 2, init_scale=1e-6, **OPTIONS))
-
-
-@pytest.mark.parametrize("objective", ["sampled", "population"])
-@pytest.mark.parametrize("padding", [0.0, 1e-3])
-def test_padding_stays_exactly_zero(objective, padding):
-    """All four factors of a padded head are zero, so each one's gradient is; any other padding would grow."""
-    sampling = (64, True) if objective == "sampled" else None
-    (group,) = rows.grouped([Run(PLAIN, 1), Run(PLAIN, 5)], sampling)
-    prepared = rows.prepared(group, [jax.random.split(jax.random.key(0))], jnp.float32)
-
-    def layers():
-        weights = unpack(prepared.record.state.params, 5, 2)
-        return [leaf for name, leaf in weights._asdict().items() if name != "guess"]
-
-    assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers())
-    for leaf in layers():  # views of the rows
-        leaf[0, 0, 1:] = padding
-    schedule.advance([prepared], Plan(OPTIONS["steps"], {}))
-    assert all((leaf[0, 0, 1:] == padding).all() for leaf in layers()) == (padding == 0.0)
 
 
 class Stop(Exception):

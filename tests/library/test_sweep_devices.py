@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sweep_worker
 
 from lsalib.training.devices import grid
 
@@ -71,10 +70,8 @@ def assert_close(found, expected):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The sweeps in this very process, which has one device."""
-    folder = tmp_path_factory.mktemp("alone")
-    sweep_worker.main(folder / "out", folder, "", "results")
-    return np.load(folder / "out-results.npz")
+    """The sweeps in one process with one device."""
+    return one_process(tmp_path_factory.mktemp("alone"), "results", devices=1)["results"]
 
 
 @pytest.fixture(scope="module")

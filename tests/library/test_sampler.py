@@ -127,7 +127,6 @@ def test_compressed_contexts_have_the_law_of_the_gram_matrix(context_size, noise
     assert smallest_p(gram_statistics(tokens), gram_statistics(scaled)) < ALPHA
 
 
-@pytest.mark.claim("eq18-decomposition", "exact-cost")
 @pytest.mark.parametrize("compress", [False, True])
 def test_predictions_from_samples_have_the_exact_risk(compress):
     """The literal layer on fresh samples has the risk of the formula, and not that of a longer context."""

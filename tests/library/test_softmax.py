@@ -57,7 +57,7 @@ def test_layer_by_loops_by_its_circuits_and_reduced(x64, seed):
     np.testing.assert_allclose(reduced, layer, rtol=1e-12)
 
 
-@pytest.mark.claim("softmax-debiased-gd", "softmax-linear-heads")
+@pytest.mark.claim("softmax-linear-heads")
 def test_two_small_opposite_heads_take_a_debiased_step(x64):
     """The error falls like omega^2. Control: heads of equal sign do not, and plain GD is another predictor."""
     _, X, y, x_q = example(3)

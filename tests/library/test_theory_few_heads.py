@@ -61,7 +61,7 @@ def test_with_label_noise_d_heads_are_enough_up_to_a_distance(share, enough, d, 
     assert (excess < 1e-13) == enough and (excess > 1e-6) == (not enough)
 
 
-@pytest.mark.claim("few-heads-optimum", "fig4-guess-slope")
+@pytest.mark.claim("few-heads-optimum")
 def test_only_the_distance_of_the_guess_counts(x64):
     """A turned prior mean, a moved guess: the same risk. A tiny error of the guess costs next to nothing."""
     turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], context_size=5)

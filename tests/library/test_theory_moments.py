@@ -21,7 +21,7 @@ def test_equal_quadrature(name):
         np.testing.assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
 
 
-@pytest.mark.claim("real-covariates", "kurtosis-family")
+@pytest.mark.claim("real-covariates")
 @pytest.mark.parametrize(("d", "C", "noise"), [(1, 3, 0.0), (2, 1, 0.0), (3, 5, 0.7)])
 def test_rows_of_a_table_in_place_of_gaussian_features(d, C, noise):
     """Off centre, skewed, fewer rows than quadratic forms of three features."""

@@ -180,7 +180,7 @@ def test_no_weights_do_better(make, bias, seed, distance):
     assert min(near, far) >= theory.optimal_risk(task, None, bias) * (1 - 1e-12)
 
 
-@pytest.mark.claim("gd-strict-lower-bound", "exact-gd-risk")
+@pytest.mark.claim("exact-gd-risk")
 @modest
 @given(make=tasks, step=numbers, shift=numbers, bias=numbers)
 def test_order_of_the_risks(make, step, shift, bias):
@@ -198,7 +198,7 @@ def test_order_of_the_risks(make, step, shift, bias):
     assert theory.yq_risk(task) <= theory.yq_risk(replace(task, noise_std=task.noise_std + 1))
 
 
-@pytest.mark.claim("price-general", "gd-strict-lower-bound")
+@pytest.mark.claim("price-general", "thm2-exact-gap")
 @modest
 @given(make=tasks, shift=numbers, bias=numbers)
 def test_label_noise_only_narrows_the_gap(make, shift, bias):
@@ -218,7 +218,9 @@ def test_a_guess_that_is_nearly_right_is_corrected():
     assert len(theory.optimal_weights(task, task.prior_mean * (1 + 1e-8)).W_K) == task.dim
 
 
-@pytest.mark.claim("thm2-exact-gap", "gd-strict-lower-bound", "exact-gd-risk", "fig4-bias-slope", "fig4-guess-slope")
+@pytest.mark.claim(
+    "thm2-exact-gap", "gd-strict-lower-bound", "exact-gd-risk", "fig3-linear-gap", "fig4-guess-slope", "fig4-bias-slope"
+)
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(d=st.integers(1, 8), C=st.integers(1, 30), seed=st.integers(0, 2**16))
 def test_the_laws_of_isotropic_tasks(d, C, seed):

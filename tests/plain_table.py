@@ -13,12 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import attention, estimators, metrics, tasks, theory
-from lsalib.attention.layer import query_token
 
 NUMPY = ("int32", "int64", "float16", "float32", "float64")
 JAX = ("int32", "bfloat16", "float32")
-# The first words of those forms that have a float type of their own; Python's numbers fit any.
-STRONG = {"list", "tuple", "numpy", "jax"}
 
 
 class Numbers(NamedTuple):
@@ -217,12 +214,3 @@ TABLE |= {
 }
 FLOAT32 = ("ltb_risk", "optimal_weights", "population_risk", "yq_optimal_weights")
 TABLE |= {f"theory.{name}": TABLE[f"theory.{name}"]._replace(least="float32") for name in FLOAT32}
-
-
-def annotations_are_checked() -> bool:
-    """Whether a matrix is refused where the annotation, and nothing else, asks for a vector."""
-    try:
-        query_token(jnp.zeros((2, 2)), 0.0)
-    except Exception:
-        return True
-    return False

@@ -19,8 +19,10 @@ def make_lift(seed, dim, scale=0.5):
     return jnp.asarray(scale * np.random.default_rng(seed).normal(size=(dim + 1,) * 3))
 
 
+@pytest.mark.claim("eq18-decomposition")
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_weights_and_dense_form(name, x64):
+    """The lifted quadratic, the risk of weights and the dense form are one number."""
     task = TASKS[name]
     guess = make_guess(task)
     risk = lifted_risk(task, guess, BIAS)
@@ -34,8 +36,10 @@ def test_equal_weights_and_dense_form(name, x64):
             assert abs(float(other.value(M)) / float(risk.value(M)) - 1) > 1e-3
 
 
+@pytest.mark.claim("eq19-gradients", "a4-hessian")
 @pytest.mark.parametrize("name", TASKS)
 def test_derivatives_equal_autodiff_through_the_weights(name, x64):
+    """Gradient and curvature are those that JAX computes; a reversed direction is seen."""
     task = TASKS[name]
     guess = make_guess(task)
     risk = lifted_risk(task, guess, BIAS)
@@ -49,8 +53,10 @@ def test_derivatives_equal_autodiff_through_the_weights(name, x64):
     assert np.abs(np.asarray(risk.curvature(jnp.asarray(np.asarray(V)[::-1]))) - bend).max() > 1e-2
 
 
+@pytest.mark.claim("exact-multihead-risk", "a4-hessian")
 @pytest.mark.parametrize("name", TASKS)
 def test_least_value_is_the_optimum(name, x64):
+    """The normal equations of the lifted risk give the optimum, and its gradient vanishes there."""
     task = TASKS[name]
     guess, D = make_guess(task), task.dim + 1
     risk = lifted_risk(task, guess, BIAS)
@@ -62,6 +68,7 @@ def test_least_value_is_the_optimum(name, x64):
     assert steepest(1.01 * best) > 1e-3
 
 
+@pytest.mark.claim("eq18-decomposition")
 def test_components_couple_through_the_query_alone():
     """Eq. 18's split: with identity features, exactly when the linear part of the guess is zero."""
     task = TASKS["isotropic"]
@@ -70,8 +77,10 @@ def test_components_couple_through_the_query_alone():
     assert lifted_risk(TASKS["general"]).query[0, 1] != 0
 
 
+@pytest.mark.claim("kurtosis-law", "predecessor-uniform")
 @pytest.mark.parametrize("kurtosis", [1.0, 1.8, 6.0])
 def test_the_kurtosis_law_is_the_least_value_for_such_fourth_moments(kurtosis):
+    """From random signs to heavy tails, by a pseudo-inverse of the lifted risk."""
     d, C, w = 3, 5, np.array([1.0, 2.0, -1.0])
     task, eye, fourth = GaussianTask(w, C), np.eye(d), np.zeros((d,) * 4)
     fourth[(np.arange(d),) * 4] = kurtosis - 3

@@ -78,7 +78,7 @@ def test_a_page_installs_what_it_needs_and_changes_nothing(hosted, repository):
     folder.mkdir()
     source = pages.code_cells(opened(""))[0].source
     refused = subprocess.run([hosted, "-c", source], cwd=folder, capture_output=True, text=True)
-    assert "lsalib is missing: clone this book's repository, run `pip install -e . matplotlib` in it" in refused.stderr
+    assert "lsalib is missing: clone this book's repository, run `pip install -e '.[sts]' matplotlib`" in refused.stderr
     before = versions()
     assert not before.keys() & {"lsalib", "matplotlib", *MODELS}
     options = {"extra_arguments": ["--log-level=ERROR"], "resources": {"metadata": {"path": str(folder)}}}

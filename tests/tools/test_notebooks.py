@@ -55,17 +55,13 @@ def output(cell: int, *args, **values):
 
 
 # An edit of the notebook, and what --check says. Cells: 0 about, 1 prose, 2 install, 3 glue, 4 prose, 5 sum.
-other_number = lambda cell: {"source": cell.source.replace("30.251", "30.252")}
 another_nine, device = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}, "[CpuDevice(id=0)]"
 NOTEBOOK_DEFECTS = {
     "not executed": (lambda cells: cells[5].update(execution_count=None, outputs=[]), "cell tiny-003: not executed"),
-    "another order": (lambda cells: cells[5].update(execution_count=7), "tiny-003: executed as number 7, expected 3"),
     "other code": (lambda cells: cells[5].update(source="2 + 3"), "cell tiny-003: source not as in the page"),
     "other tags": (lambda cells: cells[5].metadata.update(tags=[]), "cell tiny-003: metadata not as in the page"),
-    "other id": (lambda cells: cells[5].update(id="x"), "cell tiny-003: id not as in the page"),
     "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), "7 cells, but the page makes 6"),
     "a missing cell": (lambda cells: cells.pop(), "5 cells, but the page makes 6"),
-    "another number in prose": (lambda cells: cells[1].update(other_number(cells[1])), "tiny-000: source not as in"),
     "two glued texts": (output(5, "display_data", **another_nine), "glue «square»: glued with 2 different texts"),
     "an error": (output(5, "error", ename="Error", evalue="by zero"), "error in cell tiny-003: Error: by zero"),
     "stderr": (output(5, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
@@ -109,21 +105,19 @@ def test_check_reports_stray_and_broken_files(root, capsys):
     assert "book/plain.md, glue «square» on a page that runs no code" in said
 
 
-# An edit of the page, and what its execution says.
-UNFIT = {
-    "an error": ("2 + 2", "1 / 0", "book/tiny.md stopped in cell tiny-003:", "ZeroDivisionError"),
-    "stderr": ("2 + 2", "import sys; print('beware', file=sys.stderr)", "cell tiny-003: writes to stderr: beware"),
-    "unknown glue": ("`square`", "`cube`", "cell tiny-000: no cell glues «cube»"),
-}
-
-
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_page_that_fails_leaves_the_notebook_unchanged(name, root, capsys):
-    old, new, *messages = UNFIT[name]
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("import sys; print('beware', file=sys.stderr)", "cell tiny-003: writes to stderr: beware"),
+    ],
+)
+def test_a_page_that_fails_leaves_the_notebook_unchanged(new, said, root, capsys):
+    """The error names the cell."""
     before = (root / "book/tiny.ipynb").read_bytes()
-    replace(root / "book/tiny.md", old, new)
-    said = fails(capsys, root, "--changed")
-    assert all(message in said for message in (*messages, "tiny.ipynb is unchanged"))
+    replace(root / "book/tiny.md", "2 + 2", new)
+    output = fails(capsys, root, "--changed")
+    assert "tiny-003" in output and said in output and "tiny.ipynb is unchanged" in output
     assert (root / "book/tiny.ipynb").read_bytes() == before
 
 

@@ -36,6 +36,11 @@ def share(e_1, size=C):
 
 
 @pytest.mark.parametrize("labels", [["a0"], ["a0", "a1"], ["a0", "a1", "a2"]])
+@pytest.mark.certificate(
+    "kurtosis-family",
+    "The share of the constant that C tokens leave follows from the share of one token, for every "
+    "distribution of up to three features.",
+)
 def test_kurtosis_family(labels):
     """The share in terms of one token's number, for every law: C tokens want a multiple of what one wants."""
     _, second, M = best_stand_in(labels)
@@ -47,6 +52,7 @@ def test_kurtosis_family(labels):
     certify(1 - multiple * explained, share(1 - explained), share(1 - explained, C + 1))
 
 
+@pytest.mark.certificate("kurtosis-family", "The share for independent coordinates of any kurtosis, for all d.")
 def test_the_kurtosis_law_follows():
     """For all d: the share of independent coordinates, and that of one token."""
     law, listed = Law(kurtosis=kurtosis), (kurtosis - 1) / (C * d + kurtosis - 1)
@@ -58,6 +64,10 @@ def test_the_kurtosis_law_follows():
 
 
 @pytest.mark.parametrize("groups", [[["a0"], ["b0"]], [["a0", "a1"], ["b0"]], [["a0", "a1"], ["b0", "b1"]]])
+@pytest.mark.certificate(
+    "kurtosis-family",
+    "The numbers of independent groups of features add up, for groups of up to two.",
+)
 def test_numbers_of_independent_groups_add_up(groups):
     """Multiples of what each group wants, none of its products with the other, solve the normal equations."""
     alone = [best_stand_in(group) for group in groups]
@@ -84,6 +94,10 @@ def symbols(name: str, *shape: int) -> sympy.Matrix:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.certificate(
+    "constant-coordinate",
+    "Two heads predict what the best step predicts, in every context, for up to three features.",
+)
 def test_constant_coordinate(dim):
     """Two heads are the step, whatever the context, as the constant's own square is one."""
     N, w, x_q, y_q = symbols("N", dim + 1, dim + 1), symbols("w", dim, 1), symbols("x", dim, 1), sympy.Symbol("y")
@@ -101,6 +115,10 @@ def test_constant_coordinate(dim):
     assert same(layer(1), step) and not same(layer(sympy.Symbol("c")), step)
 
 
+@pytest.mark.certificate(
+    "constant-coordinate",
+    "One head cannot imitate the step: what it offers has a determinant of zero, and what it needs does not.",
+)
 def test_one_head_lacks_a_direction():
     """On the span of v_x, e_0 and e_r: what has to be imitated has rank three, and what a head offers has two."""
     v_x, v_0, c = sympy.symbols("v_x v_0 c")
@@ -112,6 +130,10 @@ def test_one_head_lacks_a_direction():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.certificate(
+    "constant-coordinate",
+    "When the mean residual is of no use, for contexts of up to three tokens with two features.",
+)
 def test_what_the_mean_residual_adds(size):
     """C E[s r] = E[x x'Px] + (C - 1) L P E[x] for the mean residual r, with two features of any law."""
     x, P = symbols("x", size, 2), sympy.Matrix(2, 2, lambda m, n: sympy.Symbol(f"P{min(m, n)}{max(m, n)}"))
@@ -127,6 +149,10 @@ def test_what_the_mean_residual_adds(size):
     assert not all_zero(found - own - size * rest)
 
 
+@pytest.mark.certificate(
+    "predecessor-uniform",
+    "The best step and its risk for all d and C; its error is orthogonal to all that a layer can add.",
+)
 def test_predecessor_uniform():
     """Features uniform in [-1, 1]: their length is 1/sqrt 3 of those with variance one, their kurtosis 9/5."""
     law, eta = Law(kurtosis=sympy.Rational(9, 5)), sympy.Symbol("eta")
@@ -182,6 +208,11 @@ def sides(tasks: Tasks, best: bool = True):
     return square(layer - target), square(step - target) + square(layer - step)
 
 
+@pytest.mark.certificate(
+    "pythagoras-general",
+    "The error of the best step is orthogonal to all that a layer can add, for features of any kurtosis "
+    "and noise of any fourth cumulant.",
+)
 def test_pythagoras_general():
     """For features of any kurtosis and noise of any fourth cumulant, the best step's error is orthogonal to a layer."""
     law, error = Law(kurtosis=kurtosis, noise_cumulant=cumulant), lambda step: step * dot(query, s) - dot(query, eps)
@@ -194,6 +225,11 @@ def test_pythagoras_general():
 
 
 @pytest.mark.parametrize("dim, size", [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.certificate(
+    "pythagoras-general",
+    "For small d and C, the two squares add up for every joint distribution with the symmetry: each of "
+    "its moments is a symbol.",
+)
 def test_the_two_squares_are_the_risk_for_every_symmetric_law(dim, size):
     """Whatever the joint law of features, weights and noise, as long as (eps, n) is symmetric given the features."""
     tasks = Tasks(dim, size)

@@ -1,7 +1,7 @@
 """Sphinx extension of the ledger: the table of all claims, a short one for the front page, files to download."""
 
-import math
 import re
+from collections import Counter
 from html import escape
 from pathlib import Path
 
@@ -9,16 +9,17 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from lsalib.book.records import Record, margin_text, rows, tally
+from lsalib.book.records import Record, rows, tally
 from tools.ledger import export
-from tools.ledger.claims import ROADS, Claim, read_certificates, read_claims, read_records
+from tools.ledger.claims import ROADS, STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell
 from tools.notebooks.address import BRANCH, GITHUB
 from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
-from tools.site.claims import CERTIFIED, badge, linked_badge
+from tools.site.claims import CERTIFIED, FOR_ALL, SOURCES, badge, definitions, linked_badge, marked
 
-HEAD = ("claim", "statement", "verdict", "worst margin", "chapter")
+HEAD = ("The paper says", "We find", "Verdict")
+HOLDS = ("reproduced", "sharpened", "proved here")
 
 
 def raw(html: str) -> nodes.raw:
@@ -30,106 +31,133 @@ def head(*names: str) -> str:
 
 
 def title(stem: str) -> str:
-    """The page's first heading; its name while the page is not written."""
-    md = Page(ROOT, stem).md
+    """The page's number and first heading; its name while the page is not written."""
+    md, number = Page(ROOT, stem).md, chapters(ROOT).get(stem)
     heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
-    return heading[1] if heading else stem
+    name = heading[1] if heading else stem
+    return f"{number}. {name}" if number else name
 
 
 def chapter(stem: str) -> str:
-    """The page's number and title, with a link to it if it is written."""
-    number = chapters(ROOT).get(stem)
-    name = escape(f"{number}. {title(stem)}" if number else title(stem))
-    return f'<a href="{stem}.html">{name}</a>' if Page(ROOT, stem).md.is_file() else name
+    """Where to read on: the page's title, with a link if it is written."""
+    name = escape(title(stem))
+    link = f'<a href="{stem}.html">{name}</a>' if Page(ROOT, stem).md.is_file() else name
+    return f'<span class="ledger-note">{link}</span>'
+
+
+class Table(Directive):
+    """What the tables of claims share: a row with what the paper says, what we find, the verdict, and the chapter."""
+
+    def row(self, claim: Claim, paper: str, finding: str, verdict: str) -> list[nodes.Node]:
+        parts: list[nodes.Node] = [raw("<tr>")]
+        for name, words in (("paper", paper), ("finding", finding)):
+            if words:
+                text, problems = self.state.inline_text(words, self.lineno)
+                cell = f'<td class="ledger-{name}"' + ("" if paper else ' colspan="2"') + ">"
+                parts += [raw(cell), nodes.paragraph("", "", *text), *problems]
+        return [*parts, raw(f"{chapter(claim.page)}</td><td>{verdict}</td></tr>")]
+
+
+def tests(name: str, listed: list[Marked]) -> str:
+    """Marked tests: what each shows, and its file and function, with a link if the repository has an address."""
+    repository, lines = install_cell.address(ROOT), ""
+    for test in listed:
+        place = f"{test.file}, {test.function}"
+        if GITHUB.fullmatch(repository):
+            place = f'<a href="{repository}/blob/{BRANCH}/{test.file}">{place}</a>'
+        lines += f'<li>{escape(test.words)} <span class="ledger-note">{place}</span></li>'
+    return f"<p>{name}:</p><ul>{lines}</ul>" if listed else ""
 
 
 def evidence(claim: Claim, records: list[Record]) -> str:
-    """The checks of a claim, folded, each with a link to its cell."""
-    table = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}")
-    return f'<details class="claims"><summary>{tally(records)}</summary>{table}</details>'
-
-
-def note(words: str, **attributes: str) -> str:
-    said = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
-    return f'<span class="ledger-place"{said}>{words}</span>'
-
-
-def opening(claim: Claim, records: list[Record]) -> str:
-    """A claim's row up to its statement: name, place, and what it rests on."""
-    margin = export.worst_margin(records)
-    # "P" and "S" are the two papers, "new" is this book.
-    data = {"verdict": claim.status, "chapter": title(claim.page), "paper": claim.place.split()[0]}
-    data |= {"margin": str(margin if math.isfinite(margin) else 1e300), "checks": str(len(records))}
-    attributes = " ".join(f'data-{name}="{escape(value)}"' for name, value in data.items())
-    behind = note(f"by {escape(', '.join(claim.roads))}") if claim.roads else ""
+    """What stands behind a claim, folded: its checks with links to their cells, its tests and its certificates."""
+    listed = {kind: marked(kind).get(claim.id, []) for kind in ("claim", "certificate")}
+    counts = [tally(records)] if records else []
+    for name, found in zip(("test", "certificate"), listed.values(), strict=True):
+        counts += [f"{len(found)} {name}{'s' * (len(found) > 1)}"] if found else []
+    about = [
+        f'<a href="#{claim.id}">{claim.id}</a>',
+        f"{claim.where} of {SOURCES[claim.source]}" if claim.where else "",
+    ]
+    about.append(f"computed by {escape(', '.join(claim.roads))}" if claim.roads else "")
+    checks = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}") if records else ""
     return (
-        f'<tbody id="{claim.id}" {attributes}><tr><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
-        f"{note(escape(claim.place))}{behind}</th><td>"
+        f'<details class="claims"><summary>Evidence: {", ".join(counts) or "none"}</summary>'
+        f"<p>{'; '.join(filter(None, about))}</p>{checks}"
+        f"{tests('Tests', listed['claim'])}{tests(f'Certificates ({CERTIFIED})', listed['certificate'])}</details>"
     )
 
 
-def certificate(claim: Claim) -> str:
-    """For a claim whose formula a test derives for symbolic d and C: the words, with a link to the test."""
-    if claim.id not in (certified := read_certificates(ROOT)):
-        return ""
-    (what, file), repository = certified[claim.id], install_cell.address(ROOT)
-    link = f'<a href="{repository}/blob/{BRANCH}/{file}">{CERTIFIED}</a>'
-    return note(link if GITHUB.fullmatch(repository) else CERTIFIED, title=f"{what} ({file})")
+def summary(claims: list[Claim]) -> str:
+    """For each source, how many claims hold and how many have which verdict, each a link that filters the table."""
+    lines = ""
+    for source, name in SOURCES.items():
+        counts = Counter(claim.status for claim in claims if claim.source == source)
+        total, hold = counts.total(), sum(counts[status] for status in HOLDS)
+        said = f"{total} claims" if source == "new" else f"{hold} of {total} claims hold"
+        links = " ".join(
+            f'<a class="claim-badge" href="#ledger" data-paper="{source}" data-verdict="{status}">'
+            f"{badge(status, f'{counts[status]} {status}')}</a>"
+            for status in STATUSES
+            if counts[status]
+        )
+        lines += f"<li><strong>{name[0].upper()}{name[1:]}:</strong> {said}. {links}</li>"
+    certified = f"<dt>{FOR_ALL}</dt><dd>A test derives the formula with symbols for d and C.</dd>"
+    legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES, certified)}"
+    return f'<ul class="ledger-tally">{lines}</ul><details class="claims">{legend}</details>'
 
 
-def closing(claim: Claim, records: list[Record]) -> str:
-    """The rest of a claim's row, and a row of its own for the checks, as wide as the table."""
-    worst = margin_text(min(records, key=lambda record: record.margin)) if records else "–"
-    cells = (badge(claim.status) + certificate(claim), worst, chapter(claim.page))
-    checked = f'<tr><td colspan="{len(HEAD)}">{evidence(claim, records)}</td></tr>' if records else ""
-    return "</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + f"</tr>{checked}</tbody>"
+def form(stems: list[str]) -> str:
+    """The filters, which ledger.js brings to life."""
+    choices = {
+        "paper": ("Source", SOURCES),
+        "verdict": ("Verdict", {status: status for status in STATUSES}),
+        "chapter": ("Chapter", {stem: title(stem) for stem in stems}),
+    }
+    fields = '<label><span>Search</span><input type="search" name="text"></label>'
+    for name, (label, options) in choices.items():
+        listed = "".join(f'<option value="{value}">{escape(words)}</option>' for value, words in options.items())
+        select = f'<select name="{name}"><option value="">all</option>{listed}</select>'
+        fields += f"<label><span>{label}</span>{select}</label>"
+    return (
+        f'<form class="ledger-tools pst-js-only" role="search" aria-label="The claims">{fields}<output></output></form>'
+    )
 
 
-class Ledger(Directive):
-    """All claims, a group of rows each: the claim, and its checks, folded."""
+class Ledger(Table):
+    """The tally and all claims, the papers' first, in the order of the chapters, each with its evidence, folded."""
 
     def run(self) -> list[nodes.Node]:
-        by_page = read_records(ROOT)
-        parts = [raw(f'<table class="ledger" id="ledger">{head(*HEAD)}')]
-        for claim in read_claims(ROOT):
-            records = claim.records(by_page)
-            text, problems = self.state.inline_text(claim.statement, self.lineno)
-            statement = nodes.paragraph("", "", *text, claim=claim.id)
-            parts += [raw(opening(claim, records)), statement, *problems, raw(closing(claim, records))]
-        script = '<script src="../_static/ledger.js" defer></script>'
-        return [*parts, raw("</table>"), raw(provenance() + script)]
+        by_page, numbers, sources = read_records(ROOT), chapters(ROOT), list(SOURCES)
+        number = lambda stem: numbers.get(stem, len(numbers) + 1)
+        claims = sorted(read_claims(ROOT), key=lambda claim: (sources.index(claim.source), number(claim.page)))
+        filters = form(sorted({claim.page for claim in claims}, key=number))
+        parts = [raw(f'{summary(claims)}{filters}<table class="ledger" id="ledger">{head(*HEAD)}')]
+        for claim in claims:
+            data = f'data-verdict="{claim.status}" data-chapter="{claim.page}" data-paper="{claim.source}"'
+            parts.append(raw(f'<tbody id="{claim.id}" {data}>'))
+            parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
+            folded = evidence(claim, claim.records(by_page))
+            parts.append(raw(f'<tr><td colspan="{len(HEAD)}">{folded}</td></tr></tbody>'))
+        return [*parts, raw('</table><script src="../_static/ledger.js" defer></script>')]
 
 
-def provenance() -> str:
-    """The commit, and for each way in which pages were executed, which pages these are."""
-    groups: dict[str, list[str]] = {}
-    for stem, run in export.runs(ROOT).items():
-        said = ", ".join(f"{name} {value}" for name, value in run.items() if name not in ("date", "machine"))
-        words = f"{run['date']}, {said}, {run['machine']}" if run else "not recorded"
-        groups.setdefault(words, []).append(stem)
-    commit = export.commit(ROOT)
-    lines = [f"<li>{escape(', '.join(stems))}: {escape(words)}</li>" for words, stems in groups.items()]
-    built = f"<p>Built from commit <code>{commit}</code>.</p>" if commit else ""
-    return f'<div class="provenance">{built}<p>The pages were executed:</p><ul>{"".join(lines)}</ul></div>'
-
-
-class Verdicts(Directive):
-    """A few claims in plain words, «id: words» each: what is claimed, the verdict, the page."""
+class Verdicts(Table):
+    """A few claims, a line each, “id: what the paper says | what we find”, and what their verdicts mean."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        claims = {claim.id: claim for claim in read_claims(ROOT)}
-        parts = [raw(f'<table class="verdicts">{head("The paper’s claim", "Verdict", "Page")}<tbody>')]
+        claims, occur = {claim.id: claim for claim in read_claims(ROOT)}, []
+        parts = [raw(f'<table class="verdicts">{head(*HEAD)}<tbody>')]
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
-            if name not in claims:
-                raise self.error(f"no claim in book/claims.toml is called {name!r}")
-            claim = claims[name]
-            text, problems = self.state.inline_text(words, self.lineno)
-            cells = f"</td><td>{linked_badge(claim)}</td><td>{chapter(claim.page)}</td></tr>"
-            parts += [raw("<tr><td>"), nodes.paragraph("", "", *text), *problems, raw(cells)]
-        return [*parts, raw("</tbody></table>")]
+            paper, _, finding = words.partition(" | ")
+            if name not in claims or not finding:
+                raise self.error(f"expected “id: what the paper says | what we find” with a claim’s id, got {line!r}")
+            parts += self.row(claims[name], paper, finding, linked_badge(claims[name]))
+            occur.append(claims[name].status)
+        return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
 class Roads(Directive):
@@ -138,13 +166,14 @@ class Roads(Directive):
     def run(self) -> list[nodes.Node]:
         groups: dict[tuple[str, ...], list[str]] = {}
         for claim in read_claims(ROOT):
-            if claim.roads:
-                groups.setdefault(claim.roads, []).append(f'<a href="claims.html#{claim.id}">{claim.id}</a>')
-        body = ""
+            roads = (*claim.roads, *["certificate"] * (claim.id in marked("certificate")))
+            if roads:
+                groups.setdefault(roads, []).append(f'<a href="claims.html#{claim.id}">{claim.id}</a>')
+        body, columns = "", (*ROADS, "certificate")
         for roads, names in sorted(groups.items(), key=lambda row: (-len(row[0]), -len(row[1]))):
-            marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in ROADS)
+            marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in columns)
             body += f"<tr><td><strong>{len(names)}</strong>: {', '.join(names)}</td>{marks}</tr>"
-        table = f'<table class="roads">{head("claims", *ROADS)}<tbody>{body}</tbody></table>'
+        table = f'<table class="roads">{head("claims", *columns)}<tbody>{body}</tbody></table>'
         return [raw(f'<div class="results claims-table">{table}</div>')]
 
 

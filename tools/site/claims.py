@@ -1,7 +1,7 @@
 """Sphinx extension of the claims: the box at a page's head, and verdicts that stand beside statements."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import cache
 from html import escape
 
@@ -22,7 +22,7 @@ SOURCES = {
     "new": "this book",
 }
 CERTIFIED = "algebra checked for all d and C"
-FOR_ALL = '<span class="claim-certified" aria-hidden="true">∀ <i>d</i>, <i>C</i></span>'
+FOR_ALL = '<span class="claim-certified">∀ <i>d</i>, <i>C</i></span>'
 
 
 @cache
@@ -72,10 +72,11 @@ def linked_badge(claim: Claim) -> str:
     return f'<a class="claim-badge" href="claims.html#{claim.id}" aria-label="{escape(name)}">{shown}</a>'
 
 
-def definitions(statuses: Iterable[str], more: str = "") -> str:
-    """What these verdicts mean."""
+def definitions(statuses: Collection[str]) -> str:
+    """What these verdicts mean, and the sign beside those with a certificate."""
     lines = "".join(f"<dt>{badge(name)}</dt><dd>{STATUSES[name]}</dd>" for name in STATUSES if name in statuses)
-    return f'<dl class="verdict-definitions">{lines}{more}</dl>'
+    certified = f"<dt>{FOR_ALL}</dt><dd>A test derives the formula with symbols for d and C.</dd>"
+    return f'<dl class="verdict-definitions">{lines}{certified}</dl>'
 
 
 def is_folded(node: nodes.Node) -> bool:

@@ -16,10 +16,10 @@ from tools.notebooks import install_cell
 from tools.notebooks.address import BRANCH, GITHUB
 from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
-from tools.site.claims import CERTIFIED, FOR_ALL, SOURCES, badge, definitions, linked_badge, marked
+from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
 
 HEAD = ("The paper says", "We find", "Verdict")
-HOLDS = ("reproduced", "sharpened", "proved here")
+HOLDS = ("reproduced", "sharpened", "proved here", "measured here")
 
 
 def raw(html: str) -> nodes.raw:
@@ -84,17 +84,19 @@ def evidence(claim: Claim, records: list[Record]) -> str:
     return (
         f'<details class="claims"><summary>Evidence: {", ".join(counts) or "none"}</summary>'
         f"<p>{'; '.join(filter(None, about))}</p>{checks}"
-        f"{tests('Tests', listed['claim'])}{tests(f'Certificates ({CERTIFIED})', listed['certificate'])}</details>"
+        f"{tests('Tests', listed['claim'])}{tests('Certificates', listed['certificate'])}</details>"
     )
 
 
 def summary(claims: list[Claim]) -> str:
-    """For each source, how many claims hold and how many have which verdict, each a link that filters the table."""
+    """For each source, how many claims hold, which are refuted, and a count per verdict that filters the table."""
     lines = ""
     for source, name in SOURCES.items():
-        counts = Counter(claim.status for claim in claims if claim.source == source)
-        total, hold = counts.total(), sum(counts[status] for status in HOLDS)
-        said = f"{total} claims" if source == "new" else f"{hold} of {total} claims hold"
+        own = [claim for claim in claims if claim.source == source]
+        counts = Counter(claim.status for claim in own)
+        said = f"{sum(counts[status] for status in HOLDS)} of {len(own)} claims hold"
+        refuted = [f'<a href="#{each.id}">{each.where}</a>' for each in own if each.status == "refuted as stated"]
+        said += f"; refuted: {', '.join(refuted)}" if refuted else ""
         links = " ".join(
             f'<a class="claim-badge" href="#ledger" data-paper="{source}" data-verdict="{status}">'
             f"{badge(status, f'{counts[status]} {status}')}</a>"
@@ -102,8 +104,7 @@ def summary(claims: list[Claim]) -> str:
             if counts[status]
         )
         lines += f"<li><strong>{name[0].upper()}{name[1:]}:</strong> {said}. {links}</li>"
-    certified = f"<dt>{FOR_ALL}</dt><dd>A test derives the formula with symbols for d and C.</dd>"
-    legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES, certified)}"
+    legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES)}"
     return f'<ul class="ledger-tally">{lines}</ul><details class="claims">{legend}</details>'
 
 

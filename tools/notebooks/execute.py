@@ -18,6 +18,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from lsalib import _files
 from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
@@ -62,12 +63,7 @@ def execute(page: Page, env: Mapping[str, str] = NOTHING) -> NotebookNode:
 
 def save(page: Page, notebook: NotebookNode) -> None:
     """Replace the notebook in one step, so that it is always whole."""
-    part = page.ipynb.with_name(f".{page.ipynb.name}.part")
-    try:
-        part.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
-        os.replace(part, page.ipynb)
-    finally:
-        part.unlink(missing_ok=True)
+    _files.write(page.ipynb, f"{nbformat.writes(notebook)}\n".encode())
 
 
 def refresh(page: Page) -> str:

@@ -1,0 +1,199 @@
+"""Charts of a few lines: exact lines, sampled points and trained curves, each with its name beside it."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+from lsalib import _validate
+from lsalib.book._conversion import real, scalar, written
+from lsalib.book.figures import INK, color_of, use_style, windows
+
+__all__ = ["Chart", "chart"]
+
+# The height of a line of text, over its font size.
+_LINE = 1.25
+
+
+class Chart:
+    """One plot, filled inside a ``with`` block and shown at its end. ``figure`` and ``ax`` are
+    matplotlib's, for what is missing here.
+
+    A name stands at the right end of its line, where names that would meet make room for each other. Colors are
+    names of quantities: "lsa", "yq", "gd", "bayes", "other", "softmax", "ltb", or "ink" for what is none of them.
+
+    Example:
+        >>> with chart("step size", "risk", show=False) as c:
+        ...     c.line([0.0, 1.0], [2.0, 1.0], "exact", color="gd")
+        ...     c.points([0.0, 1.0], [2.1, 0.9], error=[0.1, 0.1], color="gd")
+        >>> [text.get_text() for text in c.ax.texts]
+        ['exact']
+    """
+
+    def __init__(self, figure: Figure, ax: Axes, show: bool):
+        self.figure, self.ax, self._show = figure, ax, show
+        self._names: list[tuple[float, float, str, str]] = []
+
+    def line(self, x, y, name: str = "", *, color: str = "ink", style: str = "-") -> None:
+        """A curve through the points (x, y), for what is exact.
+
+        Raises:
+            ValueError: if x and y are not two vectors of one length, or no quantity has this color.
+        """
+        x, y = self._pair(x, y)
+        self.ax.plot(x, y, style, color=color_of(color))
+        self._name(name, x[-1], y[-1], color)
+
+    def points(self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o") -> None:
+        """Points, for what is sampled or trained, with bars of three standard errors.
+
+        Args:
+            x, y: vectors of one length.
+            name: stands beside the last point.
+            error: the standard errors, a number or one for each point; None draws no bars.
+            color: the quantity.
+            marker: a marker of matplotlib.
+        """
+        x, y = self._pair(x, y)
+        bars = None if error is None else 3 * np.broadcast_to(real("error", error), y.shape)
+        self.ax.errorbar(x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4)
+        self._name(name, x[-1], y[-1], color)
+
+    def curve(self, risk, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
+        """Losses during training: a line of means over windows of steps, and a band from least to largest.
+
+        Args:
+            risk: the loss of each step, (steps,), or (seeds, steps), a line for each seed.
+            name: stands at the end of the last line.
+            color: the quantity.
+            style: the line's style.
+            window: how many steps a point of the line stands for.
+        """
+        rows = real("risk", risk)
+        for row in np.atleast_2d(rows):
+            blocks = windows(row, min(window, len(row)))
+            middle = (np.arange(len(blocks)) + 0.5) * blocks.shape[1]
+            self.ax.fill_between(middle, blocks.min(1), blocks.max(1), color=color_of(color), alpha=0.12, linewidth=0)
+            self.ax.plot(middle, blocks.mean(1), style, color=color_of(color))
+        self._name(name, middle[-1], blocks[-1].mean(), color)
+
+    def exact(self, value, name: str = "", *, color: str = "ink", style: str = "--", spec: str = ".3f") -> None:
+        """A horizontal line at an exact value, which follows its name."""
+        value = scalar("value", value)
+        self.ax.axhline(value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=3)
+        self._name(f"{name} {written(value, spec)}" if name else "", np.inf, value, color)
+
+    def upright(self, x, name: str = "", *, color: str = "ink") -> None:
+        """A dotted vertical line, with its name at the top."""
+        x = scalar("x", x)
+        self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
+        if name:
+            top = self.ax.get_xaxis_transform()
+            self.ax.annotate(name, (x, 1), xytext=(4, 0), xycoords=top, textcoords="offset points", va="top")
+
+    def __enter__(self) -> "Chart":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if kind is None:
+            self._write_names()
+        if kind is not None or not self._show:
+            plt.close(self.figure)
+        else:
+            plt.show()
+
+    @staticmethod
+    def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
+        x, y = real("x", x), real("y", y)
+        if x.ndim > 1 or x.shape != y.shape:
+            raise ValueError(f"x and y must be vectors of one length, got shapes {x.shape} and {y.shape}")
+        return np.atleast_1d(x), np.atleast_1d(y)
+
+    def _name(self, name: str, x: float, y: float, color: str) -> None:
+        if name:
+            self._names.append((x, y, name, color))
+
+    def _write_names(self) -> None:
+        """The names to the right of the plot, each as near to its line's end as the others let it."""
+        if not self._names:
+            return
+        self.figure.draw_without_rendering()  # settles the limits
+        pixels = lambda y: self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
+        low, high = self.ax.get_window_extent().intervaly
+        size = plt.rcParams["font.size"] * self.figure.dpi / 72 * _LINE
+        named = sorted(self._names, key=lambda each: each[1])
+        heights = [size * (1 + name.count("\n")) for _, _, name, _ in named]
+        places = spread([np.clip(pixels(y), low, high) for _, y, _, _ in named], heights)
+        for (_, _, name, color), place in zip(named, places, strict=True):
+            at = self.ax.transAxes.inverted().transform((0, place))[1]
+            self.ax.text(
+                1.02, at, name, transform=self.ax.transAxes, va="center", ha="left", color=color_of(color), linespacing=1.1
+            )
+
+
+def spread(wanted, heights) -> np.ndarray:
+    """The places nearest to those wanted at which boxes of these heights, in this order, do not overlap.
+
+    With the heights taken off, the places only have to rise: a regression that pools neighbors which would overlap.
+
+    Args:
+        wanted: the wanted centers, in rising order, (n,).
+        heights: the boxes' heights, (n,).
+
+    Returns:
+        The centers, (n,), with the least sum of squared moves.
+
+    Example:
+        >>> spread([0.0, 0.0, 9.0], [2.0, 2.0, 2.0]).tolist()
+        [-1.0, 1.0, 9.0]
+    """
+    gaps = np.add(heights[1:], heights[:-1]) / 2
+    offsets = np.concatenate([[0.0], np.cumsum(gaps)])
+    pools: list[list[float]] = []
+    for value in np.subtract(wanted, offsets):
+        pools.append([value])
+        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    return np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + offsets
+
+
+def chart(
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: str = "",
+    xlim=None,
+    ylim=None,
+    size=(6.4, 3.6),
+    show: bool = True,
+) -> Chart:
+    """Begin a chart in the book's style: ``with chart("step", "risk") as c: c.exact(1.0, "minimum risk")``.
+
+    Args:
+        xlabel, ylabel: what the axes measure.
+        log: which axes are logarithmic: "", "x", "y" or "xy".
+        xlim, ylim: the ends of the axes; None leaves an end to the data.
+        size: width and height in inches; the names take their room from the width.
+        show: False leaves the chart for code to look at.
+
+    Returns:
+        The ``Chart``.
+
+    Raises:
+        ValueError: if ``log`` is something else, or a size is not positive.
+    """
+    if log not in ("", "x", "y", "xy"):
+        raise ValueError(f"log must be '', 'x', 'y' or 'xy', got {log!r}")
+    width, height = (_validate.number("size", side, above=0.0) for side in size)
+    use_style()
+    figure, ax = plt.subplots(figsize=(width, height))
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    for axis in log:
+        getattr(ax, f"set_{axis}scale")("log")
+        lines = getattr(ax, f"{axis}axis")
+        lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        lines.set_major_formatter(ScalarFormatter())
+        lines.set_minor_formatter(NullFormatter())
+    ax.set(**{name: limits for name, limits in (("xlim", xlim), ("ylim", ylim)) if limits is not None})
+    return Chart(figure, ax, show)

@@ -123,7 +123,7 @@ def test_a_tally_counts_each_source_and_names_what_is_refuted():
     listed = [CLAIM, CLAIM._replace(id="false", status="refuted as stated"), CLAIM._replace(place="new", paper="")]
     paper, _, ours = site_ledger.summary(listed).split("<li>")[1:]
     assert "1 of 2 claims hold; refuted: <a" in paper and "1 sharpened" in paper and "1 refuted as stated" in paper
-    assert "1 of 1 claims hold" in ours and "refuted" not in ours.partition("</ul>")[0]
+    assert ": 1 claims. " in ours and "refuted" not in ours.partition("</ul>")[0]
 
 
 def test_a_box_says_where_each_claim_is_and_how_long_its_page_takes(monkeypatch):

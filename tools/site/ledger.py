@@ -13,13 +13,17 @@ from lsalib.book.records import Record, rows, tally
 from tools.ledger import export
 from tools.ledger.claims import ROADS, STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell
-from tools.notebooks.address import BRANCH, GITHUB
+from tools.notebooks.address import BRANCH
 from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
 from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
 
 HEAD = ("The paper says", "We find", "Verdict")
-HOLDS = ("reproduced", "sharpened", "proved here", "measured here")
+HOLDS = ("reproduced", "sharpened", "proved here")
+FORM = (
+    '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
+    '<input type="search"></label> <button type="button">Show all</button> <output></output></form>'
+)
 
 
 def raw(html: str) -> nodes.raw:
@@ -30,32 +34,26 @@ def head(*names: str) -> str:
     return "<thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + "</tr></thead>"
 
 
-def title(stem: str) -> str:
-    """The page's number and first heading; its name while the page is not written."""
+def chapter(stem: str) -> str:
+    """Where to read on: the page's number and title; its name, without a link, while the page is not written."""
     md, number = Page(ROOT, stem).md, chapters(ROOT).get(stem)
     heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
-    name = heading[1] if heading else stem
-    return f"{number}. {name}" if number else name
-
-
-def chapter(stem: str) -> str:
-    """Where to read on: the page's title, with a link if it is written."""
-    name = escape(title(stem))
-    link = f'<a href="{stem}.html">{name}</a>' if Page(ROOT, stem).md.is_file() else name
+    name = escape(f"{number}. " * bool(number) + (heading[1] if heading else stem))
+    link = f'<a href="{stem}.html">{name}</a>' if heading else name
     return f'<span class="ledger-note">{link}</span>'
 
 
 class Table(Directive):
-    """What the tables of claims share: a row with what the paper says, what we find, the verdict, and the chapter."""
+    """What the tables of claims share: a row with what the paper says, what we find, and the verdict."""
 
     def row(self, claim: Claim, paper: str, finding: str, verdict: str) -> list[nodes.Node]:
         parts: list[nodes.Node] = [raw("<tr>")]
-        for name, words in (("paper", paper), ("finding", finding)):
+        for name, words, note in (("paper", paper, ""), ("finding", finding, chapter(claim.page))):
             if words:
                 text, problems = self.state.inline_text(words, self.lineno)
                 cell = f'<td class="ledger-{name}"' + ("" if paper else ' colspan="2"') + ">"
-                parts += [raw(cell), nodes.paragraph("", "", *text), *problems]
-        return [*parts, raw(f"{chapter(claim.page)}</td><td>{verdict}</td></tr>")]
+                parts += [raw(cell), nodes.paragraph("", "", *text), *problems, raw(f"{note}</td>")]
+        return [*parts, raw(f"<td>{verdict}</td></tr>")]
 
 
 def tests(name: str, listed: list[Marked]) -> str:
@@ -63,7 +61,7 @@ def tests(name: str, listed: list[Marked]) -> str:
     repository, lines = install_cell.address(ROOT), ""
     for test in listed:
         place = f"{test.file}, {test.function}"
-        if GITHUB.fullmatch(repository):
+        if install_cell.GITHUB.fullmatch(repository):
             place = f'<a href="{repository}/blob/{BRANCH}/{test.file}">{place}</a>'
         lines += f'<li>{escape(test.words)} <span class="ledger-note">{place}</span></li>'
     return f"<p>{name}:</p><ul>{lines}</ul>" if listed else ""
@@ -71,58 +69,38 @@ def tests(name: str, listed: list[Marked]) -> str:
 
 def evidence(claim: Claim, records: list[Record]) -> str:
     """What stands behind a claim, folded: its checks with links to their cells, its tests and its certificates."""
-    listed = {kind: marked(kind).get(claim.id, []) for kind in ("claim", "certificate")}
+    listed = {name: marked(kind).get(claim.id, []) for name, kind in (("test", "claim"), ("certificate",) * 2)}
     counts = [tally(records)] if records else []
-    for name, found in zip(("test", "certificate"), listed.values(), strict=True):
-        counts += [f"{len(found)} {name}{'s' * (len(found) > 1)}"] if found else []
-    about = [
-        f'<a href="#{claim.id}">{claim.id}</a>',
-        f"{claim.where} of {SOURCES[claim.source]}" if claim.where else "",
-    ]
-    about.append(f"computed by {escape(', '.join(claim.roads))}" if claim.roads else "")
+    counts += [f"{len(found)} {name}{'s' * (len(found) > 1)}" for name, found in listed.items() if found]
+    about = f'<a href="#{claim.id}">{claim.id}</a>'
+    about += f"; {claim.where} of {SOURCES[claim.source]}" if claim.where else ""
+    about += f"; computed by {escape(', '.join(claim.roads))}" if claim.roads else ""
     checks = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}") if records else ""
-    return (
-        f'<details class="claims"><summary>Evidence: {", ".join(counts) or "none"}</summary>'
-        f"<p>{'; '.join(filter(None, about))}</p>{checks}"
-        f"{tests('Tests', listed['claim'])}{tests('Certificates', listed['certificate'])}</details>"
-    )
+    more = "".join(tests(f"{name.capitalize()}s", found) for name, found in listed.items())
+    summary = f"<summary>Evidence: {', '.join(counts) or 'none'}</summary>"
+    return f'<details class="claims">{summary}<p>{about}</p>{checks}{more}</details>'
 
 
 def summary(claims: list[Claim]) -> str:
-    """For each source, how many claims hold, which are refuted, and a count per verdict that filters the table."""
+    """For each source, how many claims hold, which are refuted, and links that filter the table by ledger.js."""
     lines = ""
     for source, name in SOURCES.items():
         own = [claim for claim in claims if claim.source == source]
         counts = Counter(claim.status for claim in own)
-        said = f"{sum(counts[status] for status in HOLDS)} of {len(own)} claims hold"
+        said = f"{len(own)} claims"
+        if source != "new":
+            said = f"{sum(counts[status] for status in HOLDS)} of {said} hold"
         refuted = [f'<a href="#{each.id}">{each.where}</a>' for each in own if each.status == "refuted as stated"]
         said += f"; refuted: {', '.join(refuted)}" if refuted else ""
-        links = " ".join(
-            f'<a class="claim-badge" href="#ledger" data-paper="{source}" data-verdict="{status}">'
-            f"{badge(status, f'{counts[status]} {status}')}</a>"
+        to_table = f'<a href="#ledger" data-source="{source}"'
+        links = [
+            f'{to_table} class="claim-badge" data-verdict="{status}">{badge(status, f"{count} {status}")}</a>'
             for status in STATUSES
-            if counts[status]
-        )
-        lines += f"<li><strong>{name[0].upper()}{name[1:]}:</strong> {said}. {links}</li>"
+            if (count := counts[status])
+        ]
+        lines += f"<li>{to_table}>{name[0].upper()}{name[1:]}</a>: {said}. {' '.join(links)}</li>"
     legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES)}"
-    return f'<ul class="ledger-tally">{lines}</ul><details class="claims">{legend}</details>'
-
-
-def form(stems: list[str]) -> str:
-    """The filters, which ledger.js brings to life."""
-    choices = {
-        "paper": ("Source", SOURCES),
-        "verdict": ("Verdict", {status: status for status in STATUSES}),
-        "chapter": ("Chapter", {stem: title(stem) for stem in stems}),
-    }
-    fields = '<label><span>Search</span><input type="search" name="text"></label>'
-    for name, (label, options) in choices.items():
-        listed = "".join(f'<option value="{value}">{escape(words)}</option>' for value, words in options.items())
-        select = f'<select name="{name}"><option value="">all</option>{listed}</select>'
-        fields += f"<label><span>{label}</span>{select}</label>"
-    return (
-        f'<form class="ledger-tools pst-js-only" role="search" aria-label="The claims">{fields}<output></output></form>'
-    )
+    return f'<ul class="ledger-tally">{lines}</ul><details class="claims">{legend}</details>{FORM}'
 
 
 class Ledger(Table):
@@ -130,13 +108,11 @@ class Ledger(Table):
 
     def run(self) -> list[nodes.Node]:
         by_page, numbers, sources = read_records(ROOT), chapters(ROOT), list(SOURCES)
-        number = lambda stem: numbers.get(stem, len(numbers) + 1)
-        claims = sorted(read_claims(ROOT), key=lambda claim: (sources.index(claim.source), number(claim.page)))
-        filters = form(sorted({claim.page for claim in claims}, key=number))
-        parts = [raw(f'{summary(claims)}{filters}<table class="ledger" id="ledger">{head(*HEAD)}')]
+        order = lambda claim: (sources.index(claim.source), numbers.get(claim.page, len(numbers) + 1))
+        claims = sorted(read_claims(ROOT), key=order)
+        parts = [raw(f'{summary(claims)}<table class="ledger" id="ledger">{head(*HEAD)}')]
         for claim in claims:
-            data = f'data-verdict="{claim.status}" data-chapter="{claim.page}" data-paper="{claim.source}"'
-            parts.append(raw(f'<tbody id="{claim.id}" {data}>'))
+            parts.append(raw(f'<tbody id="{claim.id}" data-source="{claim.source}" data-verdict="{claim.status}">'))
             parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
             folded = evidence(claim, claim.records(by_page))
             parts.append(raw(f'<tr><td colspan="{len(HEAD)}">{folded}</td></tr></tbody>'))

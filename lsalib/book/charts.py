@@ -1,5 +1,7 @@
 """Charts of a few lines: exact lines, sampled points and trained curves, each with its name beside it."""
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +12,7 @@ from lsalib import _validate
 from lsalib.book._conversion import real, scalar, written
 from lsalib.book.figures import INK, color_of, use_style, windows
 
-__all__ = ["Chart", "chart"]
+__all__ = ["Chart", "chart", "tokens"]
 
 # The height of a line of text, over its font size.
 _LINE = 1.25
@@ -31,8 +33,8 @@ class Chart:
         ['exact']
     """
 
-    def __init__(self, figure: Figure, ax: Axes, show: bool):
-        self.figure, self.ax, self._show = figure, ax, show
+    def __init__(self, figure: Figure, ax: Axes, show: bool, **limits):
+        self.figure, self.ax, self._show, self._limits = figure, ax, show, limits
         self._names: list[tuple[float, float, str, str]] = []
 
     def line(self, x, y, name: str = "", *, color: str = "ink", style: str = "-") -> None:
@@ -61,7 +63,7 @@ class Chart:
         self._name(name, x[-1], y[-1], color)
 
     def curve(self, risk, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
-        """Losses during training: a line of means over windows of steps, and a band from least to largest.
+        """Losses during training: for each seed a line of means over windows of steps, and a band over all losses.
 
         Args:
             risk: the loss of each step, (steps,), or (seeds, steps), a line for each seed.
@@ -70,18 +72,19 @@ class Chart:
             style: the line's style.
             window: how many steps a point of the line stands for.
         """
-        rows = real("risk", risk)
-        for row in np.atleast_2d(rows):
-            blocks = windows(row, min(window, len(row)))
-            middle = (np.arange(len(blocks)) + 0.5) * blocks.shape[1]
-            self.ax.fill_between(middle, blocks.min(1), blocks.max(1), color=color_of(color), alpha=0.12, linewidth=0)
-            self.ax.plot(middle, blocks.mean(1), style, color=color_of(color))
-        self._name(name, middle[-1], blocks[-1].mean(), color)
+        rows = np.atleast_2d(real("risk", risk))
+        blocks = np.stack([windows(row, min(window, len(row))) for row in rows])
+        middle = (np.arange(blocks.shape[1]) + 0.5) * blocks.shape[2]
+        low, high = blocks.min((0, 2)), blocks.max((0, 2))
+        self.ax.fill_between(middle, low, high, color=color_of(color), alpha=0.15, linewidth=0)
+        for means in blocks.mean(2):
+            self.ax.plot(middle, means, style, color=color_of(color), linewidth=1.4)
+        self._name(name, middle[-1], means[-1], color)
 
     def exact(self, value, name: str = "", *, color: str = "ink", style: str = "--", spec: str = ".3f") -> None:
         """A horizontal line at an exact value, which follows its name."""
         value = scalar("value", value)
-        self.ax.axhline(value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=3)
+        self.ax.axhline(value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5)
         self._name(f"{name} {written(value, spec)}" if name else "", np.inf, value, color)
 
     def upright(self, x, name: str = "", *, color: str = "ink") -> None:
@@ -97,6 +100,8 @@ class Chart:
 
     def __exit__(self, kind, error, trace) -> None:
         if kind is None:
+            # Only now: matplotlib fits an end that is None to what is drawn by then.
+            self.ax.set(**{name: ends for name, ends in self._limits.items() if ends is not None})
             self._write_names()
         if kind is not None or not self._show:
             plt.close(self.figure)
@@ -195,5 +200,47 @@ def chart(
         lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
         lines.set_major_formatter(ScalarFormatter())
         lines.set_minor_formatter(NullFormatter())
-    ax.set(**{name: limits for name, limits in (("xlim", xlim), ("ylim", ylim)) if limits is not None})
+    return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
+
+
+def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(6.4, 2.4), show: bool = True) -> Chart:
+    """Draw the matrix of tokens, one a column: the context, the query, and in the last cell the initial guess.
+
+    Cell (i, j) has its center at (j, -i), for notes that an arrow joins to it.
+
+    Args:
+        cells: a text or a number for each cell, (rows, columns).
+        columns, rows: what stands above each column, and before each row.
+        size: width and height in inches.
+        show: False leaves the drawing for code to look at.
+
+    Returns:
+        A ``Chart`` without axes, for a ``with`` block.
+
+    Raises:
+        ValueError: if a row of cells, or the number of rows, does not fit the names.
+
+    Example:
+        >>> with tokens([["x", 1.0], ["y", 3]], ["example", "query"], ["feature", "label"], show=False) as c:
+        ...     c.ax.annotate("the guess", (1, -1), (1, -2))
+        Text(1, -2, 'the guess')
+    """
+    if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
+        raise ValueError(f"cells must be {len(rows)} rows of {len(columns)}, got rows of {[len(row) for row in cells]}")
+    use_style()
+    figure, ax = plt.subplots(figsize=size)
+    for i, j in np.ndindex(len(rows), len(columns)):
+        last = i == len(rows) - 1
+        color = "yq" if last and j == len(columns) - 1 else "lsa" if last else "ink"
+        opacity = 0.4 if color == "yq" else 0.12
+        ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, facecolor=color_of(color), alpha=opacity))
+        text = cells[i][j] if isinstance(cells[i][j], str) else written(scalar("cells", cells[i][j]), "g")
+        ax.text(j, -i, text, ha="center", va="center", fontsize="large")
+    for j, name in enumerate(columns):
+        ax.text(j, 0.62, name, ha="center", va="bottom")
+    for i, name in enumerate(rows):
+        ax.text(-0.62, -i, name, ha="right", va="center")
+    ax.plot([len(columns) - 1.5] * 2, [0.5, 0.5 - len(rows)], ":", color=INK, linewidth=1)
+    ax.set(xlim=(-0.6, len(columns) - 0.4), ylim=(0.4 - len(rows), 1.2), aspect=0.6)
+    ax.axis("off")
     return Chart(figure, ax, show)

@@ -1,6 +1,6 @@
 """The data of the interactive figures: their controls, which start at the static figures' values, and stored runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def choice(name: str, label: str, options: dict[str, str]) -> dict:
     return {"name": name, "label": label, "options": list(options.items()), "value": next(iter(options))}
 
 
-def lengths(values: list[int], value: int, name: str = "C", label: str = "context length C") -> dict:
+def lengths(values: Sequence[float], value: float, name: str = "C", label: str = "context length C") -> dict:
     """A slider over a list."""
     return {"name": name, "label": label, "values": values, "value": value}
 

@@ -135,7 +135,7 @@ class Endings(SphinxPostTransform):
                 node["ending"] = sign[0]
                 after.parent.replace(after, nodes.Text(after[sign.end() :]))
             before = node.parent[node.parent.index(node) - 1]
-            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«")):
+            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«", "“")):
                 node["opening"] = before[-1]
                 node.parent.replace(before, nodes.Text(before[:-1]))
 

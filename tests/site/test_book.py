@@ -104,6 +104,25 @@ def test_all_folds_open_and_close_together_also_on_the_next_page(browser, addres
         assert noise == []
 
 
+def test_a_link_into_a_closed_fold_opens_it_also_where_all_were_closed(browser, address):
+    with visit(browser, address, "book/gradients.html") as (page, _):
+        page.get_by_role("button", name="Close everything").click()
+        target = page.locator("article details div.math[id]").first
+        assert not target.is_visible()
+        name = target.get_attribute("id")
+        page.evaluate("name => location.hash = name", name)
+        page.wait_for_function("name => document.getElementById(name).checkVisibility()", arg=name)
+        page.reload()
+        assert target.is_visible() and page.locator("article details:not([open])").count() > 5
+
+
+def test_nothing_but_its_content_makes_a_root_wide(browser, address):
+    gap = "root => root.getBoundingClientRect().right - root.lastElementChild.getBoundingClientRect().right"
+    with visit(browser, address, "book/softmax.html") as (page, _):
+        gaps = [root.evaluate(gap) for root in page.locator("article msqrt").all()]
+    assert gaps and max(gaps) < 1
+
+
 def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
     with visit(browser, address, "book/heads.html", width=390) as (page, _):
         page.evaluate("""() => document.querySelector("article .formula").style.maxWidth = "60px" """)

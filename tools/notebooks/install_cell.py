@@ -91,18 +91,18 @@ def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode
 PARAMETERS = "parameters"
 
 
-def parameters(cells: Iterable[NotebookNode]) -> str:
-    """The code of the page's cell of parameters; "" if it has none."""
-    return next((cell.source for cell in cells if PARAMETERS in cell.metadata.get("tags", ())), "")
+def parameters_place(cells: Iterable[NotebookNode]) -> int:
+    """Where the page's cell of parameters is; -1 if it has none."""
+    return next((n for n, cell in enumerate(cells) if PARAMETERS in cell.metadata.get("tags", ())), -1)
 
 
-def first_cell(stem: str, title: str, book: str, cells: Iterable[NotebookNode]) -> NotebookNode:
+def first_cell(stem: str, title: str, book: str, cells: list[NotebookNode]) -> NotebookNode:
     """The notebook's first cell, which the book does not show; ``book`` is the built book's address or ""."""
     page = f"[{title}]({book}book/{stem}.html)" if book else f"“{title}”"
     front = f"[the built book]({book})" if book else "the built book"
     lines = [f"This notebook is the page {page}. Interactive figures and previews are in {front}."]
-    if values := re.sub(r"\s*#.*", "", parameters(cells)).strip():
-        said = ", ".join(f"`{line}`" for line in values.splitlines())
+    if (place := parameters_place(cells)) >= 0:
+        said = ", ".join(f"`{line}`" for line in re.sub(r"\s*#.*", "", cells[place].source).split("\n"))
         lines.append(
             "To try another setting, change the cell of parameters and choose “Run all”: code, tables and figures "
             f"follow. The numbers in the text do not; they belong to {said}."

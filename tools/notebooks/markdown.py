@@ -7,12 +7,13 @@ and `<details>`.
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pybtex.database import Entry, parse_file
 
 from tools.notebooks import install_cell
-from tools.notebooks.labels import labels
+from tools.notebooks.labels import labels, title
 
 # A directive: its fence, name, title, options and body.
 FENCE = re.compile(
@@ -24,6 +25,7 @@ FENCE = re.compile(
 ROLE = re.compile(r"\{(?P<name>[a-z:]+)\}`(?P<text>[^`]+)`")
 EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE)
 PAGE_LINK = re.compile(r"\]\((?!\w+:)([\w/-]+)\.md(#[\w-]*)?\)")
+NO_WORDS = re.compile(r"(?<!!)\[\]\((\w+)\.md")
 TITLE_BRACES = re.compile(r"[{}]")
 # Directives that only the built book can show.
 LEFT_OUT = ("include", "bibliography", "explorer", "roads")
@@ -36,13 +38,15 @@ class Book(NamedTuple):
     sources: Mapping[str, Entry]
     verdicts: Mapping[str, str]
     address: str = ""
+    titles: Mapping[str, str] = MappingProxyType({})
 
 
 def book(root: Path, verdicts: Mapping[str, str]) -> Book:
     """The labels and sources of the book in this checkout."""
     bib = root / "book/references.bib"
     sources = parse_file(str(bib)).entries if bib.is_file() else {}
-    return Book(labels(root), sources, verdicts, install_cell.book_address(install_cell.address(root)))
+    address = install_cell.book_address(install_cell.address(root))
+    return Book(labels(root), sources, verdicts, address, {md.stem: title(md) for md in (root / "book").glob("*.md")})
 
 
 def plain(text: str, book: Book) -> str:
@@ -51,6 +55,8 @@ def plain(text: str, book: Book) -> str:
     text = ROLE.sub(lambda found: role(found["name"], found["text"], book), text)
     while FENCE.search(text):
         text = FENCE.sub(lambda found: directive(found, book), text)
+    # Without words, a link to a page has the page's title.
+    text = NO_WORDS.sub(lambda found: f"[{book.titles[found[1]]}]({found[1]}.md", text)
     # A notebook alone reaches other pages only where they are published.
     link = rf"]({book.address}book/\1.html\2)" if book.address else r"](\1.ipynb\2)"
     return PAGE_LINK.sub(link, text).strip("\n")

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 from nbformat.v4 import new_markdown_cell
 
-from tools.notebooks import fold, glue, install_cell, markdown
+from tools.notebooks import fold, glue, install_cell, labels, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,12 +49,6 @@ class Page(NamedTuple):
         return self.md.with_suffix(".ipynb")
 
     @property
-    def title(self) -> str:
-        """Its first heading, or its name without one."""
-        heading = re.search(r"^# (.+)$", self.md.read_text(encoding="utf-8"), re.MULTILINE)
-        return heading[1] if heading else self.stem
-
-    @property
     def has_code(self) -> bool:
         """Whether the page begins with the header of a text notebook."""
         header = re.match(r"---\n(.*?\n)---\n", self.md.read_text(encoding="utf-8"), re.DOTALL)
@@ -81,7 +75,7 @@ def build(page: Page) -> NotebookNode:
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
     url = install_cell.address(page.root)
     cells.insert(first, install_cell.cell(page.stem, url, cells))
-    cells.insert(0, install_cell.first_cell(page.stem, page.title, install_cell.book_address(url), cells))
+    cells.insert(0, install_cell.first_cell(page.stem, labels.title(page.md), install_cell.book_address(url), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 

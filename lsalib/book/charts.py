@@ -170,7 +170,7 @@ def chart(
     log: str = "",
     xlim=None,
     ylim=None,
-    size=(6.4, 3.6),
+    size=(5.6, 3.5),
     show: bool = True,
 ) -> Chart:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c: c.exact(1.0, "minimum risk")``.
@@ -203,7 +203,7 @@ def chart(
     return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
 
 
-def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(6.4, 2.4), show: bool = True) -> Chart:
+def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3), show: bool = True) -> Chart:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last cell the initial guess.
 
     Cell (i, j) has its center at (j, -i), for notes that an arrow joins to it.

@@ -81,7 +81,11 @@ def test_no_result_is_asked_of_anything_but_a_task(name):
     floats = jax.tree.map(np.float32, WEIGHTS)
     more = {"few_heads_weights": (1,), "least_risk": (1,), "depth_price": (1,), "depth_risk": (1,)}
     more |= {"softmax_risk": ([0.1],), "softmax_output": ([0.1],)}
-    first = {"population_risk": (floats,), "ltb_risk": (floats, np.eye(3), np.eye(3))}
+    first = {
+        "population_risk": (floats,),
+        "squared_distance": (floats, floats),
+        "ltb_risk": (floats, np.eye(3), np.eye(3)),
+    }
     first |= {"standard_form": (np.ones((1, 3)), np.ones((1, 3, 3)), np.ones(3), np.ones(3))}
     first |= {"standard_risk": (np.ones((1, 3)), np.ones((1, 3, 3)), np.ones(3))}
     for wrong in ([1.0, 2.0], 3, object()):

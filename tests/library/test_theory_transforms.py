@@ -19,6 +19,7 @@ IDENTITY, GUESS, BIAS, OMEGA = np.eye(3), np.array([0.4, -0.7, 0.2]), 0.8, np.ar
 CUMULANT = -0.002
 NUMBERS = np.random.default_rng(0).normal(size=(2, 2, 4))
 PARAMS = jax.tree.map(lambda W: np.asarray(W, np.float64), make_params(0, 3, 2))
+OTHER = jax.tree.map(lambda W: np.asarray(W, np.float32), make_params(1, 3, 1))
 HEADS = NUMBERS[0], np.random.default_rng(1).normal(size=(2, 4, 4))
 
 
@@ -97,6 +98,11 @@ CASES = {
     ),
     "softmax_output": Case(theory.softmax_output, (OMEGA,), CENTRED, centred),
     "softmax_risk": Case(theory.softmax_risk, (OMEGA, 2 * OMEGA), CENTRED, centred),
+    "squared_distance": Case(
+        lambda task, params, *more: theory.squared_distance(params, OTHER, task, *more),
+        (PARAMS, GUESS, -GUESS, BIAS, 0.3),
+        compiles=True,
+    ),
     "standard_form": Case(
         jax.jit(lambda task, *heads: theory.standard_form(*heads, standardize(task))),
         (*HEADS, *NUMBERS[1]),

@@ -62,6 +62,8 @@ test_bad_input_is_refused = refusals(
     (lambda: ltb(jnp.eye(2), jnp.eye(3)), r"W_1 must have shape \(m, 3\), got shape \(2, 2\)"),
     (lambda: ltb(jnp.eye(3), jnp.ones((5, 3))), r"W_2 must have shape \(3, 3\), got shape \(5, 3\)"),
     (lambda: theory.lifted_risk(TASK).curvature(jnp.ones((2, 2, 2))), r"V must have shape \(3, 3, 3\)"),
+    (lambda: theory.squared_distance(PARAMS, attention.init(KEY, 3, 1, 0.1), TASK), r"W_K must have .*\(1, 4, 4\)"),
+    (lambda: theory.squared_distance(PARAMS, PARAMS, TASK, X_Q, jnp.ones(3)), r"other_guess must have shape \(2,\)"),
     (lambda: theory.least_risk(NOISY, 1, starts=0), "starts must be a whole number of at least 1, got 0"),
     (lambda: theory.depth_price(NOISY, 1), "task must have noise_std 0, got 0"),
     (lambda: theory.depth_risk(TASK, 3), "layers must be 1 or 2 for more than one feature, got 3"),

@@ -6,9 +6,14 @@ from tiny_book import ROOT
 from tools.notebooks import execute, install_cell, pages
 
 SETTINGS = {
+    "intro": [{"dim": 4, "context_size": 7, "prior_mean": 1.0}, {"dim": 3, "context_size": 2, "prior_mean": -0.5}],
     "embedding": [
         {"dim": 4, "context_size": 7, "prior_mean": 1.0, "heads": 3},
         {"dim": 3, "context_size": 2, "prior_mean": 0.0, "heads": 5},
+    ],
+    "pythagoras": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 12, "prior_mean": 0.0},
     ],
 }
 

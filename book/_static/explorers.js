@@ -127,10 +127,10 @@
     }
     box.lastElementChild.hidden = false;
     for (const { x: a, y: b, color: name, open, grip } of spec.dots ?? []) {
-      const [cx, cy] = [x.place(a), Math.max(y.place(b), top)];
+      const cx = Math.min(Math.max(x.place(a), left), right), cy = Math.max(y.place(b), top);
       if (grip) box.lastElementChild.style = `left: ${cx}px; top: ${cy}px; background: ${color(name)}`;
       if (b > spec.y.domain[1]) {
-        // A dot above the frame becomes an arrow at its edge, with its number.
+        // A dot above the axes becomes an arrow at their end, with its number.
         if (open) continue;
         const end = cx > (left + right) / 2;
         outside.append(svg("path", { d: `M${cx} ${top - 5}l6 10h-12Z`, style: `fill: ${color(name)}` }),

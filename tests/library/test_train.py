@@ -207,7 +207,7 @@ def test_losses_are_written_once(tmp_path):
     longer = train(bowl, START, jax.random.key(0), steps=25, snapshots=[20, 25], **stored)
     np.testing.assert_array_equal(longer.snapshots, np.stack([shorter.params, longer.params]))
     second = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
-    assert set(second) - set(first) == {"0-losses-20.npz"}
+    assert set(second) - set(first) == {"0-losses-20.npz", "0-snapshot-20.npz", "0-snapshot-25.npz"}
     assert [name for name in first if first[name] != second[name]] == ["0-state.npz"]
 
 

@@ -56,7 +56,7 @@ def plain(text: str, book: Book) -> str:
     while FENCE.search(text):
         text = FENCE.sub(lambda found: directive(found, book), text)
     # Without words, a link to a page has the page's title.
-    text = NO_WORDS.sub(lambda found: f"[{book.titles[found[1]]}]({found[1]}.md", text)
+    text = NO_WORDS.sub(lambda found: f"[{book.titles.get(found[1], found[1])}]({found[1]}.md", text)
     # A notebook alone reaches other pages only where they are published.
     link = rf"]({book.address}book/\1.html\2)" if book.address else r"](\1.ipynb\2)"
     return PAGE_LINK.sub(link, text).strip("\n")

@@ -90,9 +90,12 @@ def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], fol
     config = {name: given.pop(name) for name in list(given) if name in GenerateConfig.model_fields}
     model = {"model": options.model, "model_base_url": given.pop("base_url", None), "model_args": given}
     where = folder / conditions
-    done, _ = eval_set(task, str(where), retry_attempts=0, retry_immediate=False, log_buffer=1, **model, **config)
-    if not done:
-        raise OSError(f"not all was answered; the answers are kept in {where}, and the same command continues there")
+    try:
+        if not eval_set(task, str(where), retry_attempts=0, retry_immediate=False, log_buffer=1, **model, **config)[0]:
+            raise OSError("not all was answered; Inspect said why, and its log does")
+    except BaseException as error:
+        error.add_note(f"what was answered is kept in {where}; the same command continues from there")
+        raise
     return records.own(where, probes=options.probe)
 
 

@@ -23,8 +23,7 @@ class Interval(NamedTuple):
 def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interval:
     """The percentile interval of a statistic when the rows of all columns are drawn together, 10,000 times, seed 0.
 
-    Of fewer than 30 rows such an interval is too short: it is then ``estimate +- t s``, with the jackknife's standard
-    error s and n - 1 degrees of freedom, for a mean the usual t interval. Of fewer than 8 rows the ends are NaN.
+    Of fewer than 8 rows there is no interval worth the name: its ends are NaN.
 
     Args:
         statistic: a function of the columns that works along their last axis, ``(..., n) -> (...)``.
@@ -41,10 +40,6 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interva
     estimate = float(statistic(*columns))
     if n < 8:
         return Interval(estimate, np.nan, np.nan)
-    if n < 30:
-        without = statistic(*(np.array([np.delete(column, k) for k in range(n)]) for column in columns))
-        reach = scipy.stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) * np.var(without))
-        return Interval(estimate, float(estimate - reach), float(estimate + reach))
     options = {"paired": True, "vectorized": True, "method": "percentile", "n_resamples": 10_000}
     options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
     found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)

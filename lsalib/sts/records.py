@@ -42,13 +42,14 @@ def recorded() -> list[dict]:
 def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
     """The finished results in a folder and below; without one, where the command line keeps the user's own.
 
-    They come from ``experiment.run`` and from finished logs of Inspect, of which each condition is a result. With
-    ``probes`` it is those whose numbers were moved.
+    They come from ``experiment.run`` and from finished logs of Inspect, of which each condition is a result. A result is
+    finished when all is answered. With ``probes`` it is those whose numbers were moved; there the scores do as well.
     """
     root = Path(folder or files.folder("results"))
     found = [read(path) for path in sorted(root.rglob(FILE))]
     found += [result for path in sorted(root.rglob("*.eval")) for result in _logged(path)]
-    whole = lambda rows: any(all(row.get(name) is not None for row in rows) for name in ("answer", "logprobs"))
+    names = ("answer", "logprobs")[: 1 + probes]
+    whole = lambda rows: any(all(row.get(name) is not None for row in rows) for name in names)
     return [one for one in found if bool(one["experiment"].get("moved")) == probes and whole(one["records"])]
 
 

@@ -35,7 +35,8 @@ def bucket(length: int) -> int:
 
 def read(params: llama.Params, config: llama.Config, prompt: Sequence[int], room: int) -> Reading:
     """Read a prompt, token ids, with room for so many tokens after it."""
-    if not 1 <= len(prompt) <= (most := config.context - room):
+    most = config.context - room
+    if not 1 <= len(prompt) <= most:
         asked = f"1 to {most} tokens (the context of {config.context} less {room} new ones)"
         raise ValueError(f"prompt must have {asked}, got {len(prompt)}")
     tokens = np.zeros(bucket(len(prompt)), np.int32)

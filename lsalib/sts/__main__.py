@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import FrameType
 
 from lsalib.sts import data, design, experiment, files, models, records, results
 
@@ -29,20 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s")
     logging.getLogger("lsalib").setLevel(logging.INFO)  # progress, also where there is no terminal
-    before = signal.signal(signal.SIGTERM, _stop)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return options.command(options) or 0
     except (KeyboardInterrupt, SystemExit, ImportError, OSError, ValueError) as error:
         status = {KeyboardInterrupt: 130, SystemExit: 143}.get(type(error), 2)
-        said = [f"error: {error}" if status == 2 else "stopped", *getattr(error, "__notes__", ())]
-        print("; ".join(said), file=sys.stderr)
+        said = f"error: {error}" if status == 2 else "stopped"
+        print(said, *getattr(error, "__notes__", ()), sep="; ", file=sys.stderr)
         return status
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -129,13 +124,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_asking(commands.add_parser("run", help="ask a model, or continue asking", formatter_class=_SHOWN), False)
     what = "measure what numbers in the prompt do to a model's answer"
     _add_asking(commands.add_parser("probe", help=what, formatter_class=_SHOWN), True)
-    checksums = "get the sentence pairs, once, and compare them with their checksums"
-    lie = "where they are; without it the folder that LSALIB_STS_DATA names, or the web"
-    stored = ("show", _show, "print what is stored", f"where results are, also below; without it {_PLACE}")
-    for name, function, line, where in (stored, ("data", _data, checksums, lie)):
-        each = commands.add_parser(name, help=line)
-        each.set_defaults(command=function)
-        each.add_argument("folder", nargs="?", type=Path, help=where)
+    show = commands.add_parser("show", help="print what is stored")
+    show.add_argument("folder", nargs="?", type=Path, help=f"where results are, also below; without it {_PLACE}")
+    show.set_defaults(command=_show)
+    pairs = commands.add_parser("data", help="get the sentence pairs, once, and compare them with their checksums")
+    where = "where they are; without it the folder that LSALIB_STS_DATA names, or the web"
+    pairs.add_argument("folder", nargs="?", type=Path, help=where)
+    pairs.set_defaults(command=_data)
     return parser
 
 

@@ -6,6 +6,7 @@ resumes (``inspect eval-retry``) and shows the answers (``inspect view``). ``pyt
 the conditions run by run.
 """
 
+import os
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +20,9 @@ from lsalib.sts import design, inspect_model, results
 from lsalib.sts.experiment import ANSWERS, facts
 
 __all__ = ["inspect_model", "stsb"]
+
+# If JAX trains a guess model beside a model on the same graphics card, it must not take most of the memory.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 # How a server of vLLM is told to read an answer as the beginning of the assistant's own message.
 _PREFILL = {"continue_final_message": True, "add_generation_prompt": False}

@@ -42,8 +42,8 @@ def recorded() -> list[dict]:
 def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
     """The finished results in a folder and below; without one, where the command line keeps the user's own.
 
-    They come from ``experiment.run`` and from finished logs of Inspect, of which each condition is a result. A result is
-    finished when all is answered. With ``probes`` it is those whose numbers were moved; there the scores do as well.
+    They come from ``experiment.run`` and from finished logs of Inspect, of which each condition is a result. Finished
+    means that all is answered. With ``probes`` it is those whose numbers were moved; there the scores do as well.
     """
     root = Path(folder or files.folder("results"))
     found = [read(path) for path in sorted(root.rglob(FILE))]

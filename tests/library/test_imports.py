@@ -83,7 +83,9 @@ def test_importing_lsalib_needs_no_package_for_language_models():
     names = "tokenizers", "safetensors", "gguf", "inspect_ai", "openai", "platformdirs", "pooch"
     loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"
     assert python(f"import sys, lsalib; print({loaded})") == "[]\n"
-    modules = [str(path.relative_to(LIBRARY.parent).with_suffix("")) for path in (LIBRARY / "sts").rglob("[!i]*[a-z].py")]
+    modules = [
+        str(path.relative_to(LIBRARY.parent).with_suffix("")) for path in (LIBRARY / "sts").rglob("[!i]*[a-z].py")
+    ]
     blocked = f"import sys, scipy.stats; sys.modules.update(dict.fromkeys({names}))\n"
     python(blocked + "\n".join(f"import {name.replace('/', '.')}" for name in modules))
     assert len(modules) >= 15

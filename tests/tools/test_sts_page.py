@@ -66,7 +66,10 @@ def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path
     except ImportError as error:
         pytest.skip(f"SmolLM2 is not installed: {error}")
     cell = re.search(r"^```ipython3\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
-    small = {"vllm/Qwen/Qwen2.5-7B-Instruct": "lsalib-completions/smollm2-135m-instruct", "/content/drive": str(tmp_path)}
+    small = {
+        "vllm/Qwen/Qwen2.5-7B-Instruct": "lsalib-completions/smollm2-135m-instruct",
+        "/content/drive": str(tmp_path),
+    }
     small["--option quantization=bitsandbytes --option dtype=half"] = "--style completion --runs 2 --context-size 1"
     small["--option generation_config=vllm --option max_model_len=4096"] = "--max-new-tokens 4"
     for large in small:

@@ -10,7 +10,7 @@ import operator
 import reprlib
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import TypeVar, cast, get_args
+from typing import SupportsIndex, TypeVar, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -188,7 +188,7 @@ def _float_type(dtype) -> np.dtype | None:
     return dtype if dtype.itemsize <= 8 else np.dtype(np.float64)
 
 
-def entry(tree, place: int, length: int, axis: int = 0):
+def entry(tree, place: SupportsIndex, length: int, axis: int = 0):
     """One entry of every array along an axis of this length; nothing is compiled for it."""
     try:
         index = operator.index(place)

@@ -13,12 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import attention, estimators, metrics, tasks, theory
-from lsalib.attention.layer import query_token
 
 NUMPY = ("int32", "int64", "float16", "float32", "float64")
 JAX = ("int32", "bfloat16", "float32")
-# The first words of those forms that have a float type of their own; Python's numbers fit any.
-STRONG = {"list", "tuple", "numpy", "jax"}
 
 
 class Numbers(NamedTuple):
@@ -141,6 +138,8 @@ USUAL |= {"b": numbers(14, 2, 3), "A": numbers(15, 2, 3, 3), "c": numbers(48, 3)
 USUAL |= {"W_1": numbers(16, 2, 3), "W_2": numbers(17, 2, 3), "z_q": numbers(32, 3), "step_size": numbers(38)}
 USUAL |= {"omega": numbers(44, 2), "mu": numbers(45, 2), "prior_mean": numbers(23, 2), "prior_cov": MATRIX}
 USUAL |= {"preconditioner": numbers(40, 2, 2), "noise_cumulant": POSITIVE._replace(least=None), "batches": count(2)}
+USUAL |= {"other": weights(attention.LSAParams, 50), "other_guess": numbers(54, 2, optional=True)}
+USUAL |= {"other_bias": numbers(55)}
 USUAL |= {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
 
 
@@ -215,14 +214,5 @@ TABLE |= {
     "theory.standard_form": entry(theory.standard_form, y_q=numbers(46, 3), task=STANDARD),
     "theory.standard_risk": entry(theory.standard_risk, task=STANDARD),
 }
-FLOAT32 = ("ltb_risk", "optimal_weights", "population_risk", "yq_optimal_weights")
+FLOAT32 = ("ltb_risk", "optimal_weights", "population_risk", "squared_distance", "yq_optimal_weights")
 TABLE |= {f"theory.{name}": TABLE[f"theory.{name}"]._replace(least="float32") for name in FLOAT32}
-
-
-def annotations_are_checked() -> bool:
-    """Whether a matrix is refused where the annotation, and nothing else, asks for a vector."""
-    try:
-        query_token(jnp.zeros((2, 2)), 0.0)
-    except Exception:
-        return True
-    return False

@@ -12,11 +12,6 @@ from plain_table import LSA, POSITIVE, USUAL, Built, Entry, Numbers, Same, count
 
 from lsalib import attention, tasks, training
 
-try:
-    from jax import enable_x64
-except ImportError:  # before JAX 0.8
-    from jax.experimental import enable_x64
-
 SEEDS = Same((2, np.int64(2), [0, 1], (0, 1), np.array([0, 1])), (True, 0, -1, 2.0, "2", None, [], [1, 1], [0.5], [-1]))
 SNAPSHOTS = Same(([1, 2], (1, 2), np.array([1, 2]), np.array([1, 2], np.uint8)), ([2, 1], [3], [-1], [0.5], 1, "1"))
 SINGLE = Same((np.float32, jnp.float32, "float32"), (np.float64, np.float16, jnp.bfloat16, int, str, "nonsense", None))
@@ -32,7 +27,7 @@ def single(function):
 
     @wraps(function)
     def called(*given, **named):
-        with enable_x64(False):
+        with jax.enable_x64(False):
             return function(*given, **named)
 
     return called

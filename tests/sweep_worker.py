@@ -1,6 +1,6 @@
-"""Sweeps in a process of its own, for test_sweep_devices: ``sweep_worker.py TASK OUT FOLDER [ADDRESS PROCESSES RANK]``.
+"""Sweeps in processes of their own, for test_sweep_devices: ``sweep_worker.py OUT FOLDER CLUSTER TASK…``.
 
-Each task returns arrays, or what was refused, which go to OUT.
+Each task returns arrays, or what was refused; the results go to OUT-TASK.npz. CLUSTER is "" or address,processes,rank.
 """
 
 import logging
@@ -37,36 +37,25 @@ def results(rank, folder):
 
 
 def resumed(rank, folder):
-    """Twenty steps, then sixty: the second process has its own folder, in which nothing lies, or something old."""
-    mine = folder / (f"state{rank}" if rank == 1 else "state")
+    """Twenty steps, then sixty: the second process has its own folder, with files that nobody may read."""
+    mine = folder / f"resumed{rank}"
     sweep(jax.random.key(0), RUNS, checkpoint=mine, **STORED | {"steps": 20})
     if rank == 1:
-        sweep_of_old(mine)
+        mine.mkdir(exist_ok=True)
+        (mine / "training.json").write_text("old")
+        (mine / "0-state.npz").write_bytes(b"old")
     return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=mine, **STORED))
 
 
-def sweep_of_old(folder):
-    """Files that nobody may read."""
-    folder.mkdir(exist_ok=True)
-    (folder / "training.json").write_text("old")
-    (folder / "0-state.npz").write_bytes(b"old")
-
-
 def went_on(rank, folder):
-    """From what another group of processes has stored."""
+    """From what another group of processes has stored, if any has."""
     return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **STORED))
 
 
-def killed(rank, folder):
-    return _ended(rank, folder, signal.SIGKILL)
-
-
-def told(rank, folder):
-    return _ended(rank, folder, signal.SIGTERM)
-
-
-def _ended(rank, folder, how):
+def killed(rank, folder, how=signal.SIGKILL):
     """The last process gets a signal at step 30 of 60."""
+    # A process that dies while it stores a program leaves half an entry, and nobody can add to that cache any more.
+    jax.config.update("jax_enable_compilation_cache", False)
 
     def callback(step, metrics):
         if step == 30 and rank == jax.process_count() - 1:
@@ -76,6 +65,10 @@ def _ended(rank, folder, how):
 
     options = STORED | {"callback": callback, "callback_every": 5}
     return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **options))
+
+
+def told(rank, folder):
+    return killed(rank, folder, signal.SIGTERM)
 
 
 def spread(rank, folder):
@@ -115,15 +108,17 @@ def refused(rank, folder):
     return [np.array(said)]
 
 
-def main(task, out, folder, *cluster):
+def main(out, folder, cluster, *tasks):
     rank = 0
     if cluster:
-        address, processes, rank = cluster[0], int(cluster[1]), int(cluster[2])
+        address, processes, rank = cluster.split(",")
+        rank = int(rank)
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(address, processes, rank, initialization_timeout=900)
-    leaves = globals()[task](rank, Path(folder))
-    numbered = {str(i): leaf for i, leaf in enumerate(leaves)}
-    np.savez(out, devices=jax.device_count(), processes=jax.process_count(), **numbered)
+        jax.distributed.initialize(address, int(processes), rank, initialization_timeout=900)
+    for task in tasks:
+        leaves = globals()[task](rank, Path(folder))
+        numbered = {str(i): leaf for i, leaf in enumerate(leaves)}
+        np.savez(f"{out}-{task}.npz", devices=jax.device_count(), processes=jax.process_count(), **numbered)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 
 from lsalib.attention import LSAParams, embed, from_effective, gram, lsa
 from lsalib.tasks import GaussianTask, sample
-from lsalib.theory import gram_moments, population_risk
+from lsalib.theory import gram_moments, optimal_preconditioner, population_risk
 from lsalib.training import minimize
 
 
@@ -73,6 +73,35 @@ def dense_form(M, guess, bias, task):
     pairs += jnp.outer(guess, on_mean) + jnp.outer(on_mean, guess) - with_w - with_w.T
     constant = 1 + 2 * jnp.vdot(M[d], mean) + jnp.einsum("mn,mnpq,pq->", M[d], second, M[d])
     return jnp.vdot(L, pairs) + bias**2 * constant
+
+
+def products(moments, c, M):
+    """E[v v'] for the vector with the entries v_j = c_j + <G, M_j>."""
+    flat, mean = M.reshape(len(M), -1), moments.mean.ravel()
+    second = moments.second.reshape(mean.size, -1)
+    mixed = np.outer(flat @ mean, c)
+    return flat @ second @ flat.T + mixed + mixed.T + np.outer(c, c)
+
+
+def exact_sides(task: GaussianTask, M, query, N=None):
+    """R(f), R* and E (f - f*)^2 of a layer with the lift M, for a query of any distribution and any guess.
+
+    Both enter through ``query`` alone, the second moments of [x_q; y_q]. N is the preconditioner of f*, by default the
+    best one.
+    """
+    d, moments = task.dim, gram_moments(task)
+    best_N = optimal_preconditioner(task)
+    A = np.pad((best_N if N is None else N).T, (0, 1))
+    rho = np.append(-task.prior_mean, 1.0)  # y_q - w*.x_q, from the token; the residual label, from a token
+    with_eps = moments.cross - np.multiply.outer(task.prior_mean, moments.mean)
+    mixed = np.zeros((d + 1, d + 1))
+    mixed[:, :-1] = np.tensordot(M, with_eps, ((1, 2), (1, 2)))
+    P, best = (
+        np.pad(part, (0, 1)) for part in (task.prior_cov, task.prior_cov - best_N @ task.feature_cov @ task.prior_cov)
+    )
+    risk = products(moments, rho, M) - mixed - mixed.T + P
+    away = products(moments, rho, M - np.einsum("m,nj->jmn", rho, A))
+    return [np.vdot(query, part) for part in (risk, best, away)]
 
 
 def least(quadratic, size: int):

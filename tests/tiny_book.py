@@ -59,12 +59,6 @@ def make(root: Path, page: str = PAGE) -> Path:
     return md
 
 
-def dry_run(*args: str, **options) -> str:
-    """The commands that make would run in this checkout."""
-    command = ["make", "--no-print-directory", "--dry-run", "PACKAGES=locked", *args]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, **options).stdout
-
-
 def commit(root: Path) -> None:
     """Make the folder a repository, and commit everything in it."""
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]

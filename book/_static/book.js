@@ -65,7 +65,17 @@ const watchFolds = () => {
   );
 };
 
+/* A link to what lies in a closed fold opens it. */
+const openTarget = () => {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const folds = [...document.querySelectorAll("article details:not([open])")].filter((fold) => fold.contains(target));
+  folds.forEach((fold) => (fold.open = true));
+  if (folds.length) target.scrollIntoView();
+};
+
 watchFolds();
+openTarget();
+addEventListener("hashchange", openTarget);
 watchWide();
 nameArrows();
 document.addEventListener("copy", copyLatex);

@@ -1,4 +1,4 @@
-// The answer in one figure: exact risks over one of four numbers.
+// The front page's answer: exact risks against one of four numbers.
 window.explorers.made.answer = (state, data) => {
   "use strict";
   const { laws, charts, digits, range, integers } = window.explorers;
@@ -14,20 +14,19 @@ window.explorers.made.answer = (state, data) => {
 
   const heads = error === 0 ? 1 : state.d + (state.noise > 0 ? 1 : 0);
   const lines = [
-    { name: "best multi-head attention", colour: "lsa", points: curve(laws.lsa) },
-    { name: "one gradient step from the prior mean", colour: "gd", points: curve(laws.gd) },
-    { name: "attention with a trained guess: the same", colour: "yq", dash: "7 7", points: curve(laws.gd) },
+    { name: "best multi-head attention", color: "lsa", points: curve(laws.lsa) },
+    { name: "one gradient step from the prior mean", color: "gd", points: curve(laws.gd) },
+    { name: "attention with a trained guess: the same", color: "yq", dash: "7 7", points: curve(laws.gd) },
   ];
   if (curve(laws.bayes).length > 1)
-    lines.push({ name: "Bayes, without label noise", colour: "bayes", points: curve(laws.bayes) });
+    lines.push({ name: "Bayes, without label noise", color: "bayes", points: curve(laws.bayes) });
   const dots = ["lsa", "gd", "bayes"].filter((name) => values[name] !== null)
-    .map((name) => ({ colour: name, x: state[over], y: values[name] }));
-  const top = Math.max(...lines.flatMap(({ points }) => points.map(([, y]) => y)), 1);
+    .map((name) => ({ color: name, x: state[over], y: values[name], grip: name === "lsa" }));
   const spec = {
-    title: `Exact risks over the ${control.label}: best multi-head attention lies above one gradient step`,
+    title: `Exact risks against the ${control.label}`,
     x: { label: control.label, domain: [control.min, control.max] },
-    y: { label: "risk", domain: [0, 1.05 * top] },
-    lines, dots, at: state[over],
+    y: { label: "risk", domain: data.risk },
+    lines, dots, at: state[over], drag: (x) => ({ [over]: x }),
   };
   const bayes = values.bayes === null
     ? "With label noise the Bayes risk has no closed form and is not drawn."

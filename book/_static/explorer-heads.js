@@ -1,9 +1,9 @@
-// The least risk of so many heads, and its price above one gradient step.
+// The minimum risk of a number of heads, and what it costs above one gradient step.
 (() => {
   "use strict";
   const { made, laws, charts, digits, range, integers } = window.explorers;
 
-  // Along one direction and for a mixture of slope tau, as in lsalib.theory.few_heads: the least risk of H < d heads.
+  // Along one direction and for a mixture of slope tau, as in lsalib.theory.few_heads: the minimum risk of H < d heads.
   const mixture = (tau, heads, { d, C }, length) => {
     const m = heads - 1, inverse = 1 + (d + 1) / C;
     const c = 1 / Math.sqrt(1 + tau * tau), s = tau / Math.sqrt(1 + tau * tau);
@@ -44,19 +44,20 @@
     const values = { risk, gd, best, price: risk - gd };
     const enough = error === 0 ? 1 : state.d, plural = (H) => `${H} head${H > 1 ? "s" : ""}`;
     const spec = {
-      title: `The least risk against the number of heads: it falls down to ${plural(enough)}, then it is level`,
+      title: "The minimum risk against the number of heads",
       x: { label: "heads H", domain: [counts.min - 0.5, counts.max + 0.5] },
-      y: { label: "least risk", domain: [0, 1.08 * Math.max(...points.map(([, y]) => y))] },
+      y: { label: "minimum risk", domain: data.risk },
       lines: [
-        { name: "least risk of H heads", colour: "lsa", points },
-        { name: "one gradient step", colour: "gd", dash: "7 5", points: points.map(([H]) => [H, gd]) },
-        { name: "the price", colour: "ink", points: [[heads, gd], [heads, risk]] },
+        { name: "minimum risk of H heads", color: "lsa", points },
+        { name: "one gradient step", color: "gd", dash: "7 5", points: points.map(([H]) => [H, gd]) },
+        { name: "the price", color: "ink", points: [[heads, gd], [heads, risk]] },
       ],
-      dots: [...points.map(([x, y]) => ({ colour: "lsa", x, y, open: true })), { colour: "lsa", x: heads, y: risk }],
+      dots: [...points.map(([x, y]) => ({ color: "lsa", x, y, open: true })),
+        { color: "lsa", x: heads, y: risk, grip: true }],
+      drag: (x) => ({ heads: x }),
     };
-    const text = `The least risk of ${plural(heads)} is ${digits(risk)}: ${digits(values.price)} above `
-      + `one gradient step, which has ${digits(gd)}. `
-      + `${plural(enough)} ${enough > 1 ? "are" : "is"} enough for ${digits(best)}, and more do not help.`;
-    return { values, text: text.charAt(0).toUpperCase() + text.slice(1), draw: charts(spec) };
+    const text = `The minimum risk of ${plural(heads)} is ${digits(risk)}: ${digits(values.price)} above `
+      + `one gradient step, which has ${digits(gd)}. With ${plural(enough)} or more it is ${digits(best)}.`;
+    return { values, text, draw: charts(spec) };
   };
 })();

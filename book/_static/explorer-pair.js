@@ -20,27 +20,27 @@
     const values = { exact: exact(C), independent: independent(C), limit, paper };
     const lengths = data.controls.find(({ name }) => name === "C").values, ends = [lengths[0], lengths.at(-1)];
     const grid = range(...ends.map(Math.log10), 120).map((x) => 10 ** x);
-    const curve = (f) => grid.map((length) => [length, f(length)]);
-    const span = Math.max(values.exact - limit, limit - paper, 0.1 * limit);
+    // In units of the exact limit, so that one axis fits every task.
+    const curve = (f) => grid.map((length) => [length, f(length) / limit]);
     const spec = {
-      title: "Second moment against context length: the exact curve ends above the limit of the paper's eq. 23 "
-        + "wherever a label is involved",
+      title: "Second moment, relative to its exact limit, against context length",
       x: { label: "context length C", domain: ends, log: true },
-      y: { label: `mean of ${names[state.entry]}`,
-        domain: [Math.max(0, paper - 0.5 * span), Math.max(values.exact, limit) + 0.4 * span] },
+      y: { label: `mean of ${names[state.entry]}, relative to its exact limit`, domain: [0, 2] },
       lines: [
-        { name: "exact: tokens of one task", colour: "other", points: curve(exact) },
-        { name: "tokens taken to be independent", colour: "ink", points: curve(independent) },
-        { name: "exact limit", colour: "other", dash: "8 4", points: ends.map((x) => [x, limit]) },
-        { name: "the paper’s eq. 23", colour: "ink", dash: "2 4", points: ends.map((x) => [x, paper]) },
+        { name: "exact: tokens of one task", color: "other", points: curve(exact) },
+        { name: "tokens taken to be independent", color: "ink", points: curve(independent) },
+        { name: "exact limit", color: "other", dash: "8 4", points: ends.map((x) => [x, 1]) },
+        { name: "the paper’s eq. 23", color: "ink", dash: "2 4", points: ends.map((x) => [x, paper / limit]) },
       ],
-      dots: [{ colour: "other", x: C, y: values.exact }, { colour: "ink", x: C, y: values.independent }],
+      dots: [{ color: "ink", x: C, y: values.independent / limit },
+        { color: "other", x: C, y: values.exact / limit, grip: true }],
       at: C,
+      drag: (x) => ({ C: x }),
     };
     const text = `With ${C.toLocaleString("en")} token${C > 1 ? "s" : ""} the mean of ${names[state.entry]} is `
       + `${digits(values.exact)}; tokens taken to be independent would give ${digits(values.independent)}. `
       + `The exact limit is ${digits(limit)}, the paper’s eq. 23 has ${digits(paper)}.`
-      + (limit === paper ? " Features alone do not know the task: here both agree." : "");
+      + (limit === paper ? " Here both agree." : "");
     return { values, text, draw: charts(spec) };
   };
 })();

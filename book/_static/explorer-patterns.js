@@ -1,11 +1,11 @@
 // Circuits of trained softmax heads as small matrices, at a moment of training.
 (() => {
   "use strict";
-  const { made, html, svg, colour, fixed } = window.explorers;
+  const { made, frame, html, svg, color, fixed } = window.explorers;
 
-  const cell = (value, x, y) => svg("rect", { x, y, width: 1, height: 1, opacity: Math.min(Math.abs(value), 1).toFixed(3),
-    style: `fill: ${colour(value > 0 ? "yq" : "lsa")}` });
-  const frame = (x, width, height) => svg("rect", { x, y: 0, width, height, class: "explorer-frame" });
+  const cell = (value, x, y) => svg("rect", { x, y, width: 1, height: 1,
+    opacity: Math.min(Math.abs(value), 1).toFixed(3), style: `fill: ${color(value > 0 ? "yq" : "lsa")}` });
+  const border = (x, width, height) => svg("rect", { x, y: 0, width, height, class: "explorer-border" });
 
   // A, and b as a column beside it; opacity is size, full at `full`.
   const picture = (A, b, full, label) => {
@@ -13,7 +13,7 @@
     return svg("svg", { role: "img", "aria-label": label, viewBox: `-0.1 -0.1 ${size + 1.7} ${size + 0.2}` },
       ...A.flatMap((row, y) => row.map((value, x) => cell(value / full.A, x, y))),
       ...b.map((value, y) => cell(value / full.b, size + 0.5, y)),
-      frame(0, size, size), frame(size + 0.5, 1, size));
+      border(0, size, size), border(size + 0.5, 1, size));
   };
 
   // The largest entry that a tidy head does not have; the query's empty label never meets the last column.
@@ -37,8 +37,18 @@
     });
     const text = `Step ${state.step.toLocaleString("en")}, ${state.layer}: together the heads take a step of size `
       + `η\u00a0=\u00a0Σ\u00a0ωμ\u00a0=\u00a0${fixed(values.eta, 3)}; the best debiased step has ${fixed(data.step, 3)}. `
-      + `Their μ add up to ${fixed(values.sum, 2)}. Blue is positive, orange negative, full colour ${data.full.A} in A, `
+      + `Their μ add up to ${fixed(values.sum, 2)}. Blue is positive, orange negative, full color ${data.full.A} in A, `
       + `${data.full.b} in b.`;
-    return { values, text, draw: (stage) => stage.replaceChildren(html("div", { class: "explorer-heads" }, ...cards)) };
+    // From the left edge to the right one, a drag runs through the training.
+    const draw = (stage, write) => {
+      const box = frame(stage, 0), steps = data.controls[0].values;
+      box.firstElementChild.replaceWith(html("div", { class: "explorer-heads" }, ...cards));
+      box.dataset.drag = "along";
+      box.move = (event) => {
+        const { left, width } = box.getBoundingClientRect(), part = (event.clientX - left) / width;
+        write({ step: steps[Math.round(Math.min(1, Math.max(0, part)) * (steps.length - 1))] });
+      };
+    };
+    return { values, text, draw };
   };
 })();

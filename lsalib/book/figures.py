@@ -16,6 +16,7 @@ __all__ = [
     "COLOURS",
     "INK",
     "PALETTE",
+    "color_of",
     "exact_line",
     "loss_curve",
     "plain_log_ticks",
@@ -64,17 +65,26 @@ def strokes(count: int, colour: str) -> list[dict]:
     """
     if _validate.count("count", count) > 5:
         raise ValueError(f"count must be at most 5, lines that can be told apart, got {count}")
-    drawn = _colour(colour)
+    drawn = color_of(colour)
     dashes: list[Any] = [":", "-.", "--", (0, (6, 1)), "-"]
     kinds = [dashes[k] for k in np.linspace(0, 4, count).round().astype(int)]
     widths = np.linspace(1.3, 2.1, count).round(2).tolist()
     return [{"color": drawn, "linestyle": kind, "linewidth": width} for kind, width in zip(kinds, widths, strict=True)]
 
 
-def _colour(quantity: str) -> str:
-    if quantity not in COLOURS:
-        raise ValueError(f"colour must be one of {', '.join(COLOURS)}, got {quantity!r}")
-    return COLOURS[quantity]
+def color_of(quantity: str) -> str:
+    """The color in which a quantity is drawn; "ink" is that of axes and text.
+
+    Raises:
+        ValueError: if no quantity has this name.
+
+    Example:
+        >>> color_of("gd")
+        '#c2307a'
+    """
+    if quantity not in PALETTE:
+        raise ValueError(f"color must be one of {', '.join(PALETTE)}, got {quantity!r}")
+    return PALETTE[quantity][0]
 
 
 def tint(values, limit: float = 1.0) -> np.ndarray:
@@ -193,7 +203,7 @@ def loss_curve(ax: Axes, risk, *, colour: str, label: str | None = None, window:
         [1.0, 1.0]
         >>> plt.close(figure)
     """
-    rows, drawn = windows(risk, window), _colour(colour)
+    rows, drawn = windows(risk, window), color_of(colour)
     middle = (np.arange(len(rows)) + 0.5) * window
     ax.fill_between(middle, rows.min(1), rows.max(1), color=drawn, alpha=0.12, linewidth=0)
     ax.plot(middle, rows.mean(1), color=drawn, label=label)
@@ -211,7 +221,7 @@ def exact_line(ax: Axes, value, *, colour: str, label: str, style: str = "--") -
     """
     value = scalar("value", value)
     text = f"{label}, {written(value, '.3f')}"
-    ax.axhline(value, color=_colour(colour), linestyle=style, linewidth=1.6, zorder=3, label=text)
+    ax.axhline(value, color=color_of(colour), linestyle=style, linewidth=1.6, zorder=3, label=text)
 
 
 def plain_log_ticks(ax: Axes, ticks) -> None:

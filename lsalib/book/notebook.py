@@ -85,20 +85,30 @@ def _entry(name: str, value: object, spec: str) -> str:
     return written(number, "" if isinstance(number, int) else spec)
 
 
-def glue(name: str, value: object, spec: str = ".4f") -> None:
-    """Record a value for the page's prose, which shows it as ``{glue:text}`name```.
+def glue(name: str = "", value: object = None, spec: str = ".4f", **values: object) -> None:
+    """Record values for the page's prose, which shows them as ``{glue:text}`name```.
+
+    Either one name and its value, or several as keywords, which share the format.
 
     Args:
         name: its name in the prose.
         value: a text, or a single number, which is formatted by ``spec``.
         spec: a format specification.
+        values: names and values.
 
     Raises:
-        ValueError: if the value is neither a text nor a single number.
+        ValueError: if a value is neither a text nor a single number, or nothing is given.
 
     Example:
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
+        >>> glue(spec=".0%", share=0.15, rest=0.85)
     """
-    text = value if isinstance(value, str) else written(scalar(f"the value of {name!r}", value), spec)
-    mime = "application/papermill.record/text/plain"
-    show({mime: text}, {"scrapbook": {"name": name, "mime_prefix": "application/papermill.record/"}})
+    named = {name: value} if name else {}
+    if not named | values:
+        raise ValueError("glue needs a name and a value, or values as keywords, got neither")
+    for key, each in (named | values).items():
+        text = each if isinstance(each, str) else written(scalar(f"the value of {key!r}", each), spec)
+        show({_GLUED: text}, {"scrapbook": {"name": key, "mime_prefix": _GLUED.removesuffix("text/plain")}})
+
+
+_GLUED = "application/papermill.record/text/plain"

@@ -98,7 +98,7 @@ def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np
     moments, seeds = run.arrays["b"].shape[:2]
     places = {"layer": (layer, 0, len(heads)), "seed": (seed, 0, seeds), "snapshot": (snapshot, -moments, moments)}
     for argument, (place, low, end) in places.items():
-        if isinstance(place, bool) or not isinstance(place, (int, np.integer)) or not low <= place < end:
+        if np.ndim(place) or not np.issubdtype(np.asarray(place).dtype, np.integer) or not low <= place < end:
             raise ValueError(f"{argument} must be a whole number from {low} to {end - 1}, got {place!r}")
     own = slice(sum(heads[:layer]), sum(heads[: layer + 1]))
     b, A = (np.asarray(run.arrays[name][snapshot, seed, own], np.float64) for name in "bA")

@@ -9,7 +9,7 @@ from lsalib.theory.constant import ConstantRegression, constant_regression
 from lsalib.theory.depth import depth_price, depth_risk
 from lsalib.theory.few_heads import few_heads_weights
 from lsalib.theory.least import LeastRisk, least_risk
-from lsalib.theory.lifted import LiftedRisk, lifted_risk
+from lsalib.theory.lifted import LiftedRisk, lifted_risk, squared_distance
 from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.optimum import optimal_weights, yq_optimal_weights
 from lsalib.theory.risk import ltb_risk, population_risk, standard_form, standard_risk
@@ -40,6 +40,7 @@ __all__ = [
     "population_risk",
     "softmax_output",
     "softmax_risk",
+    "squared_distance",
     "standard_form",
     "standard_risk",
     "yq_optimal_weights",

@@ -15,15 +15,18 @@ from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
 from lsalib._arrays import float_if_known
+from lsalib.attention import LSAParams, lift
+from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask
 from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, task_arrays
 from lsalib.theory.moments import gram_moments
 
-__all__ = ["LiftedRisk", "lifted_risk"]
+__all__ = ["LiftedRisk", "lifted_risk", "squared_distance"]
 
 Lift = Float[Array, "D D D"]
 # A point may be any numbers; the moments are rounded to its type.
 _promote_point = partial(_arrays.promoted, skip=("self",), least=np.float32)
+_promote_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
 
 
 class LiftedRisk(NamedTuple):
@@ -125,3 +128,75 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     slope = 2 * xp.einsum("jk,kmn->jmn", reads @ L, xp.tensordot(guess, mean, 0) - cross)
     slope = slope + 2 * bias**2 * xp.tensordot(last, mean, 0)
     return LiftedRisk(query, second, slope, float_if_known(xp, off @ L @ off + xp.trace(L @ P) + bias**2))
+
+
+@checks_task
+@_promote_weights
+@full_precision
+def squared_distance(
+    params: LSAParams,
+    other: LSAParams,
+    task: GaussianTask,
+    guess=None,
+    other_guess=None,
+    bias: Number = 0.0,
+    other_bias: Number = 0.0,
+) -> Float[Array, ""]:
+    r"""The mean squared difference between the predictions of two layers on the same tasks, exact.
+
+    .. math:: E \big[ (f - \tilde f)^2 \big] = E \Big[ \Big( \sum_k t_k \big( c_k + \langle G, N_k \rangle \big) \Big)^2
+       \Big], \qquad t = [x_q; 1]
+
+    The guess `c^\top t` of one layer reads `c = [g; \beta]`, and its heads `N_k = M_k + c_k M_{d+1}`, without the
+    first term in the last `N_k`; here c and N stand for the differences of the two layers'. The target does not enter.
+    From the best step, this is the excess risk of a layer.
+
+    Args:
+        params, other: the weights of the two layers, (H, D, D) each, D = d+1; they may differ in H.
+        task: the task distribution.
+        guess, other_guess: the weights of their initial guesses, (d,); None means zero.
+        bias, other_bias: the guesses' constant parts.
+
+    Returns:
+        A scalar, in units of y squared. The moments hold D^4 numbers, so D must be small.
+
+    Raises:
+        ValueError: if a shape does not fit the task's d or a bias is not finite.
+
+    Example:
+        >>> from lsalib.attention import gd_weights
+        >>> from lsalib.theory import population_risk
+        >>> w_star, task = [2.0, 2.0], GaussianTask([2.0, 2.0], context_size=3)
+        >>> half, best = gd_weights(w_star, 0.25), gd_weights(w_star, 0.5)
+        >>> [round(float(population_risk(step, task, w_star)), 4) for step in (half, best)]
+        [1.25, 1.0]
+        >>> round(float(squared_distance(half, best, task, w_star, w_star)), 4)
+        0.25
+
+    Source: new here; ``pythagoras-general`` in the ledger.
+    """
+    layers = []
+    for name, weights, g, b in (("", params, guess, bias), ("other_", other, other_guess, other_bias)):
+        check_params(weights, task.dim)
+        g = np.zeros(task.dim) if g is None else g
+        _validate.shape(f"{name}guess", g, (task.dim,))
+        layers.append((lift(weights), g, _validate.number(f"{name}bias", b)))
+    _, _, L, _, _, mean, second, _ = task_arrays(task, *gram_moments(task))
+    dtype = params.W_K.dtype
+    return _squared_distance(*layers, *(moment.astype(dtype) for moment in (L, mean, second)))
+
+
+@jax.jit
+def _squared_distance(one, other, L, mean, second):
+    (N, c), (its_N, its_c) = (_by_query(*layer) for layer in (one, other))
+    N, c = N - its_N, c - its_c
+    on_mean = jnp.einsum("kmn,mn->k", N, mean)
+    products = jnp.outer(c, c) + jnp.outer(c, on_mean) + jnp.outer(on_mean, c)
+    products = products + jnp.einsum("jmn,mnpq,kpq->jk", N, second, N)
+    return jnp.vdot(L, products[:-1, :-1]) + products[-1, -1]
+
+
+def _by_query(M, guess, bias):
+    """The N and c with ``f = sum_k t_k (c_k + <G, N_k>)``."""
+    c = jnp.append(jnp.asarray(guess, M.dtype), jnp.asarray(bias, M.dtype))
+    return M.at[-1].set(0) + c[:, None, None] * M[-1][None], c

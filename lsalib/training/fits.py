@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import jax
 import numpy as np
@@ -110,7 +110,7 @@ class Fit(NamedTuple):
             return risks
         return np.asarray(risks) if self._has_seeds else float(risks)
 
-    def seed(self, place: int) -> "Fit":
+    def seed(self, place: SupportsIndex) -> "Fit":
         """The result of one seed of a sweep, by its place among the seeds; negative places count from the end.
 
         Raises:
@@ -125,7 +125,7 @@ class Fit(NamedTuple):
             raise ValueError("seed(place) is for a result of sweep, got a single fit: use it as it is")
         return _arrays.entry(self, place, len(self.guess))
 
-    def snapshot(self, place: int) -> "Fit":
+    def snapshot(self, place: SupportsIndex) -> "Fit":
         """The fit as it was at one of its snapshots, by their order; ``risk`` stays that of the whole training.
 
         Raises:

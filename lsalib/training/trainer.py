@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ class Trained(NamedTuple):
     opt_state: PyTree
     seeds: Seeds | None = None
 
-    def seed(self, place: int) -> "Trained":
+    def seed(self, place: SupportsIndex) -> "Trained":
         """The training of one seed, by its place among the seeds; negative places count from the end.
 
         Raises:

@@ -19,7 +19,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
@@ -47,7 +46,6 @@ def run(page: Page, shift: int) -> dict[str, Any]:
     """Execute the page's cells in this process: every check with its outcome, and the cells that stopped."""
     import jax
 
-    from lsalib import book
     from lsalib.book import claims, seeds
 
     checks: list[dict[str, Any]] = []
@@ -63,9 +61,9 @@ def run(page: Page, shift: int) -> dict[str, Any]:
         except Exception as error:
             stopped[cell] = _failure(error, cell, source)
 
-    def recorded(kind: str, *args: Any, **options: Any) -> claims.Record:
-        """A check that stops nothing."""
-        record = claims._compare(kind, *args, **options)
+    def recorded(*judged: Any) -> claims.Record:
+        """A check or control that stops nothing; pages run in the paper's setting."""
+        record = claims._compare(*judged[:-1])
         # Three digits; None for a margin without a tolerance or a deviation.
         margin = float(f"{record.margin:.3g}") if math.isfinite(record.margin) else None
         checks.append(record._asdict() | {"key": record.key, "margin": margin, "cell": running})
@@ -76,9 +74,8 @@ def run(page: Page, shift: int) -> dict[str, Any]:
     }
     claims._seen.clear()
     start, wide = time.perf_counter(), jax.config.read("jax_enable_x64")
-    check, control = (patch.object(book, kind, partial(recorded, kind)) for kind in ("check", "control"))
     try:
-        with check, control, seeds.shifted(shift), warnings.catch_warnings():
+        with patch.object(claims, "_judge", recorded), seeds.shifted(shift), warnings.catch_warnings():
             with contextlib.redirect_stdout(None):
                 executed.execute(page, around)
     finally:

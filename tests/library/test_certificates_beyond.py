@@ -41,6 +41,10 @@ def slope():
     return sympy.Poly(sympy.expand(C**6 * numerator), X).all_coeffs()
 
 
+@pytest.mark.certificate(
+    "trained-guess-landscape",
+    "What H heads with a trained guess can explain, as a function of one number, for every number of heads.",
+)
 def test_what_the_heads_read_along_the_mixture_explains_so_much():
     """By Gaussian moments, with m heads that value features across it: a constant is free, so covariances count."""
     read = read_features, read_first, read_label
@@ -54,6 +58,10 @@ def test_what_the_heads_read_along_the_mixture_explains_so_much():
     certify(least(0), least_of_one_head(), least_of_one_head() + 1)
 
 
+@pytest.mark.certificate(
+    "trained-guess-landscape",
+    "The signs of the derivative’s coefficients, for all d, C, H and Gaussian label noise.",
+)
 def test_trained_guess_landscape():
     """From two features more than heads on it grows, with any noise; with as many it rises, then falls to its start."""
     heads = {m: Symbol("n", nonnegative=True), C: 1 + more}
@@ -65,6 +73,10 @@ def test_trained_guess_landscape():
     certify(slope()[0].subs(m, d - 2), 4 * C * leading, 4 * C * (leading + 1))
 
 
+@pytest.mark.certificate(
+    "trained-guess-landscape",
+    "One head fewer than features, without noise: for C ≥ d the derivative has no root, except for d = C = 2.",
+)
 def test_one_head_less_than_features_without_noise():
     """From as many tokens as features on the first three coefficients are a quadratic without a root, times x^2."""
     coefficients = [sympy.expand(each.subs({m: d - 2, sigma2: 0})) for each in slope()]
@@ -119,6 +131,10 @@ def two_layers(c, f, add, t, s):
     return sympy.expand(q_eps), sympy.expand(q_u)
 
 
+@pytest.mark.certificate(
+    "depth-gap",
+    "The best descent and stand-in of two layers: their normal equations and minimum values.",
+)
 def test_depth_gap():
     """Descent and stand-in of two layers: normal equations, least values, and coefficients that layers can have."""
     t, s, *of = sympy.symbols("t s a m b")
@@ -134,6 +150,7 @@ def test_depth_gap():
     certify(mean_of(p, t, s).subs(nearest) / d, 8 / ((C * d + 2) * (C * d + 4)), 4 / (C * d + 2) ** 2)
 
 
+@pytest.mark.certificate("depth-gap", "Two layers can have the coefficients of the best descent and stand-in.")
 def test_two_layers_have_these_coefficients():
     """Whatever numbers c and f are; where c1 < 0 < c2 there are f1 and f2 with every positive product."""
     t, s, c1, c2, f1, f2, linear, m = sympy.symbols("t s c1 c2 f1 f2 linear m")
@@ -152,6 +169,7 @@ def test_the_library_has_the_certified_numbers(dim, length):
 
 
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@pytest.mark.certificate("depth-gap", "The nearest polynomial to a constant and its mean square, up to degree four.")
 def test_the_nearest_polynomial_to_a_constant(degree):
     """Laguerre's, for every C d: orthogonal to all powers but the constant; and its mean square."""
     rise = lambda k: prod([1 + i / K for i in range(k)])
@@ -166,8 +184,9 @@ def test_the_nearest_polynomial_to_a_constant(degree):
     certify(against(0), 1 / top(degree), 1 / top(degree + 1))
 
 
+@pytest.mark.claim("depth-floor")
 def test_depth_floor():
-    """The degree of one layer and of two in the Gram matrix, for one feature and any heads: at most 1 and 4."""
+    """One layer has degree 1 in the Gram matrix and two have degree 4, for one feature and random heads."""
     x, xy, y = entries = sympy.symbols("x xy y")
     G = Matrix([[x, xy], [xy, y]])
     rng, seen, degrees = np.random.default_rng(0), sympy.eye(2), []

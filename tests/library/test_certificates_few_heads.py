@@ -6,6 +6,7 @@ A value vector ``(p; tau)``, in features and residual label, reads ``h = S p + t
 from functools import cache
 from types import SimpleNamespace
 
+import pytest
 import sympy
 from symbolic import C, d, eps, fresh, mean, sigma2, trace
 from symbolic_task import (
@@ -48,6 +49,11 @@ def read_label():
     return dot(v, s) + tau * q()
 
 
+@pytest.mark.certificate(
+    "few-heads-optimum",
+    "The library’s least squares for fewer heads than d solve the normal equations, for every number of "
+    "heads and Gaussian label noise of any strength.",
+)
 def test_few_heads_optimum():
     """``few_heads`` solves the normal equations of its three unknowns, along v for eps, and for the constant."""
     read = read_features, read_first, read_label
@@ -97,6 +103,10 @@ def slope_signs():
     return sympy.Poly(numerator, X).all_coeffs()
 
 
+@pytest.mark.certificate(
+    "one-head-landscape",
+    "The moments of what one head with a trained guess reads, for a given value vector.",
+)
 def test_the_moments_of_what_one_head_reads():
     length, direction = mean(dot(p, p)), (mean(p(a)), mean(p(b)))
     derived = covariance(lambda: read_vector(a), lambda: read_vector(b))
@@ -114,6 +124,10 @@ def signs(coefficients, sizes):
     return [all(term > 0 for term in each) - all(term < 0 for term in each) for each in terms]
 
 
+@pytest.mark.certificate(
+    "one-head-landscape",
+    "The signs of the derivative’s coefficients, for all d ≥ 3, all C and Gaussian label noise of any strength.",
+)
 def test_one_head_landscape():
     """The least risk grows with x, for all d = 3 + k and C = 1 + m and with any label noise."""
     k, more = sympy.symbols("k more", positive=True)
@@ -122,6 +136,10 @@ def test_one_head_landscape():
     assert signs(slope_signs(), {d: 2, C: 3 + more, sigma2: 0}) == [1, -1, 1, 1, 1]
 
 
+@pytest.mark.certificate(
+    "one-head-landscape",
+    "Two features without noise: the derivative has no root from three tokens on.",
+)
 def test_one_head_and_two_features_can_be_stuck_with_one_or_two_tokens_only():
     """Without noise: from three tokens on the first three coefficients are a quadratic without a root, times x^2."""
     more = sympy.Symbol("more", positive=True)
@@ -132,6 +150,10 @@ def test_one_head_and_two_features_can_be_stuck_with_one_or_two_tokens_only():
         assert quartic.count_roots(0, None) == roots
 
 
+@pytest.mark.certificate(
+    "one-head-landscape",
+    "One feature: the risk rises and then falls, between two optima, with any label noise.",
+)
 def test_one_head_and_one_feature_cannot_be_stuck():
     """The least risk first grows, then falls to its value at zero: both ends are the optimum, with any label noise."""
     more = sympy.Symbol("more", positive=True)
@@ -156,6 +178,10 @@ def price(share=SHARE):
     return GD_STEP * tau * dot(p, s) + tall + GD_STEP / (2 * d) * (tau**2 - X) * (q() - loop(S))
 
 
+@pytest.mark.certificate(
+    "training-wants-d-plus-one",
+    "The excess risk of d heads as a function of the line that they leave out.",
+)
 def test_the_price_of_a_line_left_out():
     """Its products with the entries of G are the entries of z z^T, so its squared norm is what the map divides by."""
     product = lambda entry, *share: without_noise(mean(price(*share) * entry())).subs(mean(dot(p, p)), X)
@@ -175,6 +201,10 @@ def signs_in_T(expression):
     return signs(sympy.Poly(numerator, T).all_coeffs(), {})
 
 
+@pytest.mark.certificate(
+    "training-wants-d-plus-one",
+    "The signs of the derivative along that line, from which traps and their absence follow.",
+)
 def test_training_wants_d_plus_one():
     """On the half circle: where the derivative can vanish without an offset, and that D grows less than T^4 does."""
     D = GD_STEP * T**2 + C / 2 * (1 - SHARE) + GD_STEP / (2 * d) * (T**2 - 1) ** 2

@@ -36,8 +36,9 @@ def share(e_1, size=C):
 
 
 @pytest.mark.parametrize("labels", [["a0"], ["a0", "a1"], ["a0", "a1", "a2"]])
+@pytest.mark.claim("kurtosis-family")
 def test_kurtosis_family(labels):
-    """The share in terms of one token's number, for every law: C tokens want a multiple of what one wants."""
+    """For every law of up to three features, the share that C tokens leave follows from one token’s share."""
     _, second, M = best_stand_in(labels)
     first, explained = second * M, sympy.Symbol("explained")
     every = (second + (C - 1) * first * first.T) / C
@@ -47,6 +48,7 @@ def test_kurtosis_family(labels):
     certify(1 - multiple * explained, share(1 - explained), share(1 - explained, C + 1))
 
 
+@pytest.mark.certificate("kurtosis-family", "The share for independent coordinates of any kurtosis, for all d.")
 def test_the_kurtosis_law_follows():
     """For all d: the share of independent coordinates, and that of one token."""
     law, listed = Law(kurtosis=kurtosis), (kurtosis - 1) / (C * d + kurtosis - 1)
@@ -58,8 +60,9 @@ def test_the_kurtosis_law_follows():
 
 
 @pytest.mark.parametrize("groups", [[["a0"], ["b0"]], [["a0", "a1"], ["b0"]], [["a0", "a1"], ["b0", "b1"]]])
+@pytest.mark.claim("kurtosis-family")
 def test_numbers_of_independent_groups_add_up(groups):
-    """Multiples of what each group wants, none of its products with the other, solve the normal equations."""
+    """The numbers of independent groups of features add up, for groups of up to two features."""
     alone = [best_stand_in(group) for group in groups]
     known = {moment(*form): entry for own, F, M in alone for form, entry in zip(own, F * M, strict=True)}
     wanted = {form: entry for own, _, M in alone for form, entry in zip(own, M, strict=True)}
@@ -84,8 +87,9 @@ def symbols(name: str, *shape: int) -> sympy.Matrix:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.claim("constant-coordinate")
 def test_constant_coordinate(dim):
-    """Two heads are the step, whatever the context, as the constant's own square is one."""
+    """Two heads predict what the best step predicts, in every context, for up to three features."""
     N, w, x_q, y_q = symbols("N", dim + 1, dim + 1), symbols("w", dim, 1), symbols("x", dim, 1), sympy.Symbol("y")
     token = sympy.eye(dim + 2)  # from [x; 1; r] to [x; 1; y]
     token[-1, :dim] = w.T
@@ -101,8 +105,9 @@ def test_constant_coordinate(dim):
     assert same(layer(1), step) and not same(layer(sympy.Symbol("c")), step)
 
 
+@pytest.mark.claim("constant-coordinate")
 def test_one_head_lacks_a_direction():
-    """On the span of v_x, e_0 and e_r: what has to be imitated has rank three, and what a head offers has two."""
+    """One head cannot imitate the step: what it offers has determinant zero, and what it needs does not."""
     v_x, v_0, c = sympy.symbols("v_x v_0 c")
     v, e_0, e_r = sympy.Matrix([v_x, v_0, 0]), sympy.Matrix([0, 1, 0]), sympy.Matrix([0, 0, 1])
     wanted = (e_r * v.T + v * e_r.T) / 2 + c * e_0 * e_0.T
@@ -112,8 +117,9 @@ def test_one_head_lacks_a_direction():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.claim("constant-coordinate")
 def test_what_the_mean_residual_adds(size):
-    """C E[s r] = E[x x'Px] + (C - 1) L P E[x] for the mean residual r, with two features of any law."""
+    """What the mean residual adds: C E[s r] = E[x x'Px] + (C - 1) L P E[x], with two features of any law."""
     x, P = symbols("x", size, 2), sympy.Matrix(2, 2, lambda m, n: sympy.Symbol(f"P{min(m, n)}{max(m, n)}"))
     token = lambda powers: sympy.Symbol("m{}{}".format(*powers)) if any(powers) else sympy.Integer(1)
     of_all = lambda powers: sympy.Mul(*(token(powers[2 * i : 2 * i + 2]) for i in range(size)))
@@ -127,6 +133,10 @@ def test_what_the_mean_residual_adds(size):
     assert not all_zero(found - own - size * rest)
 
 
+@pytest.mark.certificate(
+    "predecessor-uniform",
+    "The best step and its risk for all d and C; its error is orthogonal to all that a layer can add.",
+)
 def test_predecessor_uniform():
     """Features uniform in [-1, 1]: their length is 1/sqrt 3 of those with variance one, their kurtosis 9/5."""
     law, eta = Law(kurtosis=sympy.Rational(9, 5)), sympy.Symbol("eta")
@@ -182,6 +192,11 @@ def sides(tasks: Tasks, best: bool = True):
     return square(layer - target), square(step - target) + square(layer - step)
 
 
+@pytest.mark.certificate(
+    "pythagoras-general",
+    "The error of the best step is orthogonal to all that a layer can add, for features of any kurtosis "
+    "and noise of any fourth cumulant.",
+)
 def test_pythagoras_general():
     """For features of any kurtosis and noise of any fourth cumulant, the best step's error is orthogonal to a layer."""
     law, error = Law(kurtosis=kurtosis, noise_cumulant=cumulant), lambda step: step * dot(query, s) - dot(query, eps)
@@ -194,8 +209,9 @@ def test_pythagoras_general():
 
 
 @pytest.mark.parametrize("dim, size", [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.claim("pythagoras-general")
 def test_the_two_squares_are_the_risk_for_every_symmetric_law(dim, size):
-    """Whatever the joint law of features, weights and noise, as long as (eps, n) is symmetric given the features."""
+    """The two squares add up to the risk for every symmetric joint law, for small d and C."""
     tasks = Tasks(dim, size)
     assert same(*sides(tasks))
     assert not same(*sides(tasks, best=False))

@@ -52,6 +52,11 @@ def step_error(step=eta):
     return step * dot(query, s) - dot(query, eps)
 
 
+@pytest.mark.certificate(
+    "exact-gd-risk",
+    "The risk of one gradient step, for all covariances and label noise; its best step and minimum for "
+    "identity covariances.",
+)
 def test_exact_gd_risk():
     """With label noise; the step's general risk for any covariances L and P, as ``theory.gd_risk`` states it."""
     risk = mean(step_error() * step_error())
@@ -86,6 +91,11 @@ def differences(left, right):
     return [one - other for one, other in zip(left, right, strict=True)]
 
 
+@pytest.mark.certificate(
+    "thm4-stationary",
+    "The gradient at the weights of one gradient step, with respect to b, a_j, a_{d+1} and v, for every "
+    "step size and label noise.",
+)
 def test_thm4_stationary():
     """With label noise, too, whose best step is C / (C + d + 1 + sigma^2)."""
     gradient = gd_gradient(eta)
@@ -94,12 +104,21 @@ def test_thm4_stationary():
     assert all_zero(entry.subs(eta, NOISY_STEP) for entry in gradient)
 
 
+@pytest.mark.certificate(
+    "exact-stationarity",
+    "For identity covariances without noise, the gradient with respect to b, a_j, a_{d+1} and v is zero "
+    "at the best gradient step.",
+)
 def test_exact_stationarity():
     gradient = [without_noise(entry) for entry in gd_gradient(GD_STEP)]
     assert all_zero(gradient)
     assert not all_zero(without_noise(entry) for entry in gd_gradient(C / (C + d)))
 
 
+@pytest.mark.certificate(
+    "thm4-residual-order",
+    "At step size 1 the gradient is (d+1)/C times a constant, and zero in the guess.",
+)
 def test_thm4_residual_order():
     gradient = [without_noise(entry) for entry in gd_gradient(1)]
     assert all_zero(differences(gradient, residual(1, (d + 1) / C)))
@@ -107,6 +126,11 @@ def test_thm4_residual_order():
     assert gradient[-1] == 0
 
 
+@pytest.mark.certificate(
+    "conjecture-global-optimum",
+    "The error of the best gradient step is orthogonal to all that a guess and any heads can add, with "
+    "label noise too.",
+)
 def test_conjecture_global_optimum():
     """The step's error is orthogonal to all that guess and heads could add: Pythagoras, with label noise, too."""
     added = [lambda: query(j), lambda: query(j) * S(a, b), lambda: query(j) * s(a), lambda: query(j) * q()]
@@ -116,6 +140,10 @@ def test_conjecture_global_optimum():
     certify(risk, d * (1 - NOISY_STEP), GD_RISK)
 
 
+@pytest.mark.certificate(
+    "lemma2-nonconvex",
+    "The risk of the midpoint exceeds the risk of the two points by dC/(C+d+1).",
+)
 def test_lemma2_nonconvex():
     """Half-way between the step and the same with both signs turned is the guess alone: worse by d times the step."""
     above = mean(dot(query, eps) * dot(query, eps)) - without_noise(mean(step_error(GD_STEP) * step_error(GD_STEP)))
@@ -129,6 +157,10 @@ def chain(letters):
     return mean(sympy.Mul(*(Function(letter)(*pair) for letter, pair in entries)))
 
 
+@pytest.mark.certificate(
+    "preconditioned-optimum",
+    "The normal equations of the preconditioner, for all covariances and label noise.",
+)
 def test_preconditioned_optimum():
     """E[(N s - eps) s^T] = 0 for the symmetric N whose inverse is (1 + 1/C) L + tau P^{-1} / C."""
     tau, N = trace("LP") + sigma2, Function("N")
@@ -143,6 +175,10 @@ p, tau = sympy.symbols("p tau", positive=True)
 SHARE = C * p / ((C + 1) * p + tau)
 
 
+@pytest.mark.certificate(
+    "ltb-optimum",
+    "The risk of one step with any preconditioner and prior covariance, and its minimum along each direction.",
+)
 def test_ltb_optimum():
     """Features are white without loss of generality: the risk of any step N, and its least along one direction."""
     N, law = Function("N"), Law(prior="P")
@@ -156,6 +192,10 @@ def test_ltb_optimum():
     certify(along(SHARE).subs({p: 1, tau: d}) * d, GD_RISK, d)
 
 
+@pytest.mark.certificate(
+    "ltb-newton",
+    "The share of a Newton step that the optimum takes, its limit, and its value for identity covariances.",
+)
 def test_ltb_newton():
     """The share of a Newton step that the best block takes: all of it in the end, and less for every context."""
     along = (1 + 1 / C) * eta**2 * p + tau * eta**2 / C - 2 * eta * p
@@ -164,6 +204,11 @@ def test_ltb_newton():
     certify(SHARE.subs({p: 1, tau: d}), GD_STEP, C / (C + d))
 
 
+@pytest.mark.certificate(
+    "kurtosis-law",
+    "For independent coordinates of any fourth moment: the gradient with respect to the lifted matrices "
+    "is zero, and the step, the risk and the gap are the stated ones.",
+)
 def test_kurtosis_law():
     """The d heads with other constants: the gradient by the lift is zero, and the risk is the law's."""
     law, step, share = Law(kurtosis=kurtosis), C / (C + d + kurtosis - 2), C / (C * d + kurtosis - 1)
@@ -180,6 +225,11 @@ def test_kurtosis_law():
     assert gap.subs(kurtosis, 1) == 0
 
 
+@pytest.mark.certificate(
+    "softmax-one-example-less",
+    "The risk of a step on centered features is that of a plain step on one fewer example, for all "
+    "covariances, prior means and noise variances.",
+)
 def test_softmax_one_example_less():
     """The risk of a step from zero on centred features, for any covariances, prior mean and label noise."""
 
@@ -197,6 +247,10 @@ def test_softmax_one_example_less():
     certify(mean(debiased() * debiased(), GENERAL), on_all.subs(C, C - 1), on_all)
 
 
+@pytest.mark.certificate(
+    "softmax-guess-floor",
+    "The two moments in the proof at any weights; a linear head without a guess has the orthogonality of the bound.",
+)
 def test_softmax_guess_floor():
     """The moments of g at given weights w, and its product with what scales as layers without a guess do."""
 

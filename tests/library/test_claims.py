@@ -68,6 +68,29 @@ def test_an_array_that_holds_in_part_is_neither(shown, measured):
     assert shown == []
 
 
+def test_expected_values_broadcast_to_what_is_measured(shown):
+    """Seeds in front: one expected value for each group, and one tolerance for each."""
+    measured = np.array([[1.0, 5.0], [1.1, 5.1], [0.9, 4.9]])
+    claim = claims.Claim("some-claim", seeds=range(3))
+    record = claim.holds("all seeds", measured, [1.0, 5.0], atol=[0.11, 0.2])
+    assert (record.entries, record.seeds) == (6, [0, 1, 2])
+    assert claim.holds("other seeds", 1.0, 1.0, atol=1.0, seeds=[7]).seeds == [7]
+    claim.fails("the groups swapped", measured, [5.0, 1.0], atol=0.2)
+    claim.fails("a column for each seed", measured, [[3.0], [0.0], [2.0]], atol=0.2)
+
+
+def test_what_belongs_to_the_paper_s_setting_is_skipped_elsewhere(shown):
+    """Neither a check that fails nor a control that holds stops the page, and the cell says what it skipped."""
+    claim = claims.Claim("some-claim")
+    assert claim.holds("a label", 1.0, 2.0, atol=0.1, paper_setting=False) is None
+    assert claim.fails("another label", 1.0, 1.0, atol=0.1, paper_setting=False) is None
+    claims._show_pending()
+    ((bundle,),) = shown
+    assert bundle == {"text/plain": "Skipped outside the paper's setting: a label; another label"}
+    with pytest.raises(claims.ClaimError, match="some-claim: a label: 1 = 2"):
+        claim.holds("a label", 1.0, 2.0, atol=0.1)
+
+
 def test_a_cell_has_one_row_for_all_that_it_checks(shown):
     claims.check("some-claim", 1.0, 1.0, atol=1.0, seeds=range(8))
     claims.check("other-claim", 1.0, 1.0, atol=1.0)
@@ -183,6 +206,10 @@ def test_glue_formats_and_names(monkeypatch):
     ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
+    notebook.glue(spec=".0%", share=0.15, text="as it is")
+    assert [bundle.popitem()[1] for bundle, _ in bundles[1:]] == ["15%", "as it is"]
+    with pytest.raises(ValueError, match="glue needs a name and a value"):
+        notebook.glue()
 
 
 @pytest.mark.parametrize(
@@ -259,14 +286,18 @@ test_what_is_no_number_is_refused = refusals(
     (lambda: A_CHECK([[1.0], [1.0, 2.0]], 1.0, atol=0.1), "measured must be a real number"),
     (lambda: A_CHECK([], 1.0, atol=0.1), "measured must be finite and not empty"),
     (lambda: A_CHECK(np.nan, 1.0, atol=0.1), "measured must be finite"),
-    (lambda: A_CHECK([1.0, 2.0], [1.0], atol=0.1), r"expected must be one number or have the shape of measured"),
+    (
+        lambda: A_CHECK([1.0, 2.0], np.ones(3), atol=0.1),
+        r"expected must .* shape of measured, \(2,\), got shape \(3,\)",
+    ),
+    (lambda: A_CHECK([1.0, 2.0], np.ones((2, 1)), atol=0.1), r"expected must .*, got shape \(2, 1\)"),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, label=3), "label must be a text, got 3"),
     *(
         (lambda name=name: A_CHECK(1.0, 1.0, atol=0.1, name=name), "name must be words such as")
         for name in ("Ten heads", "2", "heads-2", "a/b", "wide-")
     ),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, name=3), "name must be a text, got 3"),
-    (lambda: claims.check(7, 1.0, 1.0, atol=0.1), "claim_id must be a text, got 7"),
+    (lambda: claims.check(7, 1.0, 1.0, atol=0.1), "id must be a text, got 7"),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, seeds=3), "seeds must be a sequence of whole numbers, got 3"),
     (lambda: A_CHECK(1.0, 1.0, atol=0.1, seeds=[0.5]), "seeds must be a sequence of whole numbers"),
     (lambda: claims.control("some-claim", 5.0, 1.0, atol=np.nan), "atol must be finite"),
@@ -280,5 +311,5 @@ test_what_is_no_number_is_refused = refusals(
     (lambda: figures.windows(np.ones((4, 2)), 2), r"values must be a vector, got shape \(4, 2\)"),
     (lambda: figures.windows(np.ones(4), 0), "window must be a whole number"),
     (lambda: figures.tint(np.ones(4)), "values must be a matrix"),
-    (lambda: figures.loss_curve(None, np.ones(60), colour="red"), "colour must be one of lsa"),
+    (lambda: figures.loss_curve(None, np.ones(60), colour="red"), "color must be one of lsa"),
 )

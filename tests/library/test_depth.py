@@ -36,12 +36,8 @@ def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
     np.testing.assert_allclose(depth_alike.traces(dim, context_size, 4), known, rtol=1e-12)
     S, _, weights = depth.rule(dim, context_size, 1)
     assert abs(weights @ power(S, 4) / known[-1] - 1) > 1e-3
-
-
-def test_counted_moments_beyond_the_fourth():
-    """The sixth, by quadrature; of two features the rule is exact, and one degree less is not enough."""
-    power = lambda S: np.trace(np.linalg.matrix_power(S, 6), axis1=1, axis2=2)
-    exact, less = ((weights @ power(S)) for S, _, weights in (depth.rule(2, 5, n) for n in (3, 2)))
+    # The sixth, of two features: the rule is exact, and one degree less is not enough.
+    exact, less = ((weights @ power(S, 6)) for S, _, weights in (depth.rule(2, 5, n) for n in (3, 2)))
     np.testing.assert_allclose(depth_alike.traces(2, 5, 6)[-1], exact, rtol=1e-12)
     assert abs(less / exact - 1) > 1e-3
 
@@ -70,6 +66,7 @@ def context(seed, d, C):
     return rng, rng.normal(size=(C, d)), rng.normal(size=d), rng.normal(size=d)
 
 
+@pytest.mark.claim("depth-gap")
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_layers_are_attention(sign):
     """Token by token, with a query whose label begins with the wrong guess."""
@@ -84,6 +81,7 @@ def test_the_layers_are_attention(sign):
     np.testing.assert_allclose(sign * tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10)
 
 
+@pytest.mark.claim("depth-floor")
 def test_layers_of_full_matrices_are_attention():
     """The same for layers that write features, too: labels as they are, and a prior mean; its loss is a sum over d
     queries, the unit vectors."""
@@ -104,6 +102,7 @@ def test_layers_of_full_matrices_are_attention():
     np.testing.assert_allclose(np.asarray(loss)[0], np.square(answers - eps - mean).sum(), rtol=1e-3)
 
 
+@pytest.mark.claim("depth-gap")
 def test_layers_alike_are_layers():
     """The quadratic form in coefficients, and the exact rule for two features, for random numbers of all kinds."""
     rng, d, C, u = np.random.default_rng(2), 2, 5, 1.5
@@ -121,6 +120,7 @@ def test_layers_alike_are_layers():
     np.testing.assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
 
 
+@pytest.mark.claim("depth-gap")
 def test_every_search_of_one_and_two_layers_ends_at_the_law():
     """With the answer read as it is; read with a minus, two layers end above it. For one feature, three, too."""
     arrays, about = stored.load("depth")
@@ -133,6 +133,7 @@ def test_every_search_of_one_and_two_layers_ends_at_the_law():
     assert (minus > 1.001 * plus).all()
 
 
+@pytest.mark.claim("depth-gap", "depth-floor")
 def test_three_layers_lie_between_bounds_that_are_proved():
     """Above the price's bound, below two layers, concave in the squared error; two layers' price is no bound."""
     arrays, about = stored.load("depth")
@@ -146,6 +147,7 @@ def test_three_layers_lie_between_bounds_that_are_proved():
         assert (price < theory.depth_price(task, 2)).any()
 
 
+@pytest.mark.claim("depth-floor")
 def test_layers_that_write_features_lie_between_bounds_that_are_proved():
     """Above the floor, and without a guess at most (1 + |u|^2/d) times the risk at zero; half of that is too little."""
     arrays, about = stored.load("depth")
@@ -158,6 +160,7 @@ def test_layers_that_write_features_lie_between_bounds_that_are_proved():
     assert not (none <= (1 + u2 / 2) * right / 2).all()
 
 
+@pytest.mark.claim("depth-training")
 def test_a_tested_layer_has_its_risk(monkeypatch):
     """The best single layer, with a wrong guess; that of a wrong step is another."""
     monkeypatch.setattr(depth_training, "TESTS", 40_000)

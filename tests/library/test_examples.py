@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples"))
 
 
-def test_least_risk_against_heads(capsys):
+@pytest.mark.claim("thm1-saturation")
+def test_minimum_risk_against_heads(capsys):
+    """With noise and general covariances each head lowers the minimum risk, up to the bound for any number."""
     import least_risk
 
     least = least_risk.main()
@@ -24,15 +26,15 @@ def test_least_risk_against_heads(capsys):
     assert max(found.gradient for found in least) < 1e-6
     printed = capsys.readouterr().out
     assert all(f"{risk:.6f}" in printed for risk in risks)
-    # Another guess has another least risk.
+    # The control: another guess has another minimum.
     assert theory.least_risk(least_risk.TASK, 1, [0.0, 0.0, 0.0]).risk > risks[0] + 0.01
 
 
-def test_a_task_loss_and_optimizer_of_one_s_own(capsys):
+def test_a_task_loss_and_optimizer_of_ones_own(capsys):
+    """No layer with a guess that is linear in the query is better than the best step; the trained one nears it."""
     import own_task
 
     risk = own_task.main()
-    # No layer with a guess that is linear in the query is better than the best step.
     best = own_task.best_step(own_task.StudentTask())
     assert best - 4 * risk.standard_error < risk.mean < 1.02 * best
     assert 0 < risk.standard_error < 0.02 * best
@@ -42,34 +44,28 @@ def test_a_task_loss_and_optimizer_of_one_s_own(capsys):
     assert risk.mean > lighter + 10 * risk.standard_error
 
 
-def run(*arguments):
-    command = [sys.executable, str(ROOT / "examples/resumed_sweep.py"), *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_a_sweep_is_killed_resumed_and_extended(tmp_path, capsys):
+    """After a kill it ends where an undisturbed sweep of the final length ends."""
+    import resumed_sweep
 
-
-def finished(*arguments) -> str:
-    process = run(*arguments)
-    output, errors = process.communicate()
-    assert process.returncode == 0, errors
-    return output
-
-
-def test_a_sweep_is_killed_resumed_and_extended(tmp_path):
     path = tmp_path / "sweep"
-    killed = run(700, path)
+    command = [sys.executable, str(ROOT / "examples/resumed_sweep.py"), "700", str(path)]
+    killed = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not (path / "0-state.npz").exists() and killed.poll() is None:
         time.sleep(0.01)
     killed.kill()
-    assert killed.wait() != 0 and (path / "0-state.npz").exists()
     killed.communicate()
-    resumed = finished(700, path)
-    assert resumed == finished(700, tmp_path / "whole")
-    extended = finished(800, path)
-    assert extended.startswith("after 800 steps") and extended.splitlines()[2:] != resumed.splitlines()[2:]
-    assert extended == finished(800, tmp_path / "longer")
+    assert killed.returncode != 0 and (path / "0-state.npz").exists()
+    said = []
+    for steps, folder in ((300, path), (400, path), (400, tmp_path / "whole")):
+        resumed_sweep.main(steps, str(folder))
+        said.append(capsys.readouterr().out)
+    assert said[1].startswith("after 400 steps") and said[1].splitlines()[2:] != said[0].splitlines()[2:]
+    assert said[1] == said[2]
 
 
 def test_jobs_of_an_array_are_merged(tmp_path, monkeypatch, capsys):
+    """Each job trains its part of the runs; a part that is missing is not passed over."""
     import array_job
 
     monkeypatch.setattr(array_job, "RUNS", array_job.RUNS[:5])
@@ -78,7 +74,6 @@ def test_jobs_of_an_array_are_merged(tmp_path, monkeypatch, capsys):
     fits = array_job.merge(2, tmp_path)
     assert [fit.run for fit in fits] == array_job.RUNS and fits[4].heads == 2
     assert len(capsys.readouterr().out.splitlines()) == 6
-    # A part that is missing is not passed over.
     (tmp_path / "part-1.npz").unlink()
     with pytest.raises(ValueError, match="which does not exist"):
         array_job.merge(2, tmp_path)

@@ -10,12 +10,11 @@ from lsalib import _random, attention, metrics, theory, training
 from lsalib.tasks import GaussianTask, sample
 
 TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
-SHAPES = [(4, 1, 3, 3), (4, 11, 11, 11), (7,), (1024,), (3, 700)]
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "dtype"), [((7,), jnp.float32), ((1024,), jnp.float64), ((3, 700), jnp.float32)])
 def test_the_draws_are_those_of_jax(shape, dtype, x64):
+    """Whatever the size, and under jit, the shared program gives the numbers of ``jax.random.normal``."""
     key = jax.random.key(len(shape))
     expected = jax.random.normal(key, shape, dtype)
     for drawn in (_random.normal(key, shape, dtype), jax.jit(lambda key: _random.normal(key, shape, dtype))(key)):
@@ -25,14 +24,15 @@ def test_the_draws_are_those_of_jax(shape, dtype, x64):
 
 
 def test_initial_weights_of_all_head_counts_share_a_program():
+    """The control: JAX's own draw compiles a program for each number of heads."""
     key = jax.random.key(0)
     attention.init(key, 5, 1, 0.1)
-    assert programs(lambda: [attention.init(key, 5, heads, 0.1) for heads in (2, 3, 5)]) == 0
-    # Control: JAX's own draw compiles a program for each.
-    assert programs(lambda: [jax.random.normal(key, (4, heads, 6, 6)) for heads in (2, 3, 5)]) >= 3
+    assert programs(lambda: [attention.init(key, 5, heads, 0.1) for heads in (2, 3)]) == 0
+    assert programs(lambda: [jax.random.normal(key, (4, heads, 6, 6)) for heads in (2, 3)]) >= 2
 
 
 def test_a_task_of_the_same_shape_finds_its_programs():
+    """Numbers of a task are arguments of the programs, not constants in them."""
     other = GaussianTask([0.0, 3.0, 1.0], context_size=5)
     params = attention.init(jax.random.key(0), 3, 2, 0.1)
 
@@ -55,16 +55,9 @@ def test_another_number_of_steps_finds_its_program():
     np.testing.assert_array_equal(longer[0].risk[:4], first.risk)
 
 
-def test_a_look_at_one_seed_compiles_nothing():
-    (fit,) = training.sweep(jax.random.key(0), [training.Run(TASK, 2)], seeds=3, steps=2, batch_size=8)
-    seeds = []
-    assert programs(lambda: seeds.extend(fit.seed(k) for k in range(3))) == 0
-    for k, one in enumerate(seeds):
-        np.testing.assert_array_equal(one.params.W_K, fit.params.W_K[k])
-        np.testing.assert_array_equal(one.risk, fit.risk[k])
-
-
 def test_several_predictors_see_the_same_tasks():
+    """Measured together they have the risks that each has alone, and another key needs no other program."""
+
     def guesses(X, y, x_q):
         return jnp.stack([0 * x_q[0], x_q @ jnp.asarray(TASK.prior_mean, x_q.dtype)])
 
@@ -76,7 +69,7 @@ def test_several_predictors_see_the_same_tasks():
     exact = np.array([TASK.prior_mean @ TASK.prior_mean + 3, 3.0])
     assert np.all(np.abs(both.mean - exact) < 5 * both.standard_error)
     assert np.all(np.abs(both.mean - exact[::-1]) > 5 * both.standard_error)
-    assert programs(lambda: risk(guesses, key=1)) == 0, "another key needs no other program"
+    assert programs(lambda: risk(guesses, key=1)) == 0
 
 
 def test_a_search_from_the_minimum_does_not_end_above_it(x64):

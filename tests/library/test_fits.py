@@ -1,5 +1,7 @@
 """What a training leaves: fits that are kept, compared, tested on other tasks, and trained on."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +30,7 @@ def assert_equal(a, b):
 
 
 def test_what_is_saved_is_what_was_trained(fits, tmp_path):
+    """All fits of a sweep, or one of them, come back bit for bit; another seed is seen."""
     save(tmp_path / "new" / "all.npz", fits)
     assert_equal(load(tmp_path / "new" / "all.npz"), fits)
     one = fits[1].seed(2)
@@ -41,6 +44,7 @@ def test_what_is_saved_is_what_was_trained(fits, tmp_path):
 
 
 def test_double_precision_outlives_a_session_without_it(tmp_path):
+    """Weights in float64 are read as float64."""
     with jax.enable_x64(True):
         double = fit(KEY, TASK, 1, dtype=jnp.float64, **OPTIONS)
         double.save(tmp_path / "a.npz")
@@ -48,47 +52,41 @@ def test_double_precision_outlives_a_session_without_it(tmp_path):
     assert_equal(Fit.load(tmp_path / "a.npz").params, params)
 
 
-@pytest.mark.parametrize("content", [b"", b"something else", "half"])
-def test_a_damaged_file_is_refused(content, fits, tmp_path):
-    path = tmp_path / "a.npz"
-    save(path, fits)
-    path.write_bytes(path.read_bytes()[:-200] if content == "half" else content)
-    with pytest.raises(ValueError, match=r"path must be a file that save wrote, got .*a\.npz"):
-        load(path)
-
-
-def test_other_files_are_refused(tmp_path, fits):
-    np.savez(tmp_path / "arrays.npz", a=np.ones(2))
-    for name in ("arrays.npz", "missing.npz"):
-        with pytest.raises(ValueError, match=rf"path must be a file that save wrote, got .*{name}"):
-            Fit.load(tmp_path / name)
+def test_other_and_damaged_files_are_refused(fits, tmp_path):
+    """By the path and what it should be; a file of several fits says how to read it."""
     save(tmp_path / "all.npz", fits)
-    with pytest.raises(ValueError, match="path must be a file that save wrote"):
-        load(tmp_path)
+    whole = (tmp_path / "all.npz").read_bytes()
+    for name, content in {"empty": b"", "text": b"something else", "half": whole[:-200]}.items():
+        (tmp_path / name).write_bytes(content)
+    np.savez(tmp_path / "arrays.npz", a=np.ones(2))
+    for name in ("empty", "text", "half", "arrays.npz", "missing.npz", ""):
+        with pytest.raises(ValueError, match=rf"path must be a file that save wrote, got .*{name}"):
+            load(tmp_path / name)
     with pytest.raises(ValueError, match=r"with 3: use training\.load"):
         Fit.load(tmp_path / "all.npz")
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 3])
-def test_jobs_that_share_the_runs_give_the_sweep(jobs, fits, tmp_path):
+def test_jobs_that_share_the_runs_give_the_sweep(fits, tmp_path):
     """Each knows only its part, and saves it; what is merged is the whole, up to the order of sums."""
-    for i in range(jobs):
-        save(tmp_path / f"{i}.npz", sweep(KEY, RUNS[i::jobs], seeds=3, snapshots=[0, 5, 12], **OPTIONS))
-    parts = [load(tmp_path / f"{i}.npz") for i in range(jobs)]
-    merged = merge((part for part in parts), (run for run in RUNS))
-    assert [each.run for each in merged] == RUNS
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), merged, fits)
-    if jobs == 3:
-        with pytest.raises(ValueError, match="run 0 is another one than the merged fit's"):
-            merge(parts[::-1], RUNS)
-    if jobs == 2:
-        with pytest.raises(ValueError, match=r"in the order of their i, got \[1, 2\] fits"):
-            merge(parts[::-1])
-    with pytest.raises(ValueError, match="runs must be those that were trained, got 2 for 3 fits"):
-        merge(parts, RUNS[:2])
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    for jobs in (1, 2, 3):
+        for i in range(jobs):
+            save(tmp_path / f"{i}.npz", sweep(KEY, RUNS[i::jobs], seeds=3, snapshots=[0, 5, 12], **OPTIONS))
+        parts = [load(tmp_path / f"{i}.npz") for i in range(jobs)]
+        merged = merge((part for part in parts), (run for run in RUNS))
+        assert [each.run for each in merged] == RUNS
+        jax.tree.map(close, merged, fits)
+        with pytest.raises(ValueError, match="runs must be those that were trained, got 2 for 3 fits"):
+            merge(parts, RUNS[:2])
+        if jobs == 2:
+            with pytest.raises(ValueError, match=r"in the order of their i, got \[1, 2\] fits"):
+                merge(parts[::-1])
+    with pytest.raises(ValueError, match="run 0 is another one than the merged fit's"):
+        merge(parts[::-1], RUNS)
 
 
 def test_equal_runs_are_equal_and_others_are_not(unchecked):
+    """Whatever types its numbers came in, a run equals another with the same values, and no other."""
     same = Run(GaussianTask(np.int64([2, -1]), 4), np.int64(2), guess=[0, 0], bias=0, train_guess=np.bool_(False))
     plain = Run(TASK, 2)
     assert same == plain and hash(same) == hash(plain) and len({same, plain}) == 1
@@ -100,34 +98,14 @@ def test_equal_runs_are_equal_and_others_are_not(unchecked):
     assert Run(TASK, 2, start=params) == Run(TASK, 2, start=jax.tree.map(jnp.array, params))
 
 
-def test_two_fits_are_combined_and_a_function_of_them_is_traced_once():
-    first, second = (fit(jax.random.key(seed), GaussianTask([2.0, -1.0], 4), 2, **OPTIONS) for seed in (0, 1))
-    difference = jax.tree.map(jnp.subtract, first, second)
-    np.testing.assert_array_equal(difference.risk, first.risk - second.risk)
-    traces = []
-
-    @jax.jit
-    def risk(fit):
-        traces.append(fit)
-        return fit.population_risk()
-
-    found = [float(risk(each)) for each in (first, second)]
-    np.testing.assert_allclose(found, [each.population_risk() for each in (first, second)], rtol=1e-6)
-    assert len(traces) == 1
-    with pytest.raises(ValueError):
-        jax.tree.map(jnp.subtract, first, fit(KEY, TASK, 2, learning_rate=1e-3, **OPTIONS))
-
-
 def test_the_risk_is_that_of_the_weights_with_their_guess(fits):
-    for each in fits:
-        for task in (None, GaussianTask([0.0, 3.0], 7, noise_std=0.2)):
-            risks = each.population_risk(task)
-            assert risks.shape == (3,)
-            for place in range(3):
-                one = each.seed(place)
-                alone = theory.population_risk(one.params, task or one.task, one.guess, one.bias)
-                assert one.population_risk(task) == pytest.approx(float(alone), rel=1e-6)
-                assert risks[place] == pytest.approx(float(alone), rel=1e-5)
+    """On the run's task and on another, for all seeds at once and for one; samples tell it from a forgotten guess."""
+    for each, task in product(fits, (None, GaussianTask([0.0, 3.0], 7, noise_std=0.2))):
+        risks = each.population_risk(task)
+        for place in range(3):
+            one = each.seed(place)
+            alone = theory.population_risk(one.params, task or one.task, one.guess, one.bias)
+            np.testing.assert_allclose([one.population_risk(task), risks[place]], float(alone), rtol=1e-5)
     one = fits[0].seed(0)
     sampled = metrics.sampled_risk(KEY, one.task, one.predict, batches=4, batch_size=2**14)
     assert abs(sampled.mean - one.population_risk()) < 5 * sampled.standard_error
@@ -149,25 +127,18 @@ def test_a_context_comes_as_the_user_has_it(fits, unchecked):
         np.testing.assert_array_equal(found, arrays)
 
 
-def test_a_place_among_seeds_and_snapshots(fits, unchecked):
-    """Negative places count from the end, as in Python; under ``jit`` it is the same."""
-    assert_equal(fits[0].seed(-1), fits[0].seed(np.int64(2)))
-    assert_equal(fits[0].snapshot(-3), fits[0].snapshot(0))
-    look = lambda fit: fit.seed(1).snapshot(2)
-    assert_equal(jax.jit(look)(fits[1]), look(fits[1]))
-
-
 def test_a_run_keeps_its_guess():
+    """It keeps a copy that nobody can write to."""
     guess = np.array([1.0, 2.0])
     run = Run(TASK, 2, guess=guess)
     guess[0] = 5.0
     assert run == Run(TASK, 2, guess=[1.0, 2.0])
-    for each in (run, Run(TASK, 2)):
-        with pytest.raises(ValueError, match="read-only"):
-            each.guess[0] = 5.0
+    with pytest.raises(ValueError, match="read-only"):
+        run.guess[0] = 5.0
 
 
 def test_a_warm_start_goes_on_from_the_weights_and_is_saved(tmp_path):
+    """A start may be a fit or its weights."""
     first = fit(KEY, TASK, 2, train_guess=True, **OPTIONS)
     warm = fit(KEY, TASK, 2, train_guess=True, start=first, snapshots=[0], **OPTIONS)
     warm.save(tmp_path / "warm.npz")
@@ -180,15 +151,17 @@ def test_a_warm_start_goes_on_from_the_weights_and_is_saved(tmp_path):
 
 
 def test_snapshots_are_shorter_trainings(fits):
-    for each in fits:
-        assert each.snapshots.params.W_K.shape[:3] == (3, 3, each.heads)
-        assert_equal(each.snapshot(2).params, each.params)
-        single = each.seed(1).snapshot(1)
-        np.testing.assert_array_equal(single.guess, np.asarray(each.snapshots.guess)[1, 1])
+    """Each is what a training of so many steps ends with; a negative place counts from the end, under jit, too."""
     shorter = sweep(KEY, RUNS, seeds=3, **OPTIONS | {"steps": 5})
     for mine, other in zip(fits, shorter, strict=True):
-        jax.tree.map(np.testing.assert_array_equal, mine.snapshot(1).params, other.params)
+        assert mine.snapshots.params.W_K.shape[:3] == (3, 3, mine.heads)
+        assert_equal(mine.snapshot(2).params, mine.params)
+        assert_equal(mine.snapshot(1).params, other.params)
+        np.testing.assert_array_equal(mine.seed(1).snapshot(1).guess, np.asarray(mine.snapshots.guess)[1, 1])
         assert np.isfinite(mine.snapshot(0).population_risk()).all()
+    assert_equal((fits[0].seed(-1), fits[0].snapshot(-3)), (fits[0].seed(np.int64(2)), fits[0].snapshot(0)))
+    look = lambda fit: fit.seed(1).snapshot(2)
+    assert_equal(jax.jit(look)(fits[1]), look(fits[1]))
 
 
 single = lambda: Fit(None, np.ones(2), np.ones(4), RUNS[0])

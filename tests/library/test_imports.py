@@ -14,31 +14,19 @@ COMMON = {"_arrays", "_files", "_npz", "_progress", "_random", "_validate"}
 PARTS = {"book": COMMON, "sts": COMMON | {"book"}}
 
 
-def foreign(part: str, source: str) -> set[str]:
-    """The parts of the library that this code, in this part, must not import."""
-    return parts_imported(source) - PARTS[part] - {part}
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_book_and_sts_import_nothing_else_of_the_library(part):
-    found = {path.name: foreign(part, path.read_text()) for path in (LIBRARY / part).rglob("*.py")}
-    assert len(found) > 4 and not set().union(*found.values()), found
-
-
-def beyond_common(module: str) -> set[str]:
-    """The parts that this module imports, besides the common ones."""
-    return parts_imported((LIBRARY / f"{module}.py").read_text()) - COMMON
-
-
-def test_common_modules_import_only_each_other():
-    assert set().union(*map(beyond_common, COMMON)) == set()
-    assert beyond_common("tasks") == {"_white"}, "control"
+def test_each_part_imports_few_others():
+    """The common modules import only each other; ``book`` and ``sts`` only these, and ``sts`` also ``book``."""
+    imported = lambda path: parts_imported(path.read_text())
+    for part, allowed in PARTS.items():
+        found = {path.name: imported(path) - allowed - {part} for path in (LIBRARY / part).rglob("*.py")}
+        assert len(found) > 4 and not set().union(*found.values()), found
+    assert set().union(*(imported(LIBRARY / f"{module}.py") for module in COMMON)) <= COMMON
+    assert imported(LIBRARY / "tasks.py") - COMMON == {"_white"}, "the control"
 
 
 @pytest.mark.parametrize(
     ("code", "parts"),
     [
-        ("import lsalib.theory", {"theory"}),
         ("import lsalib.theory.risk as r, numpy", {"theory"}),
         ("from lsalib import theory, tasks", {"theory", "tasks"}),
         ("from lsalib.theory.risk import gd_risk", {"theory"}),
@@ -48,44 +36,25 @@ def test_common_modules_import_only_each_other():
     ],
 )
 def test_every_form_of_an_import_is_seen(code, parts):
+    """Whatever its form, an import counts for the part that it loads."""
     assert parts_imported(code) == parts
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "from lsalib.training.loop import place",
-        "from lsalib import _files, theory",
-        "def f():\n    import lsalib.training",
-        "import lsalib",
-    ],
-)
-def test_a_foreign_import_is_seen(code):
-    assert foreign("sts", code) and not foreign("sts", "from lsalib import _validate\nfrom lsalib.book import stored")
-
-
-def test_the_library_alone_neither_draws_nor_serves_pages():
-    """Importing matplotlib takes as long as all the rest, so it waits for the first figure."""
-    code = """
+def test_importing_lsalib_loads_nothing_that_it_does_not_need():
+    """Matplotlib waits for the first figure, and packages for language models until they are used."""
+    names = "tokenizers", "safetensors", "gguf", "inspect_ai", "openai", "platformdirs", "pooch"
+    files = (LIBRARY / "sts").rglob("[!i]*[a-z].py")  # inspect_….py are for Inspect
+    modules = [path.relative_to(LIBRARY.parent).with_suffix("") for path in files]
+    assert len(modules) >= 12
+    code = f"""
 import sys, lsalib
-assert not [name for name in sys.modules if name.startswith(("matplotlib", "lsalib.book"))]
+assert not [name for name in sys.modules if name.startswith(("matplotlib", "lsalib.book", "lsalib.sts", *{names}))]
 from lsalib.book import check, control, glue, stored
 assert "matplotlib" not in sys.modules
 from lsalib.book import figures
 assert "matplotlib" in sys.modules
+import scipy.stats
+sys.modules.update(dict.fromkeys({names}))
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_importing_lsalib_needs_no_package_for_language_models():
-    """The modules for language models import these packages only when they are used."""
-    python = lambda code: subprocess.check_output([sys.executable, "-c", code], cwd=LIBRARY.parent, text=True)
-    names = "tokenizers", "safetensors", "gguf", "inspect_ai", "openai", "platformdirs", "pooch"
-    loaded = f"[name for name in sys.modules if name.startswith({('lsalib.sts', *names)})]"
-    assert python(f"import sys, lsalib; print({loaded})") == "[]\n"
-    modules = [
-        str(path.relative_to(LIBRARY.parent).with_suffix("")) for path in (LIBRARY / "sts").rglob("[!i]*[a-z].py")
-    ]
-    blocked = f"import sys, scipy.stats; sys.modules.update(dict.fromkeys({names}))\n"
-    python(blocked + "\n".join(f"import {name.replace('/', '.')}" for name in modules))
-    assert len(modules) >= 15
+    code += "\n".join(f"import {'.'.join(module.parts)}" for module in modules)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=LIBRARY.parent)

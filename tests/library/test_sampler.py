@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.random import threefry_2x32
 from scipy import stats
 from theory_reference import GENERAL, largest_z, z_bound
 
@@ -37,6 +36,7 @@ def projection_p_value(vectors, cov, mean=0.0, seed=0):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_features_queries_and_weights_are_normal(seed):
+    """Their joint law, by random projections; the control is a factor of the covariance on the wrong side."""
     task = general_task()
     batch = jax.tree.map(np.asarray, sample(jax.random.key(seed), task, 20_000))
     tokens = np.concatenate([batch.X[:, 0], batch.x_q, batch.w], axis=1)
@@ -45,7 +45,6 @@ def test_features_queries_and_weights_are_normal(seed):
     cov[6:, 6:] = task.prior_cov
     mean = np.concatenate([np.zeros(6), task.prior_mean])
     assert projection_p_value(tokens, cov, mean) > ALPHA
-    # Negative control: white features times L instead of L^T.
     assert projection_p_value(batch.X[:, 0], task.feature_cov) > ALPHA
     L = np.linalg.cholesky(task.feature_cov)
     assert projection_p_value(batch.X[:, 0] @ np.linalg.inv(L).T @ L, task.feature_cov) < ALPHA
@@ -53,24 +52,19 @@ def test_features_queries_and_weights_are_normal(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_moments_to_order_four(seed):
+    """Of features, query, task and noise; the control has a fourth moment of 2.9 where 3 is right."""
     task = general_task()
     X, y, x_q, _, w = map(np.asarray, sample(jax.random.key(seed), task, 100_000, dtype=jnp.float32))
     noise = y - np.einsum("bcd,bd->bc", X, w)
-    white = np.concatenate(
-        [
-            np.linalg.solve(np.linalg.cholesky(task.feature_cov), X[:, 1].T).T,
-            np.linalg.solve(np.linalg.cholesky(task.feature_cov), x_q.T).T,
-            np.linalg.solve(np.linalg.cholesky(task.prior_cov), (w - task.prior_mean).T).T,
-            noise[:, :2] / task.noise_std,
-        ],
-        axis=1,
-    ).astype(np.float64)
+    whitened = lambda cov, rows: np.linalg.solve(np.linalg.cholesky(cov), rows.T).T
+    parts = (task.feature_cov, X[:, 1]), (task.feature_cov, x_q), (task.prior_cov, w - task.prior_mean)
+    white = np.column_stack([*(whitened(*part) for part in parts), noise[:, :2] / task.noise_std]).astype(np.float64)
     n = white.shape[1]
     pairs = np.einsum("bi,bj->bij", white, white)
     assert fit(white, 0.0) and fit(pairs, np.eye(n)) and fit(pairs * white[:, :, None], 0.0)
     squares = white**2
     assert fit(np.einsum("bi,bj->bij", squares, squares), 1.0 + 2 * np.eye(n))
-    # Negative control: the sum of twelve uniform numbers has the right variance and a fourth moment of 2.9.
+    # The control: a sum of twelve uniform numbers.
     near = np.random.default_rng(seed).random((100_000, 12)).sum(1) - 6
     assert fit(near**2, 1.0) and not fit(near**4, 3.0)
 
@@ -81,6 +75,7 @@ chi_numbers = jax.jit(_white.chi, static_argnums=2)
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
+    """In both types, and without correlations inside a draw; two per cent of another scale are seen."""
     numbers = np.asarray(normal(jax.random.key(3), (400_001,), dtype)).astype(np.float64)
     assert stats.kstest(numbers, "norm").pvalue > ALPHA
     assert stats.kstest(1.02 * numbers, "norm").pvalue < ALPHA
@@ -91,20 +86,12 @@ def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
         assert abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a)) < stats.norm.isf(ALPHA / 2 / 3)
 
 
-def test_every_word_of_threefry_is_used():
-    key = jax.random.key(5)
-    words = np.asarray(threefry_2x32(jax.random.key_data(key), jnp.asarray(np.arange(1000, dtype=np.uint32))))
-    numbers = np.ravel(normal(key, (10, 100), jnp.float32))
-    np.testing.assert_array_equal(np.argsort(words >> 9, kind="stable"), np.argsort(numbers, kind="stable"))
-    assert normal(jax.random.key(0, impl="rbg"), (3,), jnp.float32).shape == (3,)
-
-
 @pytest.mark.parametrize("degrees", [[2.0, 3.0, 11.0], [9_991.0, 10_000.0, 1e6]])
 def test_chi_numbers_have_their_law(degrees):
+    """For few degrees of freedom and for many; the control has two per cent more."""
     chi = np.asarray(chi_numbers(jax.random.key(1), np.float32(degrees), 200_000)).astype(np.float64)
     for row, k in zip(chi, degrees, strict=True):
         assert stats.kstest(row, stats.chi(k).cdf).pvalue > ALPHA / len(degrees)
-    # Negative control: one degree of freedom more, where the sample can tell.
     assert stats.kstest(chi[0], stats.chi(degrees[0] * 1.02 + 1).cdf).pvalue < ALPHA
 
 
@@ -126,12 +113,12 @@ def smallest_p(a, b):
 @pytest.mark.parametrize("noise_std", [0.0, 0.7])
 @pytest.mark.parametrize("context_size", [5, 40])
 def test_compressed_contexts_have_the_law_of_the_gram_matrix(context_size, noise_std):
+    """What a prediction reads has one law; the controls are a longer context and a wrong divisor."""
     task = general_task(context_size, noise_std)
     tokens = sample(jax.random.key(0), task, 30_000)
     short = sample(jax.random.key(1), task, 30_000, compress=True)
     assert tokens.X.shape[1] == context_size and short.X.shape[1] == 3 + (noise_std > 0)
     assert smallest_p(gram_statistics(tokens), gram_statistics(short)) > ALPHA
-    # Negative controls: a longer context, and a Gram matrix divided by the wrong number.
     longer = general_task(context_size + max(1, context_size // 4), noise_std)
     other = sample(jax.random.key(1), longer, 30_000, compress=True)
     assert smallest_p(gram_statistics(tokens), gram_statistics(other)) < ALPHA
@@ -142,6 +129,7 @@ def test_compressed_contexts_have_the_law_of_the_gram_matrix(context_size, noise
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_predictions_from_samples_have_the_exact_risk(compress):
+    """The literal layer on fresh samples has the risk of the formula, and not that of a longer context."""
     task = general_task(context_size=9)
     params = init(jax.random.key(9), 3, 2, 0.4)
 
@@ -158,6 +146,7 @@ def test_predictions_from_samples_have_the_exact_risk(compress):
 
 
 def test_a_short_context_is_not_compressed_and_keys_repeat():
+    """The same key gives the same batch, another one another."""
     for context_size in (3, 4):  # with label noise tokens have p = 4 entries: four of them are no more than these
         task = general_task(context_size)
         a, b = (sample(jax.random.key(0), task, 5, compress=compress) for compress in (False, True))

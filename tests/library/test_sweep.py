@@ -4,7 +4,6 @@ import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +12,11 @@ import pytest
 
 from lsalib import _files, _npz, _progress
 from lsalib.tasks import GaussianTask
-from lsalib.training import Run, checkpoint, fit, rows, schedule, sweep
-from lsalib.training.groups import Plan
-from lsalib.training.objectives import unpack
+from lsalib.training import Run, checkpoint, fit, schedule, sweep
 
 COV = [[1.0, 0.4], [0.4, 2.0]]
 PLAIN = GaussianTask([2.0, -1.0], context_size=4)
+# One run, and others that differ from it in one thing.
 RUNS = {
     "plain": Run(PLAIN, 2),
     "heads": Run(PLAIN, 5),
@@ -52,11 +50,11 @@ def assert_equal(a, b):
 
 @pytest.mark.parametrize("objective", ["sampled", "population"])
 def test_every_run_is_what_fit_gives(objective):
+    """Together with others, a run has the result that it has alone, up to the order of sums."""
     fits = sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS)
     together = dict(zip(RUNS, fits, strict=True))
     for name, run in RUNS.items():
         alone = fit(jax.random.key(0), run.task, run.heads, objective=objective, **fields(run), **OPTIONS)
-        # Up to the order of sums: products of other shapes are taken apart differently.
         assert_close(together[name].seed(0), alone)
     # Negative control: what tells the runs apart is seen by the same comparison.
     for name in set(RUNS) - {"plain", "heads", "dimension"}:
@@ -65,35 +63,17 @@ def test_every_run_is_what_fit_gives(objective):
 
 
 def test_seeds_are_repetitions_with_tasks_of_their_own():
+    """All runs of a seed see the same tasks; a seed alone is what it is among others."""
     runs = [Run(PLAIN, h, init_scale=1e-6) for h in (2, 5)]
     two, five = sweep(jax.random.key(1), runs, seeds=4, **OPTIONS)
     assert two.risk.shape == (4, 25) and two.guess.shape == (4, 2) and five.params.W_K.shape == (4, 5, 3, 3)
-    # Without weights the first loss is that of the guess: the same tasks for all runs of a seed, others for another.
+    # Without weights the first loss is that of the guess.
     first = np.asarray(two.risk)[:, 0]
     np.testing.assert_allclose(first, np.asarray(five.risk)[:, 0], rtol=1e-6)
     assert len(np.unique(first)) == 4
     again = sweep(jax.random.key(1), runs, seeds=[2], **OPTIONS)
     assert_close([two.seed(2), five.seed(2)], [alone.seed(0) for alone in again])
     assert_close(two.seed(0), fit(jax.random.key(1), PLAIN, 2, init_scale=1e-6, **OPTIONS))
-
-
-@pytest.mark.parametrize("objective", ["sampled", "population"])
-@pytest.mark.parametrize("padding", [0.0, 1e-3])
-def test_padding_stays_exactly_zero(objective, padding):
-    """All four factors of a padded head are zero, so each one's gradient is; any other padding would grow."""
-    sampling = (64, True) if objective == "sampled" else None
-    (group,) = rows.grouped([Run(PLAIN, 1), Run(PLAIN, 5)], sampling)
-    prepared = rows.prepared(group, [jax.random.split(jax.random.key(0))], jnp.float32)
-
-    def layers():
-        weights = unpack(prepared.record.state.params, 5, 2)
-        return [leaf for name, leaf in weights._asdict().items() if name != "guess"]
-
-    assert all((leaf[0, 0, 1:] == 0).all() and (leaf[0, 1] != 0).all() for leaf in layers())
-    for leaf in layers():  # views of the rows
-        leaf[0, 0, 1:] = padding
-    schedule.advance([prepared], Plan(OPTIONS["steps"], {}))
-    assert all((leaf[0, 0, 1:] == padding).all() for leaf in layers()) == (padding == 0.0)
 
 
 class Stop(Exception):
@@ -119,6 +99,7 @@ TWO_GROUPS = [RUNS["plain"], RUNS["heads"], RUNS["dimension"]]
 
 @pytest.mark.parametrize("objective", ["sampled", "population"])
 def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, tmp_path, stopping):
+    """Extended, it is what a longer sweep had been; the beginning is not trained again."""
     options = OPTIONS | {"objective": objective, "seeds": 4}
     whole = sweep(jax.random.key(2), TWO_GROUPS, **options)
     stored = options | {"checkpoint": tmp_path / "sweep", "checkpoint_every": 10}
@@ -127,7 +108,6 @@ def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, tmp_path
     stopping.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
     assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
-    # Extended, it is what a longer sweep had been; the beginning is not trained again.
     longer = sweep(jax.random.key(2), TWO_GROUPS, **options | {"steps": 40})
     assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
     stopping.setattr(schedule, "run_steps", None)
@@ -141,60 +121,47 @@ def contents(folder):
 
 
 def test_the_checkpoint_of_another_sweep_is_refused_and_kept(tmp_path):
-    stored = OPTIONS | {"checkpoint": tmp_path / "a"}
-    sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    """Every number that tells two sweeps apart is compared, and named where it differs."""
+    stored = OPTIONS | {"checkpoint": tmp_path / "a", "seeds": [0, 1]}
+    start = fit(jax.random.key(5), PLAIN, 2, **OPTIONS).params
+    mine = Run(PLAIN, 2, start=start)  # from a fixed start nothing but the numbers of the seeds tells them apart
+    sweep(jax.random.key(0), [mine], **stored)
     before = contents(tmp_path / "a")
-    others = {"batch_size": "batch_size", "seeds": "seeds", "objective": "objective", "compress": "compress"}
-    values = {"batch_size": 32, "seeds": 2, "objective": "population", "compress": False}
-    cases = [(0, "plain", {name: values[name]}, said) for name, said in others.items()]
-    cases += [(1, "plain", {}, "key"), (0, "bias", {}, "runs"), (0, "prior mean", {}, "runs")]
-    for key, name, change, said in cases:
+    changes = {"batch_size": 32, "seeds": [2, 3], "objective": "population", "compress": False}
+    cases = [(0, mine, {name: value}, name) for name, value in changes.items()]
+    cases += [(1, mine, {}, "key"), (0, RUNS["plain"], {}, "runs"), (0, RUNS["bias"], {}, "runs")]
+    for key, run, change, said in cases:
         message = rf"checkpoint must belong to this training, got .* of a training with another .*{said}"
         with pytest.raises(ValueError, match=message):
-            sweep(jax.random.key(key), [RUNS[name]], **stored | change)
+            sweep(jax.random.key(key), [run], **stored | change)
     assert contents(tmp_path / "a") == before
 
 
-def test_seeds_are_told_apart_by_their_numbers(tmp_path):
-    """From a fixed start nothing else says whose checkpoint it is."""
-    start = fit(jax.random.key(5), PLAIN, 2, **OPTIONS).params
-    stored = OPTIONS | {"checkpoint": tmp_path / "a"}
-    sweep(jax.random.key(0), [Run(PLAIN, 2, start=start)], seeds=[0, 1], **stored)
-    with pytest.raises(ValueError, match="of a training with another seeds"):
-        sweep(jax.random.key(0), [Run(PLAIN, 2, start=start)], seeds=[2, 3], **stored)
-
-
 def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
+    """Nothing is overwritten but the part of a first write that was broken off."""
     folder = tmp_path / "a"
-    stored = OPTIONS | {"checkpoint": folder}
-    sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+    folder.mkdir()
+    (folder / ".training.json.12.34.part").write_text("{")
+    begin = lambda path=folder: sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"checkpoint": path})
+    assert_equal(begin(), sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS))
     for name in ("0-state.npz", "0-losses-0.npz"):
         whole = (folder / name).read_bytes()
-        for damaged in (whole[: len(whole) // 2], whole[:5], b"", b"something else"):
+        for damaged in (whole[: len(whole) // 2], b"", b"something else"):
             (folder / name).write_bytes(damaged)
             with pytest.raises(ValueError, match=rf"checkpoint must be whole, got .*{name} cannot be read"):
-                sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+                begin()
             assert (folder / name).read_bytes() == damaged
         (folder / name).write_bytes(whole)
     (folder / "0-losses-0.npz").unlink()
     with pytest.raises(ValueError, match="checkpoint must be whole"):
-        sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+        begin()
+    (folder / "training.json").write_text("[1]")
+    with pytest.raises(ValueError, match="checkpoint must be a folder that a training wrote"):
+        begin()
     (folder / "training.json").unlink()
     for path in (folder, folder / "0-state.npz"):
         with pytest.raises(ValueError, match=r"checkpoint must be a folder that a training wrote, .* another path"):
-            sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"checkpoint": path})
-
-
-def test_who_is_killed_at_the_first_write_begins_again(tmp_path):
-    """A part of the very first file is no foreign folder."""
-    (tmp_path / ".training.json.12.34.part").write_text("{")
-    stored = OPTIONS | {"checkpoint": tmp_path}
-    assert_equal(
-        sweep(jax.random.key(0), [RUNS["plain"]], **stored), sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
-    )
-    (tmp_path / "training.json").write_text("[1]")
-    with pytest.raises(ValueError, match="checkpoint must be a folder that a training wrote"):
-        sweep(jax.random.key(0), [RUNS["plain"]], **stored)
+            begin(path)
 
 
 def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
@@ -236,22 +203,13 @@ def test_two_threads_that_write_one_file_do_not_mix(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files.os, "fsync", Mock(side_effect=OSError("no space left")))
-    with pytest.raises(OSError, match="no space left"):
-        _files.write(tmp_path / "a", b"one")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_context_of_p_tokens_is_trained_on_as_it_is():
     """Compressed, the last number of its diagonal would have one degree of freedom: none that the sampler draws."""
     task = GaussianTask([2.0, -1.0], context_size=2)
-    asked, not_asked = (fit(jax.random.key(0), task, 1, steps=3, batch_size=8, compress=c) for c in (True, False))
-    np.testing.assert_array_equal(asked.risk, not_asked.risk)
-    # The control: a longer context is compressed, and draws other numbers.
     longer = GaussianTask([2.0, -1.0], context_size=3)
-    asked, not_asked = (fit(jax.random.key(0), longer, 1, steps=3, batch_size=8, compress=c) for c in (True, False))
-    assert np.abs(np.asarray(asked.risk) - not_asked.risk).max() > 1e-3
+    risk = lambda task, compress: fit(jax.random.key(0), task, 1, steps=3, batch_size=8, compress=compress).risk
+    np.testing.assert_array_equal(risk(task, True), risk(task, False))
+    assert np.abs(np.asarray(risk(longer, True)) - risk(longer, False)).max() > 1e-3, "the control"
 
 
 class Terminal(io.StringIO):
@@ -259,33 +217,25 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_steps_of_an_earlier_sitting_say_nothing_about_the_pace(monkeypatch):
-    """Of a hundred steps 90 were there before, 5 took 5 s: 5 are left, and 5 s."""
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, tmp_path):
+    """It goes on where a resumed run was, and the pace counts only the steps of this sitting."""
+
+    def shown(stream, **options):
+        monkeypatch.setattr(_progress.sys, "stderr", stream)
+        return sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | options), stream.getvalue()
+
+    result, silent = shown(io.StringIO())
+    same, said = shown(Terminal())
+    assert silent == "" and "25/25 steps" in said and said.endswith("\n")
+    assert_equal(same, result)  # cut into pieces for the bar, it is still the same, bit for bit
+    for steps in (10, 20):
+        _, said = shown(Terminal(), steps=steps, checkpoint=tmp_path / "a")
+    assert said.split("steps")[-2].endswith("20/20 ")
+    _, said = shown(Terminal(), callback=lambda step, metrics: True, callback_every=10)
+    assert "10/25 steps" in said and said.endswith("\n"), "what ends early leaves the line, too"
+    # Of a hundred steps 90 were there before, 5 took 5 s: 5 are left, and 5 s.
     seconds, stream = iter([0.0, 5.0]), Terminal()
     monkeypatch.setattr(_progress, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     monkeypatch.setattr(_progress.sys, "stderr", stream)
     _progress.Progress(100, done=90).add(5)
     assert "95/100 steps, 5 s, 5 s left" in stream.getvalue()
-
-
-def test_progress_is_shown_on_a_terminal_only(monkeypatch, tmp_path):
-    shown, silent = Terminal(), io.StringIO()
-    for stream in (shown, silent):
-        monkeypatch.setattr(_progress.sys, "stderr", stream)
-        result = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS)
-    assert silent.getvalue() == "" and "25/25 steps" in shown.getvalue() and shown.getvalue().endswith("\n")
-    # Resumed, the bar goes on where it was.
-    again = Terminal()
-    monkeypatch.setattr(_progress.sys, "stderr", again)
-    for steps in (10, 20):
-        sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"steps": steps, "checkpoint": tmp_path / "a"})
-    assert again.getvalue().split("steps")[-2].endswith("20/20 ")
-    # What ends early leaves the line, too.
-    stream = Terminal()
-    monkeypatch.setattr(_progress.sys, "stderr", stream)
-    ended = {"callback": lambda step, metrics: True, "callback_every": 10}
-    sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | ended)
-    assert "10/25 steps" in stream.getvalue() and stream.getvalue().endswith("\n")
-    # Cut into pieces for the bar, the run is still the same, bit for bit.
-    monkeypatch.setattr(_progress.sys, "stderr", Terminal())
-    assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), result)

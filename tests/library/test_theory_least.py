@@ -1,4 +1,4 @@
-"""The front door: exact where that is proved, a search that says how well it ended where it is not."""
+"""The minimum risk of any task and heads: exact where that is proved, elsewhere a search that says how it ended."""
 
 from dataclasses import replace
 
@@ -30,8 +30,10 @@ EXACT = {
 }
 
 
+@pytest.mark.claim("few-heads-optimum", "sharp-head-count", "exact-multihead-risk")
 @pytest.mark.parametrize("name", EXACT)
 def test_what_is_proved_is_exact(name, x64):
+    """It names the page of the proof, its weights attain the risk, and no gradient is left."""
     task, heads, *guess = EXACT[name]
     least = least_risk(task, heads, *guess)
     page = "page few_heads" if name.startswith("isotropic") else "page heads"
@@ -46,6 +48,7 @@ def test_what_is_proved_is_exact(name, x64):
     assert float(population_risk(off, task, *guess)) > least.risk + 1e-5
 
 
+@pytest.mark.claim("few-heads-optimum", "exact-multihead-risk")
 @pytest.mark.parametrize("name", ["isotropic, noise, bias", "isotropic", "d heads"])
 def test_a_forced_search_finds_what_is_proved(name, x64):
     """It knows neither formula: the least risk of two heads, and of d heads the bound, where it calls itself exact."""
@@ -57,8 +60,10 @@ def test_a_forced_search_finds_what_is_proved(name, x64):
     assert exact == (name == "d heads")
 
 
+@pytest.mark.claim("thm1-saturation")
 @pytest.mark.parametrize("heads", [1, 2])
 def test_the_search_agrees_with_descent_over_all_weights(heads, x64):
+    """Three seeds of the search and plain descent end at one risk; a head more has a lower one."""
     ends = [least_risk(SMALL, heads, GUESS[:2], BIAS, starts=16, steps=150, seed=seed) for seed in range(3)]
     risks = [end.risk for end in ends]
     (found,) = descend(SMALL, [(heads, GUESS[:2], BIAS)], scale=0.5)
@@ -71,6 +76,7 @@ def test_the_search_agrees_with_descent_over_all_weights(heads, x64):
 
 
 def test_an_unfinished_search_says_so():
+    """Its gradient is the norm over all weights, and it does not call itself exact."""
     short = least_risk(SMALL, 1, GUESS[:2], BIAS, starts=1, steps=1)
     assert short.gradient > 1e-2 and not short.exact
     risk = lambda pair: population_risk(from_effective(*pair), SMALL, GUESS[:2], BIAS)
@@ -80,36 +86,24 @@ def test_an_unfinished_search_says_so():
     assert short.risk > least_risk(SMALL, 1, GUESS[:2], BIAS, starts=16, steps=150).risk + 1e-4
 
 
-def test_searches_that_differ_by_rounding_agree(monkeypatch):
-    found = searching._lowest
-
-    def ends(*args):
-        *layer, values = found(*args)
-        return *layer, np.asarray(values).min() + np.array([0.0, 1e-12, -1e-12, 1e-3])
-
-    monkeypatch.setattr(searching, "_lowest", ends)
-    least = least_risk(SMALL, 1, GUESS[:2], BIAS, starts=4, steps=20)
-    assert least.reason == "the lowest of 4 searches, 3 of which agree to nine digits"
-
-
-def test_what_agrees_is_the_same_in_any_unit(monkeypatch):
-    """Ends that are apart by 1e-7 of a label's variance do not agree, however large labels are."""
+def test_searches_that_differ_by_rounding_agree_in_any_unit(monkeypatch):
+    """Ends that are apart by 1e-12 of a label's variance agree, and by 1e-7 do not, however large labels are."""
     found, unit = searching._lowest, 1e4
+    large = [unit * SMALL.prior_mean, 3, SMALL.feature_cov, unit**2 * SMALL.prior_cov, unit * SMALL.noise_std]
+    for task, scale in ((SMALL, 1.0), (GaussianTask(*large), unit)):
+        for off, agree in (([0.0, 1e-12, -1e-12, 1e-3], 3), ([0.0, 1e-7, 2e-7, 1e-12], 2)):
 
-    def ends(*args):
-        *layer, values = found(*args)
-        return *layer, np.asarray(values).min() + np.array([0.0, 1e-7, 2e-7, 1e-12])
+            def ends(*args, off=off):
+                *layer, values = found(*args)
+                return *layer, np.asarray(values).min() + np.array(off)
 
-    monkeypatch.setattr(searching, "_lowest", ends)
-    large = GaussianTask(
-        unit * SMALL.prior_mean, 3, SMALL.feature_cov, unit**2 * SMALL.prior_cov, unit * SMALL.noise_std
-    )
-    for task, scale in ((SMALL, 1.0), (large, unit)):
-        least = least_risk(task, 1, scale * GUESS[:2], scale * BIAS, starts=4, steps=20)
-        assert least.reason == "the lowest of 4 searches, 2 of which agree to nine digits"
+            monkeypatch.setattr(searching, "_lowest", ends)
+            least = least_risk(task, 1, scale * GUESS[:2], scale * BIAS, starts=4, steps=20)
+            assert least.reason == f"the lowest of 4 searches, {agree} of which agree to nine digits"
 
 
 def test_another_seed_has_other_starts():
+    """The same seed has the same."""
     first, again, other = (_starts(3, 2, 6, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).min() > 0
@@ -123,6 +117,7 @@ def test_a_search_that_ends_a_little_above_the_bound_is_not_called_exact(x64):
 
 
 def test_weights_are_known_in_double_precision_whatever_the_setting():
+    """Also where JAX computes in float32."""
     least = least_risk(PLAIN, 2)
     assert isinstance(least.risk, float) and least.params.W_Q.dtype == np.float64
     np.testing.assert_allclose(population_risk(jax.tree.map(np.float32, least.params), PLAIN), least.risk, rtol=1e-5)

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from theory_reference import TASKS, dense_risk, least, make_guess, make_params
+from theory_reference import TASKS, dense_risk, gauss_hermite, least, make_guess, make_params, make_task
 
-from lsalib.attention import from_lift, lift
+from lsalib.attention import embed, from_lift, lift, lsa
 from lsalib.tasks import GaussianTask
-from lsalib.theory import lifted_risk, optimal_risk, optimal_weights, population_risk
+from lsalib.theory import lifted_risk, optimal_risk, optimal_weights, population_risk, squared_distance
 
 BIAS = 1.3
 
@@ -19,8 +19,10 @@ def make_lift(seed, dim, scale=0.5):
     return jnp.asarray(scale * np.random.default_rng(seed).normal(size=(dim + 1,) * 3))
 
 
+@pytest.mark.claim("eq18-decomposition")
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_weights_and_dense_form(name, x64):
+    """The lifted quadratic, the risk of weights and the dense form are one number."""
     task = TASKS[name]
     guess = make_guess(task)
     risk = lifted_risk(task, guess, BIAS)
@@ -34,8 +36,10 @@ def test_equal_weights_and_dense_form(name, x64):
             assert abs(float(other.value(M)) / float(risk.value(M)) - 1) > 1e-3
 
 
+@pytest.mark.claim("eq19-gradients", "a4-hessian")
 @pytest.mark.parametrize("name", TASKS)
 def test_derivatives_equal_autodiff_through_the_weights(name, x64):
+    """Gradient and curvature are those that JAX computes; a reversed direction is seen."""
     task = TASKS[name]
     guess = make_guess(task)
     risk = lifted_risk(task, guess, BIAS)
@@ -49,8 +53,10 @@ def test_derivatives_equal_autodiff_through_the_weights(name, x64):
     assert np.abs(np.asarray(risk.curvature(jnp.asarray(np.asarray(V)[::-1]))) - bend).max() > 1e-2
 
 
+@pytest.mark.claim("exact-multihead-risk", "a4-hessian")
 @pytest.mark.parametrize("name", TASKS)
 def test_least_value_is_the_optimum(name, x64):
+    """The normal equations of the lifted risk give the optimum, and its gradient vanishes there."""
     task = TASKS[name]
     guess, D = make_guess(task), task.dim + 1
     risk = lifted_risk(task, guess, BIAS)
@@ -62,6 +68,7 @@ def test_least_value_is_the_optimum(name, x64):
     assert steepest(1.01 * best) > 1e-3
 
 
+@pytest.mark.claim("eq18-decomposition")
 def test_components_couple_through_the_query_alone():
     """Eq. 18's split: with identity features, exactly when the linear part of the guess is zero."""
     task = TASKS["isotropic"]
@@ -70,8 +77,10 @@ def test_components_couple_through_the_query_alone():
     assert lifted_risk(TASKS["general"]).query[0, 1] != 0
 
 
+@pytest.mark.claim("kurtosis-law", "predecessor-uniform")
 @pytest.mark.parametrize("kurtosis", [1.0, 1.8, 6.0])
 def test_the_kurtosis_law_is_the_least_value_for_such_fourth_moments(kurtosis):
+    """From random signs to heavy tails, by a pseudo-inverse of the lifted risk."""
     d, C, w = 3, 5, np.array([1.0, 2.0, -1.0])
     task, eye, fourth = GaussianTask(w, C), np.eye(d), np.zeros((d,) * 4)
     fourth[(np.arange(d),) * 4] = kurtosis - 3
@@ -84,3 +93,42 @@ def test_the_kurtosis_law_is_the_least_value_for_such_fourth_moments(kurtosis):
     law = d * (d + kurtosis - 2) / (C + d + kurtosis - 2) + (kurtosis - 1) * (w @ w) / (C * d + kurtosis - 1)
     assert lowest == pytest.approx(law, rel=1e-12)
     assert abs(optimal_risk(task) / lowest - 1) > 0.05, "the control: Gaussian features"
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(None, 0, 0, 0))
+def predictions(layer, X, y, x_q):
+    params, guess, bias = layer
+    return lsa(params, embed(X, y, x_q, guess @ x_q + bias))
+
+
+@pytest.mark.parametrize("d, C", [(1, 1), (1, 2), (2, 1)])
+def test_the_distance_of_two_layers_is_that_of_their_matrices(d, C, x64):
+    """Three nodes for each normal variable integrate the squared difference exactly."""
+    task = make_task(d, d, C, noise_std=0.7)
+    guess, one, other = make_guess(task), make_params(0, d, 2), make_params(1, d, 3)
+    points, weights = gauss_hermite(C * d + C + 2 * d)
+    X, noise, eps, x_q = np.split(points, [C * d, C * d + C, C * d + C + d], axis=1)
+    U, T = np.linalg.cholesky([task.feature_cov, task.prior_cov])
+    X, x_q = X.reshape(-1, C, d) @ U.T, x_q @ U.T
+    y = np.einsum("ncd,nd->nc", X, task.prior_mean + eps @ T.T) + 0.7 * noise
+    f, g = (predictions(layer, X, y, x_q) for layer in ((one, guess, BIAS), (other, -2 * guess, 0.4)))
+    exact = weights @ (np.asarray(f) - np.asarray(g)) ** 2
+    distance = lambda *layers: float(squared_distance(one, other, task, *layers))
+    np.testing.assert_allclose(distance(guess, -2 * guess, BIAS, 0.4), exact, rtol=1e-11)
+    # The controls: a guess left out, the guesses exchanged, the biases exchanged.
+    wrong = [(guess, None, BIAS, 0.4), (-2 * guess, guess, BIAS, 0.4), (guess, -2 * guess, 0.4, BIAS)]
+    assert min(abs(distance(*layers) / exact - 1) for layers in wrong) > 1e-3
+
+
+def test_the_distance_is_one_of_functions():
+    """Symmetric; zero between different weights of one function; between no layer and a guess, the guess's square."""
+    task = TASKS["general, noisy"]
+    guess, params = make_guess(task), make_params(0, task.dim, 2)
+    rotated = params._replace(W_K=2 * params.W_K, W_Q=params.W_Q / 2)
+    there = squared_distance(params, rotated, task, guess, None)
+    np.testing.assert_allclose(there, squared_distance(rotated, params, task, None, guess), rtol=1e-5)
+    assert float(there) > 1e-2 and float(squared_distance(params, rotated, task, guess, guess)) < 1e-5 * float(there)
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    between = squared_distance(nothing, nothing, task, guess, None, 2.0)
+    np.testing.assert_allclose(between, guess @ task.feature_cov @ guess + 4, rtol=1e-6)

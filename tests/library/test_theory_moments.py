@@ -13,12 +13,15 @@ from lsalib.theory import gram_moments
 BOUND = z_bound(3 * 256)
 
 
+@pytest.mark.claim("eq21-cross-moment", "eq23-independence")
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_quadrature(name):
+    """All moments are those of brute force over Gauss-Hermite nodes, for every task."""
     for exact, brute in zip(gram_moments(TASKS[name]), listed_moments(TASKS[name]), strict=True):
         np.testing.assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
 
 
+@pytest.mark.claim("real-covariates")
 @pytest.mark.parametrize(("d", "C", "noise"), [(1, 3, 0.0), (2, 1, 0.0), (3, 5, 0.7)])
 def test_rows_of_a_table_in_place_of_gaussian_features(d, C, noise):
     """Off centre, skewed, fewer rows than quadratic forms of three features."""
@@ -50,12 +53,15 @@ def test_rows_of_a_table_in_place_of_gaussian_features(d, C, noise):
     ],
 )
 def test_fourth_moments_that_are_none(fourth, words):
+    """Wrong shapes, values that are not finite, and asymmetry are refused."""
     with pytest.raises(ValueError, match="fourth.*" + words):
         gram_moments(GaussianTask([1.0, 2.0], 3), fourth=fourth)
 
 
+@pytest.mark.claim("eq21-cross-moment")
 @pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
 def test_within_sampling_error(name, x64):
+    """All entries of three samples agree, by Bonferroni."""
     task = TASKS[name]
     mean, second, cross = gram_moments(task)
     for seed in range(3):
@@ -65,6 +71,7 @@ def test_within_sampling_error(name, x64):
         assert largest_z(np.einsum("si,smn->simn", w, G), cross) < BOUND
 
 
+@pytest.mark.claim("eq23-independence")
 def test_samples_see_a_wrong_moment(x64):
     """The negative control: tokens treated as independent, a pairing dropped, w taken to be its mean."""
     task = TASKS["general, noisy"]
@@ -77,6 +84,7 @@ def test_samples_see_a_wrong_moment(x64):
     assert largest_z(np.einsum("si,smn->simn", w, G), np.multiply.outer(task.prior_mean, mean)) > 2 * BOUND
 
 
+@pytest.mark.claim("eq23-independence")
 def test_tokens_share_the_task():
     """Eq. 23's limit E[G]⊗E[G] leaves out what the tokens share, however long the context is."""
     task = make_task(5, 3, 10**12, covariances=False)

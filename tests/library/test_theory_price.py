@@ -32,10 +32,6 @@ def case(d, C, features, prior, noise_std=1.5):
     return task, task.prior_mean - 3 * rng.normal(size=d), 0.7
 
 
-def cumulant(task, noise):
-    return (KURTOSIS[noise] - 3) * task.noise_std**4
-
-
 def brute_force(task, guess, bias, kurtosis):
     """The least risk over all lifts, from the moments and a pseudo-inverse alone."""
     # Noise at -a, 0 and a, which has these four moments.
@@ -50,25 +46,26 @@ def brute_force(task, guess, bias, kurtosis):
     return np.vdot(task.feature_cov, left) + bias**2 * (1 - mean @ inverse @ mean)
 
 
+@pytest.mark.claim("universality", "price-general", "exact-multihead-risk")
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("noise", [None, *KURTOSIS])
-def test_optimal_risk_is_that_of_brute_force(shape, noise):
-    task, guess, bias = case(*shape, noise_std=1.5 if noise else 0.0)
-    kurtosis = KURTOSIS[noise] if noise else 3
-    brute = brute_force(task, guess, bias, kurtosis)
-    law = partial(theory.optimal_risk, task, guess, bias)
-    extra = (kurtosis - 3) * task.noise_std**4
-    np.testing.assert_allclose(law(noise_cumulant=extra), brute, rtol=1e-9)
-    # The controls: noise taken for Gaussian noise, and the number of features for the rank.
-    assert kurtosis == 3 or abs(law() / brute - 1) > 1e-5
+def test_optimal_risk_is_that_of_brute_force(shape):
+    """For singular covariances, few examples, noise of any kurtosis; the controls are Gaussian noise and full rank."""
     d, C, features, _ = shape
-    if features < d and not noise:
-        u = task.prior_mean - guess
-        full_rank = 2 * (u @ task.feature_cov @ u + bias**2) / (C * d + 2)
-        off = {(3, 2, 2): 1 / 3, (3, 5, 2): 5 / 12, (4, 7, 1): 7 / 3}[shape[:3]]
-        np.testing.assert_allclose((brute - theory.yq_risk(task)) / full_rank - 1, off, rtol=1e-9)
+    for noise in (None, *KURTOSIS):
+        task, guess, bias = case(*shape, noise_std=1.5 if noise else 0.0)
+        kurtosis = KURTOSIS[noise] if noise else 3
+        brute = brute_force(task, guess, bias, kurtosis)
+        law = partial(theory.optimal_risk, task, guess, bias)
+        np.testing.assert_allclose(law(noise_cumulant=(kurtosis - 3) * task.noise_std**4), brute, rtol=1e-9)
+        assert kurtosis == 3 or abs(law() / brute - 1) > 1e-5
+        if features < d and not noise:
+            u = task.prior_mean - guess
+            full_rank = 2 * (u @ task.feature_cov @ u + bias**2) / (C * d + 2)
+            off = {(3, 2, 2): 1 / 3, (3, 5, 2): 5 / 12, (4, 7, 1): 7 / 3}[shape[:3]]
+            np.testing.assert_allclose((brute - theory.yq_risk(task)) / full_rank - 1, off, rtol=1e-9)
 
 
+@pytest.mark.claim("universality", "exact-multihead-risk")
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] in (1, 3)])
 def test_the_weights_attain_it(shape, x64):
     """With Gaussian noise, for which the exact risk is known; the gradient vanishes, too."""
@@ -103,27 +100,25 @@ def draws(seed, task, noise, count=100_000):
     return X, labels, x_q, np.einsum("bd,bd->b", x_q, w)
 
 
+@pytest.mark.claim("price-general", "pythagoras-general")
 @pytest.mark.parametrize("noise", KURTOSIS)
 def test_samples_pay_the_price(noise, x64):
     """One feature, noise as strong as the signal, a guess that is no linear function, by the library's weights."""
     task = GaussianTask([1.0], 6, [[0.8]], [[0.3]], noise_std=1.5)
-    extra = cumulant(task, noise)
-    weights, error = (
-        f(task, noise_cumulant=extra)
-        for f in (theory.optimal_weights, lambda *a, **k: theory.constant_regression(*a, **k).error)
-    )
+    cumulant = lambda kurtosis: (kurtosis - 3) * task.noise_std**4
+    price = lambda kurtosis: theory.constant_regression(task, noise_cumulant=cumulant(kurtosis)).error
     X, y, x_q, target = draws(1, task, noise)
     y_q = 4 * np.sign(x_q[:, 0]) + x_q[:, 0] ** 2
     off = (y_q - x_q @ task.prior_mean) ** 2
+    weights = theory.optimal_weights(task, noise_cumulant=cumulant(KURTOSIS[noise]))
     squares = (np.asarray(answers(weights, X, y, x_q, y_q)) - target) ** 2
-    assert largest_z(squares - error * off, theory.yq_risk(task)) < BOUND
+    assert largest_z(squares - price(KURTOSIS[noise]) * off, theory.yq_risk(task)) < BOUND
     # The controls: Gaussian noise where it is not, and the price without noise.
-    for other in {3, KURTOSIS[noise]} - {KURTOSIS[noise]}:
-        wrong = theory.constant_regression(task, noise_cumulant=(other - 3) * task.noise_std**4).error
+    for wrong in [1 / 4, *([price(3)] if KURTOSIS[noise] != 3 else [])]:
         assert largest_z(squares - wrong * off, theory.yq_risk(task)) > BOUND
-    assert largest_z(squares - off / 4, theory.yq_risk(task)) > BOUND
 
 
+@pytest.mark.claim("price-general")
 def test_random_signs_on_a_known_label_are_a_constant():
     """Where tasks do not vary along the features, the squared residual label is the noise's square."""
     task = GaussianTask([1.0, 2.0], 3, np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), noise_std=2.0)
@@ -132,27 +127,22 @@ def test_random_signs_on_a_known_label_are_a_constant():
     np.testing.assert_allclose(theory.constant_regression(task).error, 2 / (2 + 2 * 3), rtol=1e-12)
     # Without noise nothing varies: there is no best step, and none that matters.
     quiet = GaussianTask(task.prior_mean, 3, task.feature_cov, task.prior_cov)
-    assert (
-        theory.optimal_step(quiet) == theory.yq_risk(quiet) == theory.gd_risk(quiet) == 0
-        and not theory.optimal_preconditioner(quiet).any()
-    )
+    assert theory.optimal_step(quiet) == theory.yq_risk(quiet) == theory.gd_risk(quiet) == 0
+    assert not theory.optimal_preconditioner(quiet).any()
     np.testing.assert_allclose(theory.optimal_risk(quiet), 2 / 5, rtol=1e-12)
 
 
+@pytest.mark.claim("price-general")
 @pytest.mark.parametrize(("d", "C"), [*product((1, 2, 5), (1, 3, 30))])
 def test_gaussian_noise_takes_off_little(d, C):
     """At most C/(C(d+1)+2) of the price, which is what pure noise takes off; random signs can take off all of it."""
-    without = theory.constant_regression(GaussianTask(np.zeros(d), C)).error
-    bound = C / (C * (d + 1) + 2)
-    reduction = lambda s, kurtosis=3: (
-        1
-        - theory.constant_regression(
-            GaussianTask(np.zeros(d), C, noise_std=s), noise_cumulant=(kurtosis - 3) * s**4
-        ).error
-        / without
-    )
-    levels = np.geomspace(0.1, 1e4, 20)
-    taken = np.array([reduction(s) for s in levels])
+    bound, without = C / (C * (d + 1) + 2), theory.constant_regression(GaussianTask(np.zeros(d), C)).error
+
+    def reduction(s, kurtosis=3):
+        task = GaussianTask(np.zeros(d), C, noise_std=s)
+        return 1 - theory.constant_regression(task, noise_cumulant=(kurtosis - 3) * s**4).error / without
+
+    taken = np.array([reduction(s) for s in np.geomspace(0.1, 1e4, 20)])
     assert (np.diff(taken) > 0).all() and taken[-1] < bound < 1 / (d + 1)
     np.testing.assert_allclose(taken[-1], bound, rtol=1e-6)
     assert reduction(1e4, kurtosis=6) < bound / 1.5 and reduction(1e4, kurtosis=1) > 0.999
@@ -177,8 +167,10 @@ def test_the_rank_under_transforms(x64):
     assert abs(theory.optimal_risk(full, guess, bias, noise_cumulant=-1.0) / value - 1) > 1e-2
 
 
+@pytest.mark.claim("universality")
 @pytest.mark.parametrize("unit", [1e-10, 1e10])
 def test_the_rank_is_the_same_in_any_unit(unit):
+    """The price depends on the rank of the covariance alone, and a larger rank is seen."""
     task, *_ = case(3, 5, 2, 1)
     scaled = GaussianTask(task.prior_mean, 5, unit**2 * task.feature_cov, task.prior_cov / unit**2, task.noise_std)
     plain, other = theory.constant_regression(task), theory.constant_regression(scaled)
@@ -196,6 +188,7 @@ def test_what_the_rank_does_not_count_is_not_inverted():
     assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
 
 
+@pytest.mark.claim("preconditioned-optimum")
 def test_the_preconditioner_is_that_of_the_formula():
     """Where features are singular it is not symmetric: it leads out of their space, and reads nothing outside."""
     task, *_ = case(3, 5, 2, 3)
@@ -217,6 +210,7 @@ def test_a_cumulant_may_be_off_by_rounding():
 
 
 def test_singular_tasks_are_drawn(x64):
+    """Features stay in the space of their covariance, and have its moments."""
     task, *_ = case(3, 5, 2, 1)
     X, _, x_q, _, w = map(np.asarray, sample(jax.random.key(0), task, 20_000))
     assert largest_z(np.einsum("bm,bn->bmn", x_q, x_q), task.feature_cov) < BOUND
@@ -230,6 +224,7 @@ def test_singular_tasks_are_drawn(x64):
 
 
 def test_a_search_refuses_singular_features():
+    """Where heads are fewer than needed; with enough of them the formula holds."""
     task, guess, bias = case(3, 5, 2, 3)
     with pytest.raises(ValueError, match="positive definite feature_cov where heads are fewer"):
         theory.least_risk(task, 2, guess, bias)

@@ -33,20 +33,35 @@ def make_mlp(seed, dim, width=5):
     return map(jnp.asarray, 0.5 * np.random.default_rng(seed).standard_normal((2, width, dim + 1)))
 
 
+@pytest.mark.claim("eq18-decomposition")
 @pytest.mark.parametrize("heads", [1, 6])
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_dense_form(name, heads, x64):
+    """For every task, number of heads and guess the risk is the quadratic form of the Gram matrix's moments."""
     task = TASKS[name]
     for seed in range(3):
         params = make_params(seed, task.dim, heads)
         for y_q in ((np.zeros(task.dim),), (make_guess(task), BIAS)):
             dense = dense_risk(lift(params), task, *y_q)
             np.testing.assert_allclose(population_risk(params, task, *y_q), dense, rtol=1e-12)
-        np.testing.assert_array_equal(population_risk(params, task), population_risk(params, task, np.zeros(task.dim)))
+        plain = population_risk(params, task)
+        np.testing.assert_array_equal(plain, population_risk(params, task, np.zeros(task.dim)))
+        identity = jnp.asarray(np.eye(task.dim + 1))  # a block without an MLP
+        np.testing.assert_allclose(ltb_risk(params, identity, identity, task), plain, rtol=1e-14)
+
+
+@pytest.mark.claim("gd-in-one-head", "exact-gd-risk")
+@pytest.mark.parametrize("name", TASKS)
+def test_gd_weights_have_the_gd_risk(name, x64):
+    """One head with the weights of eq. 7 has the risk of a gradient step of any size."""
+    task = TASKS[name]
+    for step in (0.0, 0.3, 1.0):
+        params = gd_weights(jnp.asarray(task.prior_mean), step)
+        np.testing.assert_allclose(population_risk(params, task, task.prior_mean), gd_risk(task, step), rtol=1e-12)
 
 
 def test_dense_form_sees_each_ingredient(x64):
-    """The negative control: one thing wrong at a time, and the two roads part."""
+    """The control: with one thing wrong at a time, the two formulas differ."""
     task, params = TASKS["general, noisy"], make_params(0, 3, 2)
     guess = make_guess(task)
     dense = partial(dense_risk, lift(params), task)(guess, BIAS)
@@ -64,30 +79,27 @@ def test_dense_form_sees_each_ingredient(x64):
     assert np.all(np.abs(np.array(wrong) / dense - 1) > 1e-3)
 
 
+@pytest.mark.claim("eq18-decomposition")
 @pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
 def test_within_sampling_error(name, x64):
+    """The literal layer on samples has the exact risk; the controls change length, guess, offset and one weight."""
     task, wrong = TASKS[name], []
     guess = make_guess(task)
     for seed in range(3):
         params = make_params(seed, task.dim, 2, scale=0.4)
-        draws = lsa_errors((params, guess, BIAS), *batch_of(seed, task))
-        assert largest_z(draws, population_risk(params, task, guess, BIAS)) < BOUND
-        wrong.append(
-            [
-                largest_z(draws, population_risk(params, replace(task, context_size=1), guess, BIAS)),
-                largest_z(draws, population_risk(params, task, -guess, BIAS)),
-                largest_z(draws, population_risk(params, task, guess, 0.0)),
-                largest_z(
-                    draws, population_risk(params._replace(W_P=jnp.asarray(-np.asarray(params.W_P))), task, guess, BIAS)
-                ),
-            ]
-        )
-    # The negative control: this many samples tell each of these from the truth.
+        z = partial(largest_z, lsa_errors((params, guess, BIAS), *batch_of(seed, task)))
+        assert z(population_risk(params, task, guess, BIAS)) < BOUND
+        turned = params._replace(W_P=jnp.asarray(-np.asarray(params.W_P)))
+        others = (params, replace(task, context_size=1), guess, BIAS), (params, task, -guess, BIAS)
+        others = *others, (params, task, guess, 0.0), (turned, task, guess, BIAS)
+        wrong.append([z(population_risk(*other)) for other in others])
     assert np.all(np.max(wrong, axis=0) > BOUND)
 
 
+@pytest.mark.claim("lemma3-inclusion", "ltb-optimum")
 @pytest.mark.parametrize("name", ["noisy", "general"])
 def test_linear_transformer_block(name, x64):
+    """Samples of the block have its exact risk, which is that of an LSA with the block's own guess (Lemma 3)."""
     task, wrong = TASKS[name], []
     block = jax.jit(jax.vmap(linear_transformer_block, (None, None, None, 0, 0, 0)))
     for seed in range(3):
@@ -106,7 +118,7 @@ def test_linear_transformer_block(name, x64):
     assert max(wrong) > BOUND
 
 
-def test_heads_of_zeros_change_nothing_but_the_road(x64):
+def test_heads_of_zeros_change_nothing_but_the_way(x64):
     """Two heads on seven features go pair by pair, with ten more the lift is built; two heads exchange their values."""
     task = make_task(8, 7, 5, noise_std=0.6)
     few, guess = make_params(0, 7, 2), make_guess(task)
@@ -139,12 +151,6 @@ def test_products_are_asked_for_in_full_precision():
     assert full not in of(lambda x: x @ x, jnp.eye(3))
 
 
-def test_block_without_mlp_is_lsa(x64):
-    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
-    identity = jnp.asarray(np.eye(4))
-    np.testing.assert_allclose(ltb_risk(params, identity, identity, task), population_risk(params, task), rtol=1e-14)
-
-
 LARGE = """
 import jax, jax.numpy as jnp, numpy as np
 from lsalib.attention import gd_weights
@@ -162,6 +168,7 @@ print(risk / gd_risk(task, step) - 1, euler - 1, int(peak) / 2**20)
 """
 
 
+@pytest.mark.claim("exact-cost")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 def test_large_task_fits_in_memory():
     """d = 512 with four heads, value and gradient; the moments alone would fill 500 GiB, the lift 0.5."""
@@ -170,10 +177,3 @@ def test_large_task_fits_in_memory():
     value, slope, peak = map(float, output.split())
     assert abs(value) < 1e-5 and abs(slope) < 1e-5
     assert peak < 2
-
-
-def test_gd_weights_have_the_gd_risk(x64):
-    for task in TASKS.values():
-        for step in (0.0, 0.3, 1.0):
-            params = gd_weights(jnp.asarray(task.prior_mean), step)
-            np.testing.assert_allclose(population_risk(params, task, task.prior_mean), gd_risk(task, step), rtol=1e-12)

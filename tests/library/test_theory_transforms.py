@@ -19,6 +19,7 @@ IDENTITY, GUESS, BIAS, OMEGA = np.eye(3), np.array([0.4, -0.7, 0.2]), 0.8, np.ar
 CUMULANT = -0.002
 NUMBERS = np.random.default_rng(0).normal(size=(2, 2, 4))
 PARAMS = jax.tree.map(lambda W: np.asarray(W, np.float64), make_params(0, 3, 2))
+OTHER = jax.tree.map(lambda W: np.asarray(W, np.float32), make_params(1, 3, 1))
 HEADS = NUMBERS[0], np.random.default_rng(1).normal(size=(2, 4, 4))
 
 
@@ -97,6 +98,11 @@ CASES = {
     ),
     "softmax_output": Case(theory.softmax_output, (OMEGA,), CENTRED, centred),
     "softmax_risk": Case(theory.softmax_risk, (OMEGA, 2 * OMEGA), CENTRED, centred),
+    "squared_distance": Case(
+        lambda task, params, *more: theory.squared_distance(params, OTHER, task, *more),
+        (PARAMS, GUESS, -GUESS, BIAS, 0.3),
+        compiles=True,
+    ),
     "standard_form": Case(
         jax.jit(lambda task, *heads: theory.standard_form(*heads, standardize(task))),
         (*HEADS, *NUMBERS[1]),
@@ -120,8 +126,8 @@ FLAT |= {"softmax_output": [0, 1], "softmax_risk": [0, 1]}
 
 
 def test_no_function_is_left_out():
-    public = {name for name in theory.__all__ if not inspect.isclass(getattr(theory, name))}
-    assert set(CASES) == public
+    """Every public function of the theory is tested here."""
+    assert set(CASES) == {name for name in theory.__all__ if not inspect.isclass(getattr(theory, name))}
 
 
 def places(case):
@@ -159,6 +165,7 @@ def difference(case, at, k, change, step=1e-5):
 
 @pytest.mark.parametrize("name", CASES)
 def test_values_loops_and_differences_agree(name, x64):
+    """Under jit, vmap and grad; with its sign flipped every gradient would be caught, but those that are zero."""
     case = CASES[name]
     where = places(case)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *where)
@@ -174,24 +181,19 @@ def test_values_loops_and_differences_agree(name, x64):
         for (k, slopes), change in zip(leaves(gradient), changes(case, at), strict=True):
             exact, measured = np.vdot(slopes, change), difference(case, at, k, change)
             np.testing.assert_allclose(exact, measured, rtol=2e-6, atol=2e-8 * (1 + abs(total(value))))
-            # The control: with its sign flipped, every gradient would have been caught, but those that are zero.
             flat += [] if abs(exact + measured) > 1e-3 else [k]
         assert flat == FLAT.get(name, [])
     assert jax.tree.all(jax.tree.map(lambda leaf: np.asarray(leaf).dtype == np.float64, (jitted, mapped, gradient)))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tracers_keep_their_type(name, x64):
-    """In float32, though float64 could be had; a strict setting refuses any mixture on the way."""
-    narrow = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), places(CASES[name])[0])
+def test_types_are_kept(name, x64):
+    """Tracers keep float32, though float64 could be had; known values are float64 and need no program."""
+    at, values = places(CASES[name])[0], []
+    narrow = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), at)
     for leaf in jax.tree.leaves(jax.eval_shape(CASES[name].function, *narrow)):
         assert leaf.dtype == np.float32 or leaf.weak_type
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.compiles])
-def test_known_values_need_no_program(name):
-    """Whatever JAX's setting is, they are numbers in float64."""
-    at, values = places(CASES[name])[0], []
-    assert programs(lambda: values.append(CASES[name].function(*at))) == 0
-    (value,) = values
-    assert all(isinstance(leaf, float) or leaf.dtype == np.float64 for leaf in jax.tree.leaves(value))
+    if not CASES[name].compiles:
+        with jax.enable_x64(False):
+            assert programs(lambda: values.append(CASES[name].function(*at))) == 0
+        assert all(isinstance(leaf, float) or leaf.dtype == np.float64 for leaf in jax.tree.leaves(values[0]))

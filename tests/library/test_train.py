@@ -31,20 +31,17 @@ def assert_equal(a, b):
 
 SCHEDULE = optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(optax.linear_schedule(0.2, 0.0, 30), momentum=0.9))
 OPTIMIZERS = {
-    "adam": ADAM,
     "clipped and scheduled": SCHEDULE,
-    "lion": optax.lion(0.02),
     "l-bfgs": optax.lbfgs(),
-    "polyak": optax.polyak_sgd(),
     "reduce on plateau": optax.chain(ADAM, optax.contrib.reduce_on_plateau(patience=2, cooldown=1)),
     "several steps": optax.MultiSteps(ADAM, every_k_schedule=3),
     "schedule-free": optax.contrib.schedule_free_adamw(0.05),
-    "muon": optax.contrib.muon(0.05),
 }
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_it_is_a_plain_loop(optimizer):
+    """Step by step, an optimizer of Optax in a loop of plain Python gives the same weights and losses."""
     key, steps = jax.random.key(3), 30
     _, batches = jax.random.split(jax.random.fold_in(key, 0))
     losses = []
@@ -75,6 +72,7 @@ def test_it_is_a_plain_loop(optimizer):
 
 
 def test_an_optimizer_that_calls_for_more_is_refused():
+    """One that needs another argument than value, gradient and function is named."""
     greedy = optax.contrib.sam(ADAM, ADAM, opaque_mode=True)
     with pytest.raises(ValueError, match="optimizer must work with value, grad and value_fn, got one that does not"):
         train(bowl, START, jax.random.key(0), steps=3, optimizer=greedy)
@@ -92,6 +90,7 @@ class Line:
 
 
 def test_a_model_that_can_be_called_is_a_start():
+    """A pytree that can be called is a start; a function is not, and belongs to ``init``."""
     loss = lambda line, key: (line(2.0) - 3.0) ** 2
     end = train(loss, Line(jnp.zeros(())), jax.random.key(0), steps=200, optimizer=ADAM)
     assert isinstance(end.params, Line) and end.params(2.0) == pytest.approx(3.0, abs=1e-2)
@@ -114,6 +113,7 @@ def test_short_types_train_and_stay(dtype, tmp_path):
 
 
 def test_seeds_are_trainings_of_their_own():
+    """Each seed has its own start and batches, and is alone what it is among others."""
     options = {"steps": 20, "optimizer": ADAM, "snapshots": [0, 5, 20]}
     many = train(bowl, None, jax.random.key(0), init=drawn, seeds=3, **options)
     assert many.params.shape == (3, 2) and many.risk.shape == (3, 20) and many.snapshots.shape == (3, 3, 2)
@@ -128,6 +128,7 @@ def test_seeds_are_trainings_of_their_own():
 
 
 def test_a_shorter_training_is_the_beginning_of_a_longer_one():
+    """Losses and snapshots do not depend on what comes after them."""
     long, short = (train(bowl, START, jax.random.key(1), steps=n, optimizer=ADAM, snapshots=[3, 6]) for n in (1100, 6))
     np.testing.assert_array_equal(long.risk[:6], short.risk)
     np.testing.assert_array_equal(long.snapshots, short.snapshots)
@@ -135,6 +136,7 @@ def test_a_shorter_training_is_the_beginning_of_a_longer_one():
 
 
 def test_independent_losses_do_not_disturb_each_other():
+    """A vector of losses trains each entry as it would be trained alone."""
     both = lambda params, key: jax.vmap(bowl, (0, None))(params, key)
     pair = train(both, np.stack([START, START + 5]), jax.random.key(2), steps=15, optimizer=ADAM)
     alone = train(bowl, START + 5, jax.random.key(2), steps=15, optimizer=ADAM)
@@ -142,12 +144,6 @@ def test_independent_losses_do_not_disturb_each_other():
     np.testing.assert_allclose(pair.risk[:, 1], alone.risk, rtol=1e-5)
     np.testing.assert_allclose(pair.params[1], alone.params, rtol=1e-5)
     assert np.abs(pair.params[0] - alone.params).max() > 1
-
-
-@pytest.mark.parametrize("loss", [lambda x, key: 1.0, lambda x, key: np.float64(1.0)])
-def test_a_constant_is_a_loss(loss):
-    end = train(loss, START, jax.random.key(0), steps=3, optimizer=ADAM)
-    np.testing.assert_array_equal(end.risk, [1.0, 1.0, 1.0])
 
 
 class Distance:
@@ -175,6 +171,7 @@ class Stop(Exception):
 
 
 def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(tmp_path, monkeypatch):
+    """Another key, start, loss, optimizer or set of seeds is refused by name."""
     options = {"optimizer": ADAM, "seeds": 2, "snapshots": [0, 12]}
     stored = options | {"checkpoint": tmp_path / "a", "checkpoint_every": 8}
     save, count = checkpoint.Checkpoint.save, iter(range(9))
@@ -190,36 +187,27 @@ def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(tmp_path, monkey
     with pytest.raises(ValueError, match=r"must lie beyond step 41, which the checkpoint has reached, got \[13\]"):
         train(bowl, None, jax.random.key(0), init=drawn, steps=50, **stored | {"snapshots": [12, 13]})
     others = [
-        (1, "key", {}),
-        (0, "start", {"init": lambda key: 2 * drawn(key)}),
-        (0, "loss, optimizer", {"optimizer": optax.sgd(0.1)}),
-        (0, "loss, optimizer", {"optimizer": optax.adam(0.06)}),
-        (0, "seeds", {"seeds": 3}),
+        (1, bowl, "key", {}),
+        (0, bowl, "start", {"init": lambda key: 2 * drawn(key)}),
+        (0, bowl, "loss, optimizer", {"optimizer": optax.adam(0.06)}),
+        (0, bowl, "seeds", {"seeds": 3}),
+        (0, lambda x, key: 1.01 * bowl(x, key), "loss, optimizer", {}),
     ]
-    for key, name, change in others:
+    for key, loss, name, change in others:
         with pytest.raises(ValueError, match=f"checkpoint must belong to this training, .* another .*{name}"):
-            train(bowl, None, jax.random.key(key), steps=50, **{"init": drawn} | stored | change)
-    with pytest.raises(ValueError, match="another loss, optimizer"):
-        train(lambda x, key: 1.01 * bowl(x, key), None, jax.random.key(0), init=drawn, steps=50, **stored)
-
-
-def test_a_snapshot_is_taken_where_a_checkpoint_ends(tmp_path):
-    """Asked for only when the training is extended: the weights of that step are the stored ones."""
-    stored = {"optimizer": ADAM, "checkpoint": tmp_path / "a"}
-    first = train(bowl, START, jax.random.key(0), steps=5, **stored)
-    longer = train(bowl, START, jax.random.key(0), steps=9, snapshots=[5, 9], **stored)
-    np.testing.assert_array_equal(longer.snapshots, np.stack([first.params, longer.params]))
+            train(loss, None, jax.random.key(key), steps=50, **{"init": drawn} | stored | change)
 
 
 def test_losses_are_written_once(tmp_path):
-    """Each stored state adds the losses since the last one, and replaces only itself."""
+    """Each stored state adds the losses since the last one, and a snapshot may be of the step where it ends."""
     stored = {"optimizer": ADAM, "checkpoint": tmp_path / "a", "checkpoint_every": 10}
-    train(bowl, START, jax.random.key(0), steps=20, **stored)
+    shorter = train(bowl, START, jax.random.key(0), steps=20, **stored)
     first = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     assert set(first) == {"training.json", "0-state.npz", "0-losses-0.npz", "0-losses-10.npz"}
-    train(bowl, START, jax.random.key(0), steps=25, **stored)
+    longer = train(bowl, START, jax.random.key(0), steps=25, snapshots=[20, 25], **stored)
+    np.testing.assert_array_equal(longer.snapshots, np.stack([shorter.params, longer.params]))
     second = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
-    assert set(second) - set(first) == {"0-losses-20.npz"}
+    assert set(second) - set(first) == {"0-losses-20.npz", "0-snapshot-20.npz", "0-snapshot-25.npz"}
     assert [name for name in first if first[name] != second[name]] == ["0-state.npz"]
 
 

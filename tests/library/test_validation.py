@@ -19,7 +19,6 @@ PARAMS = attention.init(KEY, dim=2, heads=1, scale=0.1)
 NOISY, SKEW = tasks.GaussianTask([1.0, 2.0], 3, noise_std=0.5), tasks.GaussianTask([1.0, 2.0], 1, np.diag([1.0, 2.0]))
 covariance = lambda matrix, name="feature_cov": tasks.GaussianTask([1.0, 2.0], 3, **{name: matrix})
 swapped = lambda name, *shape: PARAMS._replace(**{name: jnp.ones(shape)})
-block = lambda W_1, W_2: attention.linear_transformer_block(PARAMS, W_1, W_2, X, Y, X_Q)
 ltb = lambda W_1, W_2, params=PARAMS: theory.ltb_risk(params, W_1, W_2, TASK)
 run = training.Run(TASK, 1)
 sweep = lambda runs=(run,), **options: training.sweep(KEY, runs, **options)
@@ -28,6 +27,10 @@ fit = lambda **options: training.fit(KEY, TASK, **{"heads": 1, "steps": 2, "batc
 
 def train(loss=lambda x, key: x.sum(), params=X_Q, steps=5, optimizer=SGD, **options):
     return training.train(loss, params, KEY, steps=steps, optimizer=optimizer, **options)
+
+
+def small(step, metrics):
+    return metrics["loss"] < 9
 
 
 class Unhashable:
@@ -42,39 +45,28 @@ test_bad_input_is_refused = refusals(
     (lambda: covariance(np.eye(3)), r"feature_cov must have shape \(2, 2\), got shape \(3, 3\)"),
     (lambda: covariance([[1.0, 2.0], [2.0, 1.0]]), "feature_cov must be positive semidefinite .* -1 to 3"),
     (lambda: covariance(np.zeros((2, 2)), "prior_cov"), "prior_cov must be positive semidefinite and not zero"),
-    (lambda: covariance([[1.0, 0.5], [0.0, 1.0]], "prior_cov"), "prior_cov must be symmetric"),
     (lambda: covariance([[1.0, 0.5], [0.501, 1.0]], "prior_cov"), "prior_cov must be symmetric"),
     (lambda: attention.init(KEY, 2, 1, 0.0), "scale must be a finite number greater than 0"),
     (lambda: attention.embed(jnp.ones((0, 2)), jnp.ones(0), X_Q, 0.0), "context size C of X must be a whole number of"),
     (lambda: attention.lsa(PARAMS, jnp.ones((4, 3))), r"E must have shape \(3, C\+1\), got shape \(4, 3\)"),
-    (lambda: attention.lsa(PARAMS, jnp.ones((3, 1))), "context size"),
     (lambda: attention.lsa(swapped("W_V", 2, 3, 3), jnp.ones((3, 4))), r"W_V must have shape \(1, 3"),
-    (lambda: attention.lsa(swapped("W_K", 1, 3, 2), jnp.ones((3, 4))), r"W_K must have shape \(1, 3, 3\)"),
     (lambda: attention.predict(PARAMS, jnp.ones((2, 2)), X_Q, 0.0), r"G must have shape \(3, 3\), got shape \(2, 2\)"),
-    (lambda: block(jnp.eye(2), jnp.eye(3)), r"W_1 must have shape \(m, 3\)"),
-    (lambda: block(jnp.eye(3), jnp.ones((2, 3))), r"W_2 must have shape \(3, 3\)"),
     (lambda: attention.from_lift(jnp.ones((2, 3, 3))), r"M must have shape \(2, 2, 2\), got shape \(2, 3, 3\)"),
-    (lambda: attention.gd_weights(jnp.eye(2), 0.5), r"prior_mean must have shape \(d,\)"),
     (lambda: estimators.preconditioned_gd(X, Y, X_Q, X_Q, jnp.eye(3)), r"preconditioner must have shape \(2, 2\)"),
-    (lambda: estimators.bayes(X, Y, X_Q, X_Q, jnp.eye(3)), r"prior_cov must have shape \(2, 2\)"),
-    (lambda: estimators.bayes(X, Y, X_Q, X_Q, None, -1.0), "noise_std must be"),
     (lambda: theory.optimal_risk(NOISY, noise_cumulant=-0.2), r"noise_cumulant .* at least .* -0\.125"),
     (lambda: theory.optimal_weights(TASK, noise_cumulant=1.0), "noise_cumulant must be 0"),
-    (lambda: theory.optimal_weights(TASK, [1.0, np.inf]), "guess must be finite"),
     (lambda: theory.bayes_risk(NOISY), "task must have noise_std 0"),
     (lambda: theory.bayes_risk(SKEW), "task must have identity covariances when context_size < d"),
     (lambda: theory.population_risk(attention.init(KEY, 3, 1, 0.1), TASK), r"W_K must have .*, got shape \(1, 4, 4\)"),
-    (lambda: theory.population_risk(swapped("W_Q", 2, 3, 3), TASK), r"W_Q must have shape \(1, 3, 3\), got .*\(2, 3"),
     (lambda: jax.jit(lambda g: theory.population_risk(PARAMS, TASK, g))(Y), r"guess must have shape \(2,\)"),
-    (lambda: ltb(jnp.eye(3), jnp.eye(3), swapped("W_P", 3, 3)), "W_P must have shape"),
     (lambda: ltb(jnp.eye(2), jnp.eye(3)), r"W_1 must have shape \(m, 3\), got shape \(2, 2\)"),
     (lambda: ltb(jnp.eye(3), jnp.ones((5, 3))), r"W_2 must have shape \(3, 3\), got shape \(5, 3\)"),
     (lambda: theory.lifted_risk(TASK).curvature(jnp.ones((2, 2, 2))), r"V must have shape \(3, 3, 3\)"),
+    (lambda: theory.squared_distance(PARAMS, attention.init(KEY, 3, 1, 0.1), TASK), r"W_K must have .*\(1, 4, 4\)"),
+    (lambda: theory.squared_distance(PARAMS, PARAMS, TASK, X_Q, jnp.ones(3)), r"other_guess must have shape \(2,\)"),
     (lambda: theory.least_risk(NOISY, 1, starts=0), "starts must be a whole number of at least 1, got 0"),
-    (lambda: theory.least_risk(NOISY, 1, steps=0), "steps must be a whole number of at least 1, got 0"),
     (lambda: theory.depth_price(NOISY, 1), "task must have noise_std 0, got 0"),
     (lambda: theory.depth_risk(TASK, 3), "layers must be 1 or 2 for more than one feature, got 3"),
-    (lambda: theory.depth_risk(SKEW, 2), "covariances that are multiples of the identity"),
     (lambda: theory.few_heads_weights(TASK, 3), "heads must be at most d = 2, got 3"),
     (lambda: theory.few_heads_weights(SKEW, 1), "covariances that are multiples of the identity"),
     (lambda: theory.few_heads_weights(covariance(np.diag([1.0, 1 + 1e-7])), 1), "multiples of the identity"),
@@ -82,75 +74,48 @@ test_bad_input_is_refused = refusals(
     (lambda: fit(objective="exact"), r"objective must be one of \('sampled', 'population'\), got 'exact'"),
     (lambda: fit(learning_rate=0.0), "learning_rate must be a finite number greater than 0, got 0.0"),
     (lambda: fit(seeds=3), "seeds must be left to sweep: fit trains seed 0"),
-    (lambda: fit(objective=np.array(["sampled"] * 2)), "objective must be one of"),
     (lambda: fit(start=run), "start must be LSAParams, got "),
     (lambda: fit(start=PARAMS._replace(W_K=jnp.full((1, 3, 3), jnp.nan))), "start.W_K must be finite"),
-    (lambda: fit(start=(1j, 1j, 1j, 1j)), "start.W_K must be an array of real numbers, got 1j"),
     (lambda: fit(start=attention.init(KEY, 3, 1, 0.1)), r"start.W_K must have .*, got shape \(1, 4"),
     (lambda: fit(start=sweep(steps=1, batch_size=4, seeds=2)[0]), "start must be a single fit, got one with 2 seeds"),
-    *(
-        (
-            lambda traced=traced: jax.jit(lambda x: fit(**traced(x)).risk)(X_Q),
-            f"{name} must be known where a run is made",
-        )
-        for name, traced in {
-            "guess": lambda x: {"guess": x},
-            "bias": lambda x: {"bias": x[0]},
-            "start": lambda x: {"start": PARAMS._replace(W_K=jnp.outer(X_Q, x))},
-        }.items()
-    ),
+    (lambda: jax.jit(lambda x: fit(guess=x).risk)(X_Q), "guess must be known where a run is made"),
+    (lambda: jax.jit(lambda x: fit(bias=x).risk)(1.0), "bias must be known where a run is made"),
+    (lambda: jax.jit(lambda x: fit(start=PARAMS._replace(W_K=x)).risk)(PARAMS.W_K), "start must be known where a run"),
     (lambda: jax.jit(lambda x: x + fit().risk)(1.0), "key must be known: a training runs its own program, outside of"),
     (lambda: fit(callback=3), r"callback must be a function of \(step, metrics\), got 3"),
     (lambda: fit(checkpoint=3), "checkpoint must be the path of a folder, got 3"),
     (lambda: fit(start=PARAMS, heads=2), r"start.W_K must have shape \(2, 3, 3\), got shape \(1, 3, 3\)"),
     (lambda: fit(dtype=jnp.bfloat16), "dtype must be float32 or float64, .* got bfloat16"),
     (lambda: train(seeds=[2**32]), r"seeds must be .* whole numbers of 0 to 2\*\*32 - 1, got \[4294967296\]"),
-    (lambda: train(checkpoint_every=0.5), "checkpoint_every must be a whole number of at least 1, got 0.5"),
     *(
         (lambda at=at: train(snapshots=at), r"snapshots must be increasing whole numbers of 0 to 5, got \[")
         for at in ([3, 3], [6], [0.5])
     ),
     (lambda: train(params=np.arange(2)), r"params must be a pytree of float arrays, got 'int64\[2\]'"),
     (lambda: train(loss=lambda p, key: (p.sum(), p)), "loss must return a float scalar or one array of them, got"),
-    (lambda: train(snapshots=[-1]), r"snapshots must be increasing whole numbers of 0 to 5, got \[-1\]"),
     (lambda: jax.vmap(lambda x: train(params=x).params)(jnp.ones((2, 3))), "params and key must be known"),
     (lambda: train(loss=None), r"loss must be a function of \(params, key\) that can be hashed, got None"),
     (lambda: train(loss=Unhashable()), r"loss must be a function of \(params, key\) that can be hashed, got <"),
-    (lambda: train(params=None, init=3), "init must be a function of a key, got 3"),
     (lambda: train(params=[X_Q, KEY]), r"params must be .*'key<fry>\[\]'\]"),
     (lambda: train(optimizer=optax.noisy_sgd(0.1, key=0)), "optimizer must not keep a key in its state"),
     (lambda: jax.grad(lambda c: train(lambda x, key: c * x.sum()).risk[-1])(1.0), "must read known numbers"),
-    (
-        lambda: train(callback=lambda step, metrics: metrics["loss"] < 9, callback_every=1, seeds=2),
-        r"callback must return one truth value, got bool of shape \(2,\)",
-    ),
+    (lambda: train(callback=small, callback_every=1, seeds=2), r"callback must return one truth value, got bool of sh"),
     (lambda: train().seed(0), "for a training with seeds, got a single one: use it as it is"),
     (lambda: train(optimizer=DRIFTING), "optimizer must keep the shapes and types of params and of its state"),
     (lambda: train(optimizer="adam"), "optimizer must be an optax.GradientTransformation, got 'adam'"),
-    (lambda: claims.check("id", X_Q, Y, atol=1.0), "expected must be one number or"),
+    (lambda: claims.check("id", X_Q, Y, atol=1.0), "expected must be one number, or"),
     (lambda: figures.strokes(6, "lsa"), "count must be at most 5, lines that can be told apart, got 6"),
-    (lambda: figures.strokes(2, "red"), "colour must be one of .*lsa.*, got 'red'"),
-    (lambda: attention.effective(swapped("W_Q", 2, 3, 3)), r"W_Q must have shape \(1, 3, 3\), got shape \(2, 3, 3\)"),
-    (lambda: attention.lift(swapped("W_P", 2, 3, 3)), r"W_P must have shape \(1, 3, 3\)"),
-    (lambda: training.Run(None, 1), "task must be a GaussianTask, got None"),
-    (lambda: sweep([]), "runs must be a sequence of at least one Run, got"),
+    (lambda: figures.strokes(2, "red"), "color must be one of .*lsa.*, got 'red'"),
     (lambda: sweep(run), "runs must be a sequence of at least one Run, got a Run"),
     (lambda: sweep(seeds=[0, -1]), r"seeds must be .* numbers of 0 to 2\*\*32 - 1, got \[0, -1\]"),
-    (lambda: sweep(checkpoint_every=0), "checkpoint_every must be a whole number of at least 1, got 0"),
     (lambda: sweep(checkpoint="no/such/folder/state"), "checkpoint must be in a folder that exists"),
-    (lambda: claims.check("id", X_Q, 1.0, atol=Y), r"atol must be one number or have the shape .*\(2,\), got \(3,\)"),
+    (lambda: claims.check("id", X_Q, 1.0, atol=Y), r"atol must be one number, .* \(2,\), got shape \(3,\)"),
     (lambda: claims.check("id", 1.0, np.nan, atol=1.0), "must be finite"),
-    (lambda: claims.control("id", 1.0, np.nan, atol=1.0), "must be finite"),
     (lambda: claims.check("id", 1.0, 1.0, relation="~"), "relation must be"),
     (lambda: claims.check("id", 1.0, 1.0), "atol or rtol must be given"),
     (lambda: claims.check("id", X_Q, 1.0, atol=np.array([0.1, 0.0])), "a positive tolerance for each entry"),
     (lambda: claims.check("id", 1.0, 1.0, atol=-1.0), "must not be negative"),
 )
-
-
-def test_good_input_passes_the_same_checks(unchecked):
-    tasks.GaussianTask([1.0, 2.0], 3, feature_cov=[[2.0, 1.0], [1.0, 2.0]], noise_std=0.5)
-    assert attention.lsa(PARAMS, attention.embed(X, Y, X_Q, 0.0)).shape == ()
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])

@@ -90,8 +90,6 @@ def visit(
     screen = {"width": width, "height": 900}
     context = browser.new_context(viewport=screen, color_scheme="light", java_script_enabled=scripts)
     context.set_default_timeout(180_000)  # ends a hang; a busy machine needs less
-    # The theme writes a warning for a reader who has not chosen yet.
-    context.add_init_script("localStorage.setItem('mode', 'light'); localStorage.setItem('theme', 'light')")
     try:
         page = context.new_page()
         noise = listen(page, address)

@@ -1,4 +1,4 @@
-"""The numbers of the explorable figures, computed by the library."""
+"""The numbers and the curves of the interactive figures, computed by the library."""
 
 from itertools import product
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from lsalib import theory
+from lsalib import attention, estimators, theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
 from tools.site.explorer_data import EXPLORERS, course, shown, sizes, task_of
@@ -26,20 +26,20 @@ def task(d: int, C: int, noise: float = 0.0, mean: float = 0.0) -> GaussianTask:
     return GaussianTask([mean] * d, C, noise_std=float(noise))
 
 
-def guess(d: int, error: float) -> np.ndarray:
+def a_guess(d: int, error: float) -> np.ndarray:
     """A guess with this squared error, for the prior mean zero."""
     return np.full(d, np.sqrt(error / d))
 
 
 def answer(d, C, noise, error, over) -> dict:
     t = task(d, C, noise)
-    gd, yq, lsa = theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t, guess(d, error))
+    gd, yq, lsa = theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t, a_guess(d, error))
     bayes = None if noise else theory.bayes_risk(t)
-    said = [len(theory.optimal_weights(t, guess(d, error)).W_K), lsa, gd, lsa - gd]
+    said = [len(theory.optimal_weights(t, a_guess(d, error)).W_K), lsa, gd, lsa - gd]
     return {"gd": gd, "yq": yq, "lsa": lsa, "price": lsa - gd, "bayes": bayes, "said": said + [bayes] * (not noise)}
 
 
-def least_risk(t: GaussianTask, heads: int, g: np.ndarray) -> float:
+def minimum_risk(t: GaussianTask, heads: int, g: np.ndarray) -> float:
     """The risk of explicit weights; idle heads make it one program for all numbers of heads."""
     if heads >= t.dim:
         return theory.optimal_risk(t, g)
@@ -51,10 +51,35 @@ def least_risk(t: GaussianTask, heads: int, g: np.ndarray) -> float:
 
 def heads(d, C, error, heads) -> dict:
     t, gd = task(d, C), theory.gd_risk(task(d, C))
-    least = least_risk(t, heads, guess(d, error))
-    best, enough = theory.optimal_risk(t, guess(d, error)), d if error else 1
-    said = [heads, least, least - gd, gd, enough, best]
-    return {"risk": least, "gd": gd, "best": best, "price": least - gd, "said": said}
+    risk = minimum_risk(t, heads, a_guess(d, error))
+    best, enough = theory.optimal_risk(t, a_guess(d, error)), d if error else 1
+    said = [heads, risk, risk - gd, gd, enough, best]
+    return {"risk": risk, "gd": gd, "best": best, "price": risk - gd, "said": said}
+
+
+def guess(guess, eta) -> dict:
+    """The page's example by hand, in the attention layer and in the gradient step."""
+    w, w_star, X, x_q = np.array([1.0, 2.0]), np.array([1.0, 1.0]), np.array([[1.0, 0.0], [1.0, 2.0]]), [2.0, 1.0]
+    with jax.enable_x64(True):
+        head = float(attention.lsa(attention.gd_weights(w_star, eta), attention.embed(X, X @ w, x_q, guess)))
+        gd = float(estimators.one_step_gd(X, X @ w, x_q, w_star, eta))
+    target, prior = float(w @ x_q), float(w_star @ x_q)
+    said = [guess, guess, head - guess, head, eta, prior, gd - prior, gd, target]
+    return {"head": head, "gd": gd, "target": target, "agree": abs(guess - prior) < 1e-9, "said": said}
+
+
+def triangle(m, c) -> dict:
+    """The risk of one head that takes the step m, with a guess c x_q, and of the best step."""
+    t = task(1, 1)
+
+    def risk(m, c) -> float:
+        with jax.enable_x64(True):
+            head = attention.from_effective(np.array([[0.0, 1.0]]), np.array([[[m, 0.0], [0.0, 0.0]]]))
+            return float(theory.population_risk(head, t, np.array([float(c)])))
+
+    base = theory.yq_risk(t)
+    values = {"risk": risk(m, c), "base": base, "wrong": risk(m, 0) - base, "even": risk(1 / 3, c) - base}
+    return values | {"said": list(values.values())}
 
 
 ENTRIES = {"xy": (0, -1, 0, -1), "yy": (-1, -1, -1, -1), "xx": (0, 0, 0, 0)}
@@ -67,17 +92,17 @@ def pair(d, C, mean, entry) -> dict:
     paper = float(of(1).mean[at[:2]]) ** 2
     independent = (1 - 1 / C) * paper + one / C
     said = [C, exact, independent, limit, paper]
-    return {"exact": exact, "independent": independent, "limit": limit, "paper": paper, "said": said}
+    values = {"exact": exact, "independent": independent, "limit": limit, "paper": paper, "said": said}
+    return values | {"agree": bool(np.isclose(limit, paper))}
 
 
 def stand_in(d, C, error, noise) -> dict:
     constant = theory.constant_regression(task(d, C, noise))
     alpha, kappa, left = d * constant.features[0, 0], constant.residual, constant.error
-    price = theory.optimal_risk(task(d, C, noise), guess(d, error)) - theory.yq_risk(task(d, C, noise))
+    price = theory.optimal_risk(task(d, C, noise), a_guess(d, error)) - theory.yq_risk(task(d, C, noise))
     said = [1, 2 / (C * d), alpha, *[kappa] * (noise > 0), left, error, price]
     values = {"alpha": alpha, "kappa": kappa, "left": left, "price": price, "said": said}
-    values["variance"] = stats.chi2(C * d).var() / (C * d) ** 2
-    return values | {"density": C * d * stats.chi2.pdf(C * d, C * d)}
+    return values | {"variance": stats.chi2(C * d).var() / (C * d) ** 2}
 
 
 def patterns(step, layer) -> dict:
@@ -89,18 +114,51 @@ def patterns(step, layer) -> dict:
     return values | {"said": [step, int(layer[0]), omega @ mu, best, mu.sum(), 0.15, 2.5]}
 
 
-# For each explorer: its page, its numbers, and the grid of its controls on which they are compared.
-FORMULAS = {
-    "answer": (
-        "intro",
-        answer,
-        {"d": [1, 10, 30], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]},
-    ),
-    "heads": ("heads", heads, {"d": [2, 10], "C": [1, 10, 100], "error": [0, 40], "heads": [1, 2, 9, 12]}),
-    "pair": ("gradients", pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
-    "stand-in": (
-        "initial_guess",
-        stand_in,
-        {"d": [1, 10, 30], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]},
-    ),
+PAGES = {
+    "answer": "intro",
+    "guess": "embedding",
+    "triangle": "pythagoras",
+    "heads": "heads",
+    "pair": "gradients",
+    "stand-in": "initial_guess",
+    "patterns": "softmax",
 }
+STEPS = EXPLORERS["triangle"]()["controls"][0]["values"]
+# The numbers of each explorer, and the grid of its controls on which they are compared.
+FORMULAS = {
+    "answer": (answer, {"d": [1, 10, 12], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]}),
+    "heads": (heads, {"d": [2, 10], "C": [3, 10, 50], "error": [0, 40], "heads": [1, 2, 9, 12]}),
+    "guess": (guess, {"guess": [0, 2.7, 3, 4], "eta": [0.5, 0.25, 0.05]}),
+    "triangle": (triangle, {"m": [STEPS[0], STEPS[50], STEPS[-1]], "c": [-1.5, 0, 0.8]}),
+    "pair": (pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
+    "stand-in": (stand_in, {"d": [1, 10, 20], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
+}
+
+
+def curves(name: str, s: dict) -> list[tuple[float, list[float]]]:
+    """For each chart of a state, some place on its x axis and the height of its first curves there."""
+    v = FORMULAS[name][0](**s)
+    if name == "answer":
+        return [(s[s["over"]], [v[key] for key in ("lsa", "gd", "yq", "bayes") if v[key] is not None])]
+    if name == "heads":
+        # The price is a vertical line: see the test.
+        return [(s["heads"], [v["risk"], v["gd"]])]
+    if name == "pair":
+        return [(s["C"], [v[key] / v["limit"] for key in ("exact", "independent", "limit", "paper")])]
+    if name == "guess":
+        return [(s["guess"], [v["head"], v["gd"], v["target"]])]
+    k = s["C"] * s["d"]
+    share = [v["left"], *[stand_in(**s | {"noise": 0})["left"]] * (s["noise"] > 0)]
+    return [(0.7, [stats.chi2.pdf(0.7 * k, k) / stats.chi2.pdf(k, k)]), (s["C"], share)]
+
+
+# States in which the drawings are compared, and which axes of each chart are logarithmic.
+LINEAR = [(False, False)]
+DRAWINGS = [
+    *[("answer", {"d": 7, "C": 5, "noise": 0, "error": 59, "over": over}, LINEAR) for over in ("error", "C", "d")],
+    ("answer", {"d": 7, "C": 5, "noise": 0.5, "error": 59, "over": "noise"}, LINEAR),
+    ("heads", {"d": 10, "C": 10, "error": 40, "heads": 3}, LINEAR),
+    ("guess", {"guess": 1, "eta": 0.25}, LINEAR),
+    ("pair", {"d": 3, "C": 30, "mean": 1, "entry": "yy"}, [(True, False)]),
+    *[("stand-in", {"d": 3, "C": 10, "error": 40, "noise": noise}, [*LINEAR, (True, True)]) for noise in (0, 3)],
+]

@@ -79,7 +79,7 @@ def test_without_scripts_all_is_there_but_what_needs_them(browser, address):
         assert not page.get_by_text("Open everything").is_visible() and not page.locator(".explorer").is_visible()
         page.goto(f"{address}book/claims.html")
         assert page.locator("table.ledger > tbody:visible").count() > 50
-        assert page.locator("form.ledger-tools").count() == 0 and noise == []
+        assert not page.locator("form.ledger-tools").is_visible() and noise == []
 
 
 def test_pages_work_from_a_folder(browser, html):
@@ -102,6 +102,25 @@ def test_all_folds_open_and_close_together_also_on_the_next_page(browser, addres
             page.goto(f"{address}book/pythagoras.html")
             assert set(page.evaluate(state)) == {wanted}
         assert noise == []
+
+
+def test_a_link_into_a_closed_fold_opens_it_also_where_all_were_closed(browser, address):
+    with visit(browser, address, "book/gradients.html") as (page, _):
+        page.get_by_role("button", name="Close everything").click()
+        target = page.locator("article details div.math[id]").first
+        assert not target.is_visible()
+        name = target.get_attribute("id")
+        page.evaluate("name => location.hash = name", name)
+        page.wait_for_function("name => document.getElementById(name).checkVisibility()", arg=name)
+        page.reload()
+        assert target.is_visible() and page.locator("article details:not([open])").count() > 5
+
+
+def test_nothing_but_its_content_makes_a_root_wide(browser, address):
+    gap = "root => root.getBoundingClientRect().right - root.lastElementChild.getBoundingClientRect().right"
+    with visit(browser, address, "book/softmax.html") as (page, _):
+        gaps = [root.evaluate(gap) for root in page.locator("article msqrt").all()]
+    assert gaps and max(gaps) < 1
 
 
 def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):

@@ -1,4 +1,4 @@
-"""The explorable figures on their pages: every number and every curve against the library; keyboard and failure."""
+"""The interactive figures on their pages: numbers and drawings against the library, questions, drags and failure."""
 
 import re
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from browser import visit
-from explorer_numbers import FORMULAS, patterns, states
+from explorer_numbers import DRAWINGS, FORMULAS, PAGES, curves, patterns, states, triangle
 
 from tools.site.explorer_data import EXPLORERS, UNITS
 
@@ -20,27 +20,28 @@ SET = """(box, state) => {
     }
     return [JSON.parse(box.dataset.values), box.querySelector(".explorer-says").textContent];
 }"""
-# The curves of each chart, [colour, points in pixels], its dots, and the ticks of both axes, [value, pixel].
-DRAWN = """box => [...box.querySelectorAll("svg[role=img]")].map((chart) => {
-    const number = (text) => Number(text.textContent.replace(/,/g, ""));
-    const texts = [...chart.querySelectorAll("text")].filter((text) => /^[\\d.,]+$/.test(text.textContent));
+# Of each chart: its curves as [ink, points in pixels], its dots as [ink, x, y], and the ticks of both axes as
+# [value, pixel].
+DRAWN = """box => [...box.querySelectorAll("svg[role=img]:has(.explorer-axes)")].map((chart) => {
+    const number = (text) => Number(text.textContent.replace(/,/g, "").replace("−", "-"));
+    const texts = [...chart.querySelectorAll(".explorer-axes text")].filter((text) => !Number.isNaN(number(text)));
     const side = (anchor, place) => texts.filter((text) => text.getAttribute("text-anchor") === anchor)
         .map((text) => [number(text), place(text)]);
+    const lines = [...chart.querySelectorAll("path.explorer-line")], dots = chart.querySelectorAll("circle");
     return {
         x: side("middle", (text) => text.x.baseVal[0].value),
         y: side("end", (text) => text.y.baseVal[0].value - 4),
-        lines: [...chart.querySelectorAll("path.explorer-line")].map((line) =>
-            line.getAttribute("d").match(/[\\d.]+ [\\d.]+/g).map((point) => point.split(" ").map(Number))),
-        dots: [...chart.querySelectorAll("circle")].map((dot) => [dot.cx.baseVal.value, dot.cy.baseVal.value]),
+        lines: lines.map((line) => [line.style.stroke,
+            line.getAttribute("d").match(/-?[\\d.]+ -?[\\d.]+/g).map((point) => point.split(" ").map(Number))]),
+        dots: [...dots].map((dot) => [dot.style.stroke, dot.cx.baseVal.value, dot.cy.baseVal.value]),
     };
 })"""
 
 
 @contextmanager
-def opened(browser, address, stem: str):
-    """The page's explorer, unfolded."""
-    with visit(browser, address, f"book/{stem}.html") as (page, noise):
-        page.locator("article details").evaluate_all("all => all.forEach(fold => { fold.open = true; })")
+def opened(browser, address, name: str):
+    """An explorer on its page."""
+    with visit(browser, address, f"book/{PAGES[name]}.html") as (page, noise):
         box = page.locator(".explorer")
         box.locator("svg[role=img]").first.wait_for()
         yield box
@@ -61,16 +62,16 @@ def close(value, wanted, rtol: float) -> bool:
 
 def misses(values: dict, said: str, wanted: dict) -> list[str]:
     """The numbers of an explorer that are not the library's, and its text, which has four digits, where it differs."""
-    wrong = [name for name in wanted if name != "said" and not close(values[name], wanted[name], 1e-6)]
-    agree = ["both agree"] * ("limit" in wanted and ("both agree" in said) != (values["limit"] == values["paper"]))
+    wrong = [name for name in wanted.keys() - {"said", "agree"} if not close(values[name], wanted[name], 1e-6)]
+    agree = ["agree"] * (("agree" in said) != wanted.get("agree", False))
     return wrong + agree + [f"text {numbers(said)}"] * (not close(numbers(said), wanted["said"], 6e-4))
 
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_every_number_is_the_library_s(browser, address, name):
-    stem, formula, grid = FORMULAS[name]
+    formula, grid = FORMULAS[name]
     every = states(name, **grid)
-    with opened(browser, address, stem) as box:
+    with opened(browser, address, name) as box:
         told = [box.evaluate(SET, state) for state in every]
     wrong = {str(s): found for s, said in zip(every, told, strict=True) if (found := misses(*said, formula(**s)))}
     assert wrong == {}
@@ -82,75 +83,59 @@ def on(ticks: list, pixels: np.ndarray, log: bool) -> np.ndarray:
     """Pixels in units of an axis, which is read off its ticks."""
     values, places = np.array(ticks).T
     slope, start = np.polyfit(places, np.log(values) if log else values, 1)
-    read = start + slope * pixels
+    read = start + slope * np.asarray(pixels)
     return np.exp(read) if log else read
 
 
-def charts(box, logs: list[tuple[bool, bool]]) -> list[dict]:
-    """What is drawn, in units of the axes; `logs` says which axes are logarithmic."""
-
-    def place(chart: dict, points: list, x: bool, y: bool) -> list:
-        return [on(chart["x"], np.array(points)[:, 0], x), on(chart["y"], np.array(points)[:, 1], y)]
-
-    return [
-        {"lines": [place(chart, line, *log) for line in chart["lines"]]}
-        | {"dots": place(chart, chart["dots"], *log) if chart["dots"] else None}
-        for chart, log in zip(box.evaluate(DRAWN), logs, strict=True)
-    ]
+def distance(point: np.ndarray, line: list) -> float:
+    """From a point to a polyline, in pixels."""
+    a, b = np.array(line[:-1]), np.array(line[1:])
+    along = np.clip(((point - a) * (b - a)).sum(1) / np.maximum(((b - a) ** 2).sum(1), 1e-9), 0, 1)
+    return float(np.linalg.norm(a + along[:, None] * (b - a) - point, axis=1).min())
 
 
-def heights(chart: dict, x: float) -> list[float]:
-    """The height of each curve at x."""
-    return [float(np.interp(x, *line)) for line in chart["lines"]]
+@pytest.mark.parametrize(("name", "state", "logs"), DRAWINGS)
+def test_every_curve_is_the_library_s_and_passes_through_its_own_dot(browser, address, name, state, logs):
+    with opened(browser, address, name) as box:
+        box.evaluate(SET, state)
+        drawn = box.evaluate(DRAWN)
+    for chart, (log_x, log_y), (x, wanted) in zip(drawn, logs, curves(name, state), strict=True):
+        lines = [np.array(points).T for _, points in chart["lines"]]
+        pairs = [(on(chart["x"], a, log_x), on(chart["y"], b, log_y)) for a, b in lines]
+        heights = [np.interp(x, *pair) for pair in pairs[: len(wanted)]]
+        np.testing.assert_allclose(heights, wanted, rtol=0.03 if log_y else 0.01, atol=1e-3)
+        first = dict(reversed(chart["lines"]))
+        far = {ink: distance(np.array(dot), first[ink]) for ink, *dot in chart["dots"]}
+        assert len(far) > 0 and max(far.values()) < 1.5
+        if name == "heads":
+            np.testing.assert_allclose(pairs[2], [[3, 3], wanted[::-1]], rtol=0.01)
+        if name == "stand-in" and len(wanted) == 2:
+            assert heights[0] < 0.9 * heights[1]  # label noise is seen
 
 
-@pytest.mark.parametrize("over", ["error", "C", "d", "noise"])
-def test_the_answer_s_curves_are_the_risks(browser, address, over):
-    state = {"d": 7, "C": 5, "noise": 0.5 * (over == "noise"), "error": 60}
-    with opened(browser, address, "intro") as box:
-        values, _ = box.evaluate(SET, {"over": over, **state})
-        (chart,) = charts(box, [(False, False)])
-    wanted = [values[name] for name in ("lsa", "gd", "yq", "bayes") if values[name] is not None]
-    assert len(wanted) == (3 if over == "noise" else 4) and wanted[0] > 1.2 * wanted[1]
-    np.testing.assert_allclose(heights(chart, state[over])[: len(wanted)], wanted, rtol=0.01)
-    np.testing.assert_allclose(chart["dots"][1], [value for k, value in enumerate(wanted) if k != 2], rtol=0.01)
-
-
-def test_the_price_of_few_heads_is_drawn_from_the_gradient_step(browser, address):
-    with opened(browser, address, "heads") as box:
-        values, _ = box.evaluate(SET, {"d": 10, "C": 10, "error": 40, "heads": 3})
-        (chart,) = charts(box, [(False, False)])
-    least, gd, price = chart["lines"]
-    assert np.interp(3, *least) == pytest.approx(values["risk"], rel=0.01) and least[1][-1] < 0.9 * values["risk"]
-    np.testing.assert_allclose(gd[1], values["gd"], rtol=0.01)
-    np.testing.assert_allclose(price, [[3, 3], [values["gd"], values["risk"]]], rtol=0.01)
-
-
-def test_the_pair_s_curves_are_the_moments(browser, address):
-    with opened(browser, address, "gradients") as box:
-        values, _ = box.evaluate(SET, {"d": 5, "C": 10, "mean": 1, "entry": "yy"})
-        (chart,) = charts(box, [(True, False)])
-    wanted = [values[name] for name in ("exact", "independent", "limit", "paper")]
-    np.testing.assert_allclose(heights(chart, 10), wanted, rtol=0.01)
-
-
-@pytest.mark.parametrize("noise", [0, 3])
-def test_the_stand_in_s_curves_are_its_density_and_what_is_left(browser, address, noise):
-    with opened(browser, address, "initial_guess") as box:
-        values, _ = box.evaluate(SET, {"d": 3, "C": 10, "error": 40, "noise": noise})
-        density, share = charts(box, [(False, False), (True, True)])
-    assert heights(density, 1)[0] == pytest.approx(values["density"], rel=0.01)
-    left, *plain = heights(share, 10)
-    assert left == pytest.approx(values["left"], rel=0.03)
-    # With label noise a second curve shows what would be left without it.
-    assert plain == [pytest.approx(2 / (10 * 3 + 2), rel=0.03)] * (noise > 0)
-    assert not plain or left < 0.9 * plain[0]
+def test_the_triangle_s_sides_are_distances(browser, address):
+    """In pixels, so that both axes of a chart have the same unit of distance."""
+    with opened(browser, address, "triangle") as box:
+        m = EXPLORERS["triangle"]()["controls"][0]["values"][70]
+        box.evaluate(SET, {"m": m, "c": -0.9})
+        plane, sides = box.evaluate(DRAWN)
+    v = triangle(m, -0.9)
+    length = lambda points: np.linalg.norm(np.subtract(points[-1], points[0]))
+    roots = np.sqrt([v["wrong"], v["even"], v["risk"] - v["base"]])
+    unit = abs(np.polyfit(*np.array(plane["y"]).T, 1)[0])
+    np.testing.assert_allclose([length(points) / unit for _, points in plane["lines"]], roots, rtol=0.01)
+    unit = abs(np.polyfit(*np.array(sides["y"]).T, 1)[0])
+    roots = np.sqrt([v["base"], v["risk"] - v["base"], v["risk"]])
+    np.testing.assert_allclose([length(points) / unit for _, points in sides["lines"][:3]], roots, rtol=0.01)
+    for chart in (plane, sides):
+        layer = chart["dots"][-1]
+        assert min(distance(np.array(layer[1:]), line) for ink, line in chart["lines"] if ink == layer[0]) < 1.5
 
 
 def test_patterns_are_those_that_are_stored(browser, address):
     controls = {control["name"]: control for control in EXPLORERS["patterns"]()["controls"]}
     layers = [name for name, _ in controls["layer"]["options"]]
-    with opened(browser, address, "softmax") as box:
+    with opened(browser, address, "patterns") as box:
         for state in states("patterns", step=controls["step"]["values"], layer=layers):
             wanted = patterns(**state)
             values, said = box.evaluate(SET, state)
@@ -166,15 +151,113 @@ def test_patterns_are_those_that_are_stored(browser, address):
                 np.testing.assert_allclose(values[key], value, atol=1e-3)
 
 
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "patterns"])
+def test_no_slider_moves_an_axis(browser, address, name):
+    controls = EXPLORERS[name]()["controls"]
+    sliders = [control for control in controls if "options" not in control]
+    choices = [{c["name"]: value} for c in controls if "options" in c for value, _ in c["options"]] or [{}]
+    ticks = lambda box: [(chart["x"], chart["y"]) for chart in box.evaluate(DRAWN)]
+    with opened(browser, address, name) as box:
+        for choice in choices:
+            box.evaluate(SET, choice)
+            before = ticks(box)
+            for slider in sliders:
+                low, high = (
+                    [slider["values"][k] for k in (0, -1)] if "values" in slider else (slider["min"], slider["max"])
+                )
+                for value in (low, high, slider["value"]):
+                    box.evaluate(SET, {slider["name"]: value})
+                    assert ticks(box) == before and len(before[0][0]) > 1
+
+
+# A drag ends where? The frame, the place beyond its left upper corner in widths and heights, a slider, its value there.
+DRAGS = [
+    ("answer", 0, (1.1, 0.5), "error", "max"),
+    ("heads", 0, (1.1, 0.5), "heads", "max"),
+    ("guess", 0, (1.1, 0.5), "guess", "max"),
+    ("guess", 1, (1.1, 0.5), "guess", "max"),
+    ("triangle", 0, (1.1, -0.1), "m", "max"),
+    ("triangle", 0, (1.1, -0.1), "c", "max"),
+    ("triangle", 1, (0.5, 1.1), "c", "0"),
+    ("pair", 0, (-0.1, 0.5), "C", "min"),
+    ("stand-in", 0, (1.1, 0.5), "C", "min"),
+    ("stand-in", 1, (1.1, 0.5), "C", "max"),
+    ("patterns", 0, (1.1, 0.5), "step", "max"),
+]
+
+
+@pytest.mark.parametrize(("name", "number", "end", "slider", "wanted"), DRAGS)
+def test_the_picture_can_be_dragged(browser, address, name, number, end, slider, wanted):
+    with opened(browser, address, name) as box:
+        frame, text, mouse = box.locator(".explorer-frame").nth(number), box.locator("[aria-live]"), box.page.mouse
+        frame.evaluate("e => e.scrollIntoView({ block: 'center' })")
+        before, place = text.inner_text(), frame.bounding_box()
+        mouse.move(place["x"] + 0.4 * place["width"], place["y"] + 0.4 * place["height"])
+        mouse.down()
+        mouse.move(place["x"] + end[0] * place["width"], place["y"] + end[1] * place["height"], steps=5)
+        mouse.up()
+        value, reached = box.locator(f"[name={slider}]").evaluate("(e, end) => [e.value, e[end] ?? end]", wanted)
+        assert value == reached and text.inner_text() != before
+        mouse.move(place["x"] + 0.5 * place["width"], place["y"] + 0.5 * place["height"])
+        assert box.locator(f"[name={slider}]").input_value() == value
+
+
+# Where a finger begins, how far it moves, and whether that drags; if not, it scrolls the page.
+SWIPES = [
+    ("guess", "svg:has(.explorer-axes)", (100, 0), True),
+    ("guess", "svg:has(.explorer-axes)", (0, -200), False),
+    ("triangle", ".explorer-grip", (0, -60), True),
+    ("triangle", "svg", (0, -200), False),
+]
+
+
+@pytest.mark.parametrize(("name", "where", "way", "drags"), SWIPES)
+def test_a_finger_drags_or_scrolls_the_page(browser, address, name, where, way, drags):
+    with opened(browser, address, name) as box:
+        touch, target = box.page.context.new_cdp_session(box.page), box.locator(".explorer-frame").locator(where).first
+        touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        target.evaluate("e => e.scrollIntoView({ block: 'center' })")
+        look = lambda: (box.get_attribute("data-values"), box.page.evaluate("scrollY"))
+        (values, scroll), place = look(), target.bounding_box()
+        x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+        seen = []
+        for k in range(12):
+            kind = "touchStart" if k == 0 else "touchEnd" if k == 11 else "touchMove"
+            points = [{"x": x + k * way[0] / 10, "y": y + k * way[1] / 10}] if k < 11 else []
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+            seen.append(look()[0])
+        box.page.wait_for_timeout(200)
+        # A drag goes on to its end.
+        assert [seen[10] != values, seen[10] != seen[7], look()[1] == scroll] == [drags] * 3
+
+
+def test_the_answer_is_hidden_until_it_is_asked_for(browser, address):
+    with opened(browser, address, "heads") as box:
+        choices, show = (
+            box.get_by_role("group").get_by_role("button"),
+            box.get_by_role("button", name="Show the answer"),
+        )
+        answer = box.locator(f"#{show.get_attribute('aria-controls')}")
+        right = choices.nth(int(box.get_attribute("data-right")) - 1)
+        assert choices.count() == 3 and not answer.is_visible() and answer.locator("p").count() == 2
+        for choice, verdict in ((right, "You were right."), (choices.last, "Not quite.")):
+            choice.press("Enter")
+            assert choice.get_attribute("aria-pressed") == "true" and box.locator(".explorer-right").count() == 0
+            show.press("Enter")
+            assert answer.inner_text().startswith(verdict) and box.locator(".explorer-right").count() == 1
+            box.get_by_role("button", name="Hide the answer").press("Enter")
+            assert not answer.is_visible()
+
+
 def test_the_keyboard_moves_a_slider_and_the_text_follows(browser, address):
-    with opened(browser, address, "intro") as box:
+    with opened(browser, address, "answer") as box:
         slider, text = box.get_by_label("features d", exact=True), box.locator("[aria-live=polite]")
         before, value = text.inner_text(), int(slider.input_value())
         slider.press("ArrowRight")
         assert int(slider.input_value()) == value + 1 and text.inner_text() != before
         slider.press("ArrowLeft")
         assert text.inner_text() == before
-    with opened(browser, address, "softmax") as box:
+    with opened(browser, address, "patterns") as box:
         slider = box.get_by_label("training step", exact=True)
         slider.press("End")
         assert slider.get_attribute("aria-valuetext") == "100,000"

@@ -1,4 +1,4 @@
-"""The ledger is made from the checks of the notebooks, and the tool names every place where the two disagree."""
+"""The ledger is made from checks, marked tests and certificates, and the tool names every place where they disagree."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from tiny_book import HEADER, ROOT, make, replace
 
 from lsalib.book.records import METADATA, Record
 from tools.ledger import claims, export
-from tools.ledger.claims import Claim, problems, road_problems
+from tools.ledger.claims import Claim, Marked, problems
 from tools.notebooks import execute as notebooks
 from tools.site import claims as site_claims
 from tools.site import ledger as site_ledger
@@ -23,8 +23,10 @@ RECORD = {
 }  # fmt: skip
 CHECK = Record(**RECORD)
 CONTROL = CHECK._replace(kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2")
-CLAIM = Claim("tiny-claim", "P Thm 1", "tiny", "Two and two make four.", "sharpened", ("closed form", "samples"))
+CLAIM = Claim("tiny-claim", "P Theorem 1", "tiny", "Two and two make four.", "They do.", "sharpened", ("samples",))
 NOT_RUN = CLAIM._replace(status=claims.NOT_RUN)
+SUM = Marked("tests/test_sums.py", "test_the_sum", "Two numbers make a sum.")
+TEST, CERTIFICATE = {"claim": {"tiny-claim": [SUM]}}, {"certificate": {"tiny-claim": [SUM]}}
 PAGE = f"""
 # A tiny page
 
@@ -37,85 +39,103 @@ display({{"text/plain": "a row"}}, raw=True, metadata={{"{METADATA}": records}})
 ```
 """
 LEDGER = "\n".join(["[[claim]]", *(f"{key} = {json.dumps(value)}" for key, value in CLAIM._asdict().items()), ""])
+SOURCE = '''
+import pytest
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.claim("tiny-claim", "other-claim")
+def test_the_sum(dim):
+    """Two numbers make a sum.
+
+    The rest is not shown.
+    """
+
+@pytest.mark.certificate("tiny-claim", "The sum, for all numbers.")
+@pytest.mark.claim("tiny-claim")
+def test_of_no_words():
+    assert "pytest.mark.claim('nobody')"
+'''
 
 
 @pytest.mark.parametrize(
-    ("entries", "records", "problem"),
+    ("entries", "records", "marks", "problem"),
     [
-        ([CLAIM], [CHECK, CONTROL], None),
-        ([NOT_RUN], [], None),
-        ([CLAIM], [], "tiny-claim: «sharpened», but no check runs"),
-        ([CLAIM], [CONTROL], "tiny-claim: «sharpened», but no check runs"),
-        ([CLAIM], [CHECK, CHECK._replace(id="thm9")], "thm9, check «the sum» in tiny: no such claim"),
-        ([NOT_RUN], [CHECK], "tiny-claim: «not run here yet», but a check runs"),
-        ([CLAIM, CLAIM], [CHECK], "tiny-claim: 2 entries, expected one"),
-        ([CLAIM._replace(status="true")], [CHECK], "tiny-claim: status «true», expected one of: reproduced"),
-        ([CLAIM], [CHECK, CONTROL._replace(passed=False)], "control «a summand less» in tiny: did not pass"),
-        ([CLAIM._replace(page="llm")], [CHECK], "in tiny: the ledger names the page llm"),
+        ([CLAIM], [CHECK, CONTROL], {}, None),
+        ([CLAIM], [], TEST, None),
+        ([CLAIM], [], CERTIFICATE, None),
+        ([NOT_RUN], [], {}, None),
+        ([CLAIM], [], {}, "tiny-claim: “sharpened”, but there is no check, marked test or certificate"),
+        ([CLAIM], [CONTROL], {}, "tiny-claim: “sharpened”, but there is no check"),
+        ([CLAIM], [CHECK, CHECK._replace(id="thm9")], {}, "thm9, check “the sum” in tiny: no such claim"),
+        ([CLAIM], [CHECK], {"claim": {"thm9": [SUM]}}, "thm9, claim mark in tests/test_sums.py::test_the_sum: no such"),
+        ([NOT_RUN], [CHECK], {}, "tiny-claim: “not run here yet”, but there is evidence"),
+        ([CLAIM, CLAIM], [CHECK], {}, "tiny-claim: 2 entries, expected one"),
+        ([CLAIM._replace(status="true")], [CHECK], {}, "tiny-claim: status “true”, expected one of: reproduced"),
+        ([CLAIM], [CHECK, CONTROL._replace(passed=False)], {}, "control “a summand less” in tiny: did not pass"),
+        ([CLAIM._replace(page="llm")], [CHECK], {}, "in tiny: the ledger names the page llm"),
+        ([CLAIM._replace(paper="")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
+        ([CLAIM._replace(place="new")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
+        ([CLAIM._replace(roads=("hearsay",))], [CHECK], {}, "tiny-claim: roads hearsay, expected some of: closed form"),
     ],
 )
-def test_a_disagreement_is_named(entries, records, problem):
-    found = problems(entries, {"tiny": records})
+def test_a_disagreement_is_named(entries, records, marks, problem):
+    found = problems(entries, {"tiny": records}, marks)
     assert found == [] if problem is None else any(problem in line for line in found)
 
 
-@pytest.mark.parametrize(
-    ("change", "seeds", "problem"),
-    [
-        ({}, [0, 1], None),
-        ({"roads": ("closed form", "stored runs")}, [0, 1], None),
-        ({"roads": ("closed form",)}, [], None),
-        ({"roads": ("closed form",)}, [0], "a check has seeds, but the roads name neither samples nor stored runs"),
-        ({}, [], "the road «samples», but no check names its seeds"),
-        ({"roads": ("samples", "certificate")}, [0], "the road «certificate» is not there"),
-        ({"id": "derived", "roads": ("closed form",)}, [], "the road «certificate» is missing"),
-        ({"roads": ()}, [], "roads none; expected some of these, in this order: closed form,"),
-        ({"roads": (), "status": claims.NOT_RUN}, [], None),
-        ({"roads": ("samples", "closed form")}, [0], "roads samples, closed form; expected some of these"),
-        ({"roads": ("samples", "hearsay")}, [0], "roads samples, hearsay; expected some of these"),
-    ],
-)
-def test_roads_are_what_the_tests_derive_and_the_checks_sample(change, seeds, problem):
-    claim = CLAIM._replace(**change)
-    found = road_problems([claim], {"tiny": [CHECK._replace(id=claim.id, seeds=seeds)]}, {"derived"})
-    assert found == [] if problem is None else found[0].startswith(f"{claim.id}: {problem}")
+def test_marks_are_read_from_the_files_without_running_them(tmp_path):
+    (tmp_path / "tests").mkdir()
+    path = tmp_path / "tests/test_sums.py"
+    path.write_text(SOURCE)
+    wordless = SUM._replace(function="test_of_no_words", words="of no words")
+    certificate = wordless._replace(words="The sum, for all numbers.")
+    assert claims.read_marks(tmp_path) == {
+        "claim": {"tiny-claim": [SUM, wordless], "other-claim": [SUM]},
+        "certificate": {"tiny-claim": [certificate]},
+    }
+    for wrong in ("claim", "claim()", "certificate('tiny-claim')"):
+        path.write_text(f"import pytest\n\n@pytest.mark.{wrong}\ndef test_the_sum():\n    pass\n")
+        with pytest.raises(SystemExit, match=r"tests/test_sums.py::test_the_sum: expected @pytest.mark"):
+            claims.read_marks(tmp_path)
 
 
-def test_a_row_says_everything():
-    text = site_ledger.opening(CLAIM, [CHECK, CONTROL]) + site_ledger.closing(CLAIM, [CHECK, CONTROL])
-    assert text.startswith('<tbody id="tiny-claim" data-verdict="sharpened"')
+def test_a_fold_says_everything(monkeypatch):
+    monkeypatch.setattr(site_ledger, "marked", lambda kind: {**TEST, **CERTIFICATE}[kind])
+    text = site_ledger.evidence(CLAIM, [CHECK, CONTROL])
     for part in (
-        'claim-sharpened">sharpened</span>',
-        "P Thm 1",
-        "by closed form, samples",
-        "1 check and 1 control hold",
+        "Evidence: 1 check and 1 control hold, 1 test, 1 certificate",
+        "Theorem 1 of the paper on linear attention",
+        '<td class="claim-number">4.01</td>',
+        "<td>0, 1</td>",
+        'href="tiny.html#claim-tiny-claim-2"',
+        "tests/test_sums.py, test_the_sum",
     ):
         assert part in text
-    assert '<td class="claim-number">4.01</td>' in text and "<td>0, 1</td>" in text
-    assert 'href="tiny.html#claim-tiny-claim-2"' in text
-    # The check's margin, 0.1 over 0.01, is nearer to the other verdict than the control's 80.
-    assert "<td>10 ×</td>" in text and 'data-margin="10.0" data-checks="2"' in text
-    assert export.worst_margin([CONTROL, CHECK]) == pytest.approx(10) and export.worst_margin([]) == math.inf
-    assert 'ledger-place">by' not in site_ledger.opening(CLAIM._replace(roads=()), [CHECK])
-
-
-def test_a_certified_claim_says_so(monkeypatch):
-    words, law = site_claims.CERTIFIED, CLAIM._replace(id="kurtosis-law")
-    file = claims.read_certificates(ROOT)["kurtosis-law"][1]
-    assert words in site_ledger.closing(law, []) and words not in site_ledger.closing(CLAIM, [])
+    assert "<a href" not in site_ledger.tests("Tests", [SUM])
     monkeypatch.setattr(site_ledger.install_cell, "address", lambda root: "https://github.com/owner/name")
-    assert f'<a href="https://github.com/owner/name/blob/main/{file}">{words}</a>' in site_ledger.closing(law, [])
-    certified, plain = site_claims.linked_badge(CLAIM, "The step."), site_claims.linked_badge(CLAIM)
-    assert "∀ <i>d</i>, <i>C</i>" in certified and f'tiny-claim, {words}"' in certified and "∀" not in plain
+    linked = '<a href="https://github.com/owner/name/blob/main/tests/test_sums.py">'
+    assert linked in site_ledger.tests("Tests", [SUM])
+    # The check's margin, 0.1 over 0.01, is nearer to the other verdict than the control's 80.
+    assert export.worst_margin([CONTROL, CHECK]) == pytest.approx(10) and export.worst_margin([]) == math.inf
 
 
-def test_a_box_says_how_long_its_page_takes_and_once_whose_the_places_are():
+def test_a_tally_counts_each_source_and_names_what_is_refuted():
+    listed = [CLAIM, CLAIM._replace(id="false", status="refuted as stated"), CLAIM._replace(place="new", paper="")]
+    paper, _, ours = site_ledger.summary(listed).split("<li>")[1:]
+    assert "1 of 2 claims hold; refuted: <a" in paper and "1 sharpened" in paper and "1 refuted as stated" in paper
+    assert ": 1 claims. " in ours and "refuted" not in ours.partition("</ul>")[0]
+
+
+def test_a_box_says_where_each_claim_is_and_how_long_its_page_takes(monkeypatch):
     """400 words at 200 a minute, ten formulas at six seconds each; folded text takes none."""
+    monkeypatch.setattr(site_claims, "marked", lambda kind: {"law": [SUM]})
+    box = site_claims.facts_html([CLAIM, CLAIM._replace(id="law", place="P Figure 2")], 7)
+    assert "<li>Theorem 1: <a" in box and "<li>Figure 2: <a" in box and "7 min to read" in box
+    assert box.count("∀") == 1 and 'aria-label="Figure 2: sharpened, algebra checked for all d and C"' in box
     page = new_document("page")
     page += [nodes.paragraph(text="word " * 400), *(nodes.math_block(text="x") for _ in range(10))]
     page += nodes.container("", nodes.paragraph(text="word " * 400), classes=["dropdown"])
     assert site_claims.minutes(page) == 3
-    assert site_claims.spelt(["P Fig. 1", "P §4.2"]) == ["The paper’s Fig. 1", "§4.2"]
 
 
 def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsys):
@@ -126,15 +146,15 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
     notebooks.main(["--all", *root])
     capsys.readouterr()
     claims.main(root)
-    assert capsys.readouterr().out == "1 claims: 1 check holds\n"
+    assert capsys.readouterr().out == "1 claims: 1 check holds; 0 marked tests, 0 certificates\n"
     (run,) = export.runs(tmp_path).values()
     assert set(run) >= {"date", "python", "jax", "machine"}
     replace(listed, "tiny-claim", "small-claim")
-    with pytest.raises(SystemExit, match="tiny-claim, check «the sum» in tiny: no such claim"):
+    with pytest.raises(SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"):
         claims.main(root)
     listed.write_text(LEDGER.replace("status", "verdict"))
     with pytest.raises(
-        SystemExit, match="tiny-claim: expected the keys id, place, page, statement, status, roads, got"
+        SystemExit, match="tiny-claim: expected the keys id, place, page, paper, finding, status, roads"
     ):
         claims.main(root)
     (tmp_path / "book/tiny.ipynb").unlink()
@@ -148,19 +168,21 @@ def test_the_book_s_ledger_holds_and_its_files_are_whole_and_unrounded(tmp_path)
     data, schema = (json.loads((tmp_path / name).read_text()) for name in ("claims.json", "claims.schema.json"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(data, schema)
-    lines, by_page = csv.DictReader((tmp_path / "claims.csv").read_text().splitlines()), claims.read_records(ROOT)
-    assert sum(map(len, by_page.values())) == sum(len(claim["checks"]) for claim in data["claims"]) > 100
-    for claim, told in zip(claims.read_claims(ROOT), data["claims"], strict=True):
-        assert told["id"] == claim.id and told["roads"] == list(claim.roads)
-        for record, check in zip(claim.records(by_page), told["checks"], strict=True):
-            line, own = next(lines), record._asdict()
-            assert (
-                line["claim"] == record.id and line["anchor"] == check["anchor"] == f"{claim.page}.html#{record.anchor}"
-            )
+    lines = list(csv.DictReader((tmp_path / "claims.csv").read_text().splitlines()))
+    by_page, marks, read = claims.read_records(ROOT), claims.read_marks(ROOT), claims.read_claims(ROOT)
+    for claim, told in zip(read, data["claims"], strict=True):
+        records, own = claim.records(by_page), [line for line in lines if line["claim"] == claim.id]
+        assert told["finding"] == claim.finding == own[0]["finding"]
+        for record, check, line in zip(records, told["checks"], own[: len(records)], strict=True):
+            assert line["anchor"] == check["anchor"] == f"{claim.page}.html#{record.anchor}"
             assert check["margin"] == (record.margin if math.isfinite(record.margin) else None)
-            for part in set(check) - {"anchor", "margin"}:
-                assert check[part] == own[part], part
-                assert line[part] == (" ".join(map(str, own[part])) if part == "seeds" else str(own[part])), part
+            assert check["measured"] == record.measured and line["measured"] == str(record.measured)
+            assert check["seeds"] == record.seeds and line["seeds"] == " ".join(map(str, record.seeds))
+        kinds = [line["kind"] for line in own]
+        for name, kind, word in (("tests", "claim", "test"), ("certificates", "certificate", "certificate")):
+            found = marks[kind].get(claim.id, [])
+            assert told[name] == [test._asdict() for test in found] and kinds.count(word) == len(found)
+    assert len(lines) > 100
     # The control: a claim without its verdict is no such file.
     del data["claims"][0]["status"]
     with pytest.raises(jsonschema.ValidationError, match="'status' is a required property"):

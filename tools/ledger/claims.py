@@ -1,6 +1,7 @@
-"""Compare the claims of book/claims.toml with what the notebooks checked: python -m tools.ledger.claims."""
+"""Compare the claims of book/claims.toml with their evidence: python -m tools.ledger.claims."""
 
 import argparse
+import ast
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -10,11 +11,19 @@ from lsalib.book.records import METADATA, Record, tally
 from tools.notebooks import pages
 
 NOT_RUN = "not run here yet"
-STATUSES = ("reproduced", "sharpened", "corrected", "refuted as stated", "proved here", "measured here", NOT_RUN)
-# The kinds of evidence for a claim, in the order in which the book names them.
-ROADS = ("closed form", "dense algebra", "samples", "stored runs", "certificate", "others' numbers")
-# Random draws are made on the page or were made by a stored run.
-DRAWN = {"samples", "stored runs"}
+# Each verdict with its definition, which the ledger and the front page show.
+STATUSES = {
+    "reproduced": "We find what the paper says.",
+    "sharpened": "The claim holds, and we add an exact number, a condition or a proof.",
+    "corrected": "The claim holds after a change, which we name.",
+    "refuted as stated": "The claim is false as the paper states it.",
+    "proved here": "The claim is new in this book, or a conjecture of the paper, and we prove it.",
+    "measured here": "The claim is new in this book. We measured it and did not prove it.",
+    "not supported here": "Our small language model does not show it. This does not refute it for larger models.",
+    NOT_RUN: "We have not run it.",
+}
+# The kinds of independent derivations of a claim's numbers, beside its tests and certificates.
+ROADS = ("closed form", "dense algebra", "samples", "stored runs", "others' numbers")
 
 
 class Claim(NamedTuple):
@@ -23,13 +32,38 @@ class Claim(NamedTuple):
     id: str
     place: str
     page: str
-    statement: str
+    paper: str
+    finding: str
     status: str
     roads: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Whose claim it is: "P" and "S" are the two papers, "new" is this book."""
+        return self.place.split()[0]
+
+    @property
+    def where(self) -> str:
+        """The place in the paper, "" for a new claim."""
+        return self.place.partition(" ")[2]
 
     def records(self, by_page: dict[str, list[Record]]) -> list[Record]:
         """The claim's checks and controls, all of which stand on its page."""
         return [record for record in by_page.get(self.page, []) if record.id == self.id]
+
+
+class Marked(NamedTuple):
+    """A test function with a mark: what it shows, in one sentence."""
+
+    file: str
+    function: str
+    words: str
+
+
+# The marks that name claims, with their arguments.
+MARKS = {"claim": '"id", ...', "certificate": '"id", "what it derives"'}
+# Per kind of mark and claim id, the marked tests.
+Marks = dict[str, dict[str, list[Marked]]]
 
 
 def read_claims(root: Path) -> list[Claim]:
@@ -41,11 +75,27 @@ def read_claims(root: Path) -> list[Claim]:
     return [Claim(**entry | {"roads": tuple(entry.get("roads", ()))}) for entry in entries]
 
 
-def read_certificates(root: Path) -> dict[str, tuple[str, str]]:
-    """For each certified claim, what a test derives for symbolic d and C, and the test's file."""
-    path = root / "tests/library/certified.toml"
-    listed = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {name: (what, f"tests/library/{file}.py") for file, found in listed.items() for name, what in found.items()}
+def read_marks(root: Path) -> Marks:
+    """Tests with a mark ``claim`` or ``certificate``, found in the syntax of the files: nothing is imported."""
+    found: Marks = {kind: {} for kind in MARKS}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        # Most files have no mark, and parsing takes time.
+        nodes = ast.walk(ast.parse(text)) if "pytest.mark.c" in text else ()
+        for test in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+            for mark in test.decorator_list:
+                kind = ast.unparse(mark).partition("(")[0].removeprefix("pytest.mark.")
+                if kind not in MARKS:
+                    continue
+                constants = [arg.value for arg in getattr(mark, "args", []) if isinstance(arg, ast.Constant)]
+                texts = [value for value in constants if isinstance(value, str)]
+                if not texts or (kind == "certificate" and len(texts) != 2):
+                    raise SystemExit(f"{file}::{test.name}: expected @pytest.mark.{kind}({MARKS[kind]})")
+                doc = ast.get_docstring(test) or test.name.removeprefix("test_").replace("_", " ")
+                words = texts.pop() if kind == "certificate" else doc.splitlines()[0]
+                for name in texts:
+                    found[kind].setdefault(name, []).append(Marked(file, test.name, words))
+    return found
 
 
 def read_records(root: Path) -> dict[str, list[Record]]:
@@ -60,56 +110,50 @@ def read_records(root: Path) -> dict[str, list[Record]]:
     }
 
 
-def problems(claims: list[Claim], by_page: dict[str, list[Record]]) -> list[str]:
-    """Where the ledger and the checks disagree; empty if they agree."""
+def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks) -> list[str]:
+    """Where the ledger and the evidence disagree; empty if they agree."""
     by_id = {claim.id: claim for claim in claims}
     checked = {record.id for records in by_page.values() for record in records if record.kind == "check"}
+    evident = checked.union(*marks.values())
     counted = Counter(claim.id for claim in claims).items()
     found = [f"{name}: {count} entries, expected one" for name, count in counted if count > 1]
     for claim in claims:
         if claim.status not in STATUSES:
-            found.append(f"{claim.id}: status «{claim.status}», expected one of: {', '.join(STATUSES)}")
-        elif claim.status == NOT_RUN and claim.id in checked:
-            found.append(f"{claim.id}: «{NOT_RUN}», but a check runs")
-        elif claim.status != NOT_RUN and claim.id not in checked:
-            found.append(f"{claim.id}: «{claim.status}», but no check runs")
+            found.append(f"{claim.id}: status “{claim.status}”, expected one of: {', '.join(STATUSES)}")
+        elif (claim.status == NOT_RUN) == (claim.id in evident):
+            what = "there is evidence" if claim.id in evident else "there is no check, marked test or certificate"
+            found.append(f"{claim.id}: “{claim.status}”, but {what}")
+        if (claim.source == "new") == bool(claim.paper) or not claim.finding:
+            found.append(f"{claim.id}: expected a finding, and what the paper says unless the place is “new”")
+        if unknown := set(claim.roads) - set(ROADS):
+            found.append(f"{claim.id}: roads {', '.join(sorted(unknown))}, expected some of: {', '.join(ROADS)}")
     for page, record in ((page, record) for page, records in by_page.items() for record in records):
-        where = f"{record.id}, {record.kind} «{record.label}» in {page}"
+        where = f"{record.id}, {record.kind} “{record.label}” in {page}"
         if record.id not in by_id:
             found.append(f"{where}: no such claim in book/claims.toml")
         elif page != by_id[record.id].page:
             found.append(f"{where}: the ledger names the page {by_id[record.id].page}")
         if not record.passed:
             found.append(f"{where}: did not pass")
-    return found
-
-
-def road_problems(claims: list[Claim], by_page: dict[str, list[Record]], certified: set[str]) -> list[str]:
-    """Where a claim's roads disagree with the certificates, or with the seeds of its checks."""
-    found = []
-    for claim in (claim for claim in claims if claim.status != NOT_RUN):
-        if not claim.roads or list(claim.roads) != [road for road in ROADS if road in claim.roads]:
-            listed = ", ".join(claim.roads) or "none"
-            found.append(f"{claim.id}: roads {listed}; expected some of these, in this order: {', '.join(ROADS)}")
-        if (claim.id in certified) != ("certificate" in claim.roads):
-            found.append(f"{claim.id}: the road «certificate» is {'missing' if claim.id in certified else 'not there'}")
-        seeds = any(record.seeds for record in claim.records(by_page))
-        if "samples" in claim.roads and not seeds:
-            found.append(f"{claim.id}: the road «samples», but no check names its seeds")
-        if seeds and not DRAWN & set(claim.roads):
-            found.append(f"{claim.id}: a check has seeds, but the roads name neither samples nor stored runs")
+    for kind, by_claim in marks.items():
+        for name, tests in by_claim.items():
+            if name not in by_id:
+                where = ", ".join(f"{test.file}::{test.function}" for test in tests)
+                found.append(f"{name}, {kind} mark in {where}: no such claim in book/claims.toml")
     return found
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.ledger.claims", description="Compare claims and checks.")
+    parser = argparse.ArgumentParser(prog="python -m tools.ledger.claims", description="Compare claims and evidence.")
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     root = parser.parse_args(argv).root.resolve()
-    claims, by_page = read_claims(root), read_records(root)
-    if found := problems(claims, by_page) + road_problems(claims, by_page, set(read_certificates(root))):
+    claims, by_page, marks = read_claims(root), read_records(root), read_marks(root)
+    if found := problems(claims, by_page, marks):
         raise SystemExit("\n".join(found))
     records = [record for records in by_page.values() for record in records]
-    print(f"{len(claims)} claims: {tally(records) if records else 'none checked yet'}")
+    tests, certificates = (sum(map(len, by_claim.values())) for by_claim in marks.values())
+    checks = tally(records) if records else "no checks"
+    print(f"{len(claims)} claims: {checks}; {tests} marked tests, {certificates} certificates")
 
 
 if __name__ == "__main__":

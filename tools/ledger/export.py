@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lsalib.book.records import Record
-from tools.ledger.claims import ROADS, STATUSES, Claim, read_claims, read_records
+from tools.ledger.claims import ROADS, STATUSES, Claim, Marked, read_claims, read_marks, read_records
 from tools.notebooks import pages
 
 KINDS = ("check", "control")
@@ -25,7 +25,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "entries": {"type": "integer", "minimum": 1},
     "seeds": {"type": "array", "items": {"type": "integer"}},
 }
-SHARED = ("place", "page", "status")
+SHARED = ("place", "page", "paper", "finding", "status")
+TESTS = {"tests": "test", "certificates": "certificate"}
 
 
 def worst_margin(records: list[Record]) -> float:
@@ -50,8 +51,8 @@ def runs(root: Path) -> dict[str, dict[str, str]]:
 
 
 def as_json(root: Path) -> dict[str, Any]:
-    """All claims with their checks, unrounded; a margin is null where there is no tolerance."""
-    by_page = read_records(root)
+    """All claims with their evidence, unrounded; a margin is null where there is no tolerance."""
+    by_page, marks = read_records(root), read_marks(root)
 
     def entry(claim: Claim, record: Record) -> dict[str, Any]:
         own = {name: getattr(record, name) for name in FIELDS}
@@ -60,20 +61,27 @@ def as_json(root: Path) -> dict[str, Any]:
     claims = []
     for claim in read_claims(root):
         records = claim.records(by_page)
-        checks = [entry(claim, record) for record in records]
-        claims.append(claim._asdict() | {"worst_margin": finite(worst_margin(records)), "checks": checks})
+        evidence: dict[str, Any] = {"checks": [entry(claim, record) for record in records]}
+        for name, kind in zip(TESTS, marks, strict=True):
+            evidence[name] = [test._asdict() for test in marks[kind].get(claim.id, [])]
+        claims.append(claim._asdict() | {"worst_margin": finite(worst_margin(records))} | evidence)
     return {"commit": commit(root), "runs": runs(root), "claims": claims}
 
 
 def as_csv(data: dict[str, Any]) -> str:
-    """A line for each check and control."""
+    """A line for each check, control, marked test and certificate, and one for a claim without evidence."""
     lines = io.StringIO()
     writer = csv.DictWriter(lines, ["claim", *SHARED, *FIELDS, "margin", "anchor"], lineterminator="\n")
     writer.writeheader()
     for claim in data["claims"]:
         shared = {"claim": claim["id"]} | {name: claim[name] for name in SHARED}
-        for check in claim["checks"]:
-            writer.writerow(shared | check | {"seeds": " ".join(map(str, check["seeds"]))})
+        evidence = [check | {"seeds": " ".join(map(str, check["seeds"]))} for check in claim["checks"]]
+        for name, kind in TESTS.items():
+            for test in claim[name]:
+                anchor = f"{test['file']}::{test['function']}"
+                evidence.append({"kind": kind, "label": test["words"], "anchor": anchor})
+        for one in evidence or [{}]:
+            writer.writerow(shared | one)
     return lines.getvalue()
 
 
@@ -82,6 +90,7 @@ def schema() -> dict[str, Any]:
     claim: dict[str, Any] = dict.fromkeys(Claim._fields, TEXT) | {"status": {"enum": list(STATUSES)}}
     claim |= {"roads": {"type": "array", "items": {"enum": list(ROADS)}}, "worst_margin": OPTIONAL}
     claim["checks"] = {"type": "array", "items": whole(FIELDS | {"margin": OPTIONAL, "anchor": TEXT})}
+    claim |= {name: {"type": "array", "items": whole(dict.fromkeys(Marked._fields, TEXT))} for name in TESTS}
     book = {"commit": TEXT, "runs": {"type": "object"}, "claims": {"type": "array", "items": whole(claim)}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The claims of the book"} | whole(book)
 

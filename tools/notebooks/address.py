@@ -4,13 +4,11 @@ import argparse
 import re
 from pathlib import Path
 
-import nbformat
-
-from tools.notebooks import install_cell, pages
+from tools.notebooks import execute, install_cell, pages
+from tools.notebooks.install_cell import GITHUB, book_address
 
 # What `pip install git+…` can clone: no user name, no query, no page inside a repository.
 CLONABLE = re.compile(r"https?://(?!github\.com/[^/]+/[^/]+/)[\w.-]+(?::\d+)?(?:/[\w.~-]+){2,}|file:///[\w.~/-]+")
-GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 BRANCH = "main"
 LINKS = re.compile(r"(?<=<!-- address:begin -->\n).*?(?=<!-- address:end -->)", re.DOTALL)
 FILE_LINK = re.compile(r"(!?)(\[[^]]*\]\()(?:https://github\.com/[\w.-]+/[\w.-]+/(?:raw|blob)/\w+/)?(?=book/)")
@@ -23,14 +21,6 @@ def normalized(url: str) -> str:
     if url and not CLONABLE.fullmatch(url):
         raise SystemExit(f"URL={url!r}: expected https://host/owner/repository, or nothing to take the address out")
     return url
-
-
-def book_address(url: str) -> str:
-    """Where GitHub Pages serves the book; "" for a repository on another host."""
-    if not (github := GITHUB.fullmatch(url)):
-        return ""
-    host = f"{github[1].lower()}.github.io"
-    return f"https://{host}/" if github[2].lower() == host else f"https://{host}/{github[2]}/"
 
 
 def config(text: str, url: str) -> str:
@@ -60,15 +50,6 @@ def readme(text: str, url: str) -> str:
     return FILE_LINK.sub(lambda link: f"{link[1]}{link[2]}{folder(link[1])}", LINKS.sub(links, text))
 
 
-def notebook(path: Path, url: str) -> str:
-    """The notebook with the address in the cell that installs the library."""
-    content = nbformat.read(path, as_version=4)
-    for cell in content.cells:
-        if cell.id == install_cell.cell_id(path.stem):
-            cell.source = install_cell.source(url, content.cells)
-    return nbformat.writes(content) + "\n"
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools address", description=__doc__)
     parser.add_argument("url", type=normalized, help='https://host/owner/repository, or "" to take it out')
@@ -77,12 +58,13 @@ def main(argv: list[str] | None = None) -> None:
     root, url = args.root, args.url
     edits = {"_config.yml": config, "CITATION.cff": citation, "pyproject.toml": project, "README.md": readme}
     texts = {root / name: edit((root / name).read_text(encoding="utf-8"), url) for name, edit in edits.items()}
-    texts |= {path: notebook(path, url) for path in (root / "book").glob("*.ipynb")}
     # Write nothing unless every file has a place for the address.
     if missing := [path.name for path, text in texts.items() if url not in text]:
         raise SystemExit(f"No place for the address in {', '.join(missing)}")
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
+    for page in pages.code_pages(root):
+        execute.refresh(page)
     print(f"Repository: {url or 'none'}")
 
 

@@ -13,21 +13,32 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 
-from tools.notebooks import pages
+from lsalib import _files
+from tools.notebooks import install_cell, pages
 from tools.notebooks.pages import Page
 
 TIMEOUT = 1800  # seconds for one cell
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def run_cells(page: Page, env: Mapping[str, str] = NOTHING, *, timed: bool = False) -> NotebookNode:
-    """The page's cells, run in a new kernel in an empty folder, since a hosted notebook stands alone too."""
+def run_cells(
+    page: Page, env: Mapping[str, str] = NOTHING, *, timed: bool = False, parameters: Mapping[str, object] = NOTHING
+) -> NotebookNode:
+    """The page's cells, run in a new kernel in an empty folder, since a hosted notebook stands alone too.
+
+    Other parameters take effect right after the page's own, as papermill does it.
+    """
     notebook = pages.build(page)
+    if parameters:
+        assignments = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+        notebook.cells.insert(install_cell.parameters_place(notebook.cells) + 1, new_code_cell(assignments))
     with TemporaryDirectory() as empty:
         client = NotebookClient(
             notebook,
@@ -62,12 +73,7 @@ def execute(page: Page, env: Mapping[str, str] = NOTHING) -> NotebookNode:
 
 def save(page: Page, notebook: NotebookNode) -> None:
     """Replace the notebook in one step, so that it is always whole."""
-    part = page.ipynb.with_name(f".{page.ipynb.name}.part")
-    try:
-        part.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
-        os.replace(part, page.ipynb)
-    finally:
-        part.unlink(missing_ok=True)
+    _files.write(page.ipynb, f"{nbformat.writes(notebook)}\n".encode())
 
 
 def refresh(page: Page) -> str:

@@ -1,4 +1,4 @@
-"""The one generated cell: it makes a page run where lsalib is missing, as in a hosted notebook."""
+"""The generated cells: what a reader of the notebook has to know, and what it needs where lsalib is missing."""
 
 import json
 import re
@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
 # The `url:` line of `_config.yml`'s `repository:` block; only its value is ever rewritten.
 URL_LINE = re.compile(r'^(repository:\s*\n(?:[ \t]+.*\n)*?[ \t]+url:[ \t]*)"([^"\n]*)"', re.MULTILINE)
+
+GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 
 # The clone holds the stored results that pages read. A running kernel does not see an editable install, so the clone
 # goes on its path; after a restart the install finds it.
@@ -53,6 +55,14 @@ def address(root: Path) -> str:
     return found[2]
 
 
+def book_address(url: str) -> str:
+    """Where GitHub Pages serves the book; "" for a repository on another host."""
+    if not (github := GITHUB.fullmatch(url)):
+        return ""
+    host = f"{github[1].lower()}.github.io"
+    return f"https://{host}/" if github[2].lower() == host else f"https://{host}/{github[2]}/"
+
+
 def cell_id(stem: str) -> str:
     return f"{stem}-install"
 
@@ -76,3 +86,26 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
 def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:
     """The cell for the page's notebook; the book does not show it."""
     return new_code_cell(source(address, cells), id=cell_id(stem), metadata={"tags": ["remove-cell"]})
+
+
+PARAMETERS = "parameters"
+
+
+def parameters_place(cells: Iterable[NotebookNode]) -> int:
+    """Where the page's cell of parameters is; -1 if it has none."""
+    return next((n for n, cell in enumerate(cells) if PARAMETERS in cell.metadata.get("tags", ())), -1)
+
+
+def first_cell(stem: str, title: str, book: str, cells: list[NotebookNode]) -> NotebookNode:
+    """The notebook's first cell, which the book does not show; ``book`` is the built book's address or ""."""
+    page = f"[{title}]({book}book/{stem}.html)" if book else f"“{title}”"
+    front = f"[the built book]({book})" if book else "the built book"
+    lines = [f"This notebook is the page {page}. Interactive figures and previews are in {front}."]
+    if (place := parameters_place(cells)) >= 0:
+        said = ", ".join(f"`{line}`" for line in re.sub(r"\s*#.*", "", cells[place].source).split("\n"))
+        lines.append(
+            "To try another setting, change the cell of parameters and choose “Run all”: code, tables and figures "
+            f"follow. The numbers in the text do not; they belong to {said}."
+        )
+    text = "\n".join(f"> {line}" for line in lines)
+    return new_markdown_cell(text, id=f"{stem}-about", metadata={"tags": ["remove-cell"]})

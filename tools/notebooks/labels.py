@@ -15,6 +15,12 @@ LABELLED = re.compile(
 )
 
 
+def title(md: Path) -> str:
+    """A page's first heading; its name without one."""
+    heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
+    return heading[1] if heading else md.stem
+
+
 def chapters(root: Path) -> dict[str, int]:
     """Each numbered chapter's number, by the name of its page."""
     parts = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8")).get("parts", [])

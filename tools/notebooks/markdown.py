@@ -7,11 +7,13 @@ and `<details>`.
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pybtex.database import Entry, parse_file
 
-from tools.notebooks.labels import labels
+from tools.notebooks import install_cell
+from tools.notebooks.labels import labels, title
 
 # A directive: its fence, name, title, options and body.
 FENCE = re.compile(
@@ -22,24 +24,29 @@ FENCE = re.compile(
 )
 ROLE = re.compile(r"\{(?P<name>[a-z:]+)\}`(?P<text>[^`]+)`")
 EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE)
-PAGE_LINK = re.compile(r"(\]\((?!\w+:)[\w/-]+)\.md(#[\w-]*)?\)")
+PAGE_LINK = re.compile(r"\]\((?!\w+:)([\w/-]+)\.md(#[\w-]*)?\)")
+NO_WORDS = re.compile(r"(?<!!)\[\]\((\w+)\.md")
+TITLE_BRACES = re.compile(r"[{}]")
 # Directives that only the built book can show.
 LEFT_OUT = ("include", "bibliography", "explorer", "roads")
 
 
 class Book(NamedTuple):
-    """What a page's text refers to: labels, sources of citations, and verdicts of claims."""
+    """What a page's text refers to: labels, sources of citations, verdicts of claims, and where the book is built."""
 
     labels: Mapping[str, tuple[str, str]]
     sources: Mapping[str, Entry]
     verdicts: Mapping[str, str]
+    address: str = ""
+    titles: Mapping[str, str] = MappingProxyType({})
 
 
 def book(root: Path, verdicts: Mapping[str, str]) -> Book:
     """The labels and sources of the book in this checkout."""
     bib = root / "book/references.bib"
     sources = parse_file(str(bib)).entries if bib.is_file() else {}
-    return Book(labels(root), sources, verdicts)
+    address = install_cell.book_address(install_cell.address(root))
+    return Book(labels(root), sources, verdicts, address, {md.stem: title(md) for md in (root / "book").glob("*.md")})
 
 
 def plain(text: str, book: Book) -> str:
@@ -48,7 +55,36 @@ def plain(text: str, book: Book) -> str:
     text = ROLE.sub(lambda found: role(found["name"], found["text"], book), text)
     while FENCE.search(text):
         text = FENCE.sub(lambda found: directive(found, book), text)
-    return PAGE_LINK.sub(r"\1.ipynb\2)", text).strip("\n")
+    # Without words, a link to a page has the page's title.
+    text = NO_WORDS.sub(lambda found: f"[{book.titles[found[1]]}]({found[1]}.md", text)
+    # A notebook alone reaches other pages only where they are published.
+    link = rf"]({book.address}book/\1.html\2)" if book.address else r"](\1.ipynb\2)"
+    return PAGE_LINK.sub(link, text).strip("\n")
+
+
+def references(text: str, book: Book) -> str:
+    """The list of the sources that a text cites; "" if it cites none."""
+    cited = {
+        key.strip()
+        for role in ROLE.finditer(text)
+        if role["name"].startswith("cite")
+        for key in role["text"].split(",")
+    }
+    lines = sorted(
+        f"- {citation(source, 'cite:t')}. {TITLE_BRACES.sub('', source.fields['title'])}. {way(source)}"
+        for source in map(book.sources.get, cited)
+        if source
+    )
+    return "\n".join(["## References", "", *lines]) if lines else ""
+
+
+def way(source: Entry) -> str:
+    """Where a source can be read."""
+    fields = source.fields
+    if "eprint" in fields:
+        return f"[arXiv:{fields['eprint']}](https://arxiv.org/abs/{fields['eprint']})"
+    url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
+    return f"<{url}>" if url else ""
 
 
 def equation(found: re.Match[str], book: Book) -> str:
@@ -98,7 +134,7 @@ def role(name: str, text: str, book: Book) -> str:
 
 def citation(source: Entry, name: str) -> str:
     """Authors and year: "Ahn et al. (2023)" for the role `cite:t`, else "Ahn et al., 2023"."""
-    people = [" ".join(person.last_names) for person in source.persons["author"]]
+    people = [" ".join(person.prelast_names + person.last_names) for person in source.persons["author"]]
     who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
     year = source.fields["year"]
     return f"{who} ({year})" if name == "cite:t" else f"{who}, {year}"

@@ -11,8 +11,9 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
+from nbformat.v4 import new_markdown_cell
 
-from tools.notebooks import fold, glue, install_cell, markdown
+from tools.notebooks import fold, glue, install_cell, labels, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,7 +73,9 @@ def build(page: Page) -> NotebookNode:
         cell.id = f"{page.stem}-{number:03d}"
         fold.fold(cell)
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
-    cells.insert(first, install_cell.cell(page.stem, install_cell.address(page.root), cells))
+    url = install_cell.address(page.root)
+    cells.insert(first, install_cell.cell(page.stem, url, cells))
+    cells.insert(0, install_cell.first_cell(page.stem, labels.title(page.md), install_cell.book_address(url), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -109,10 +112,12 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
     values, book = dict(glue.recorded(notebook)), markdown.book(page.root, verdicts(page.root))
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            source = glue.fill(cell.source, values)
-            cell.source = markdown.plain(source, book) if plainly else source
+    texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    if plainly and (cited := markdown.references("\n".join(cell.source for cell in texts), book)):
+        notebook.cells.append(new_markdown_cell(cited, id=f"{page.stem}-references"))
+    for cell in texts:
+        source = glue.fill(cell.source, values)
+        cell.source = markdown.plain(source, book) if plainly else source
     return notebook
 
 

@@ -3,7 +3,6 @@
 import argparse
 import re
 import time
-from collections import defaultdict
 from datetime import datetime
 from typing import NamedTuple
 
@@ -51,18 +50,17 @@ def of_cell(cell: NotebookNode) -> Cost:
 def report(page: Page, *, keep: bool, most: int = 12) -> str:
     """The totals, the cells that take longest, and the programs that take longest to compile."""
     total, cells = of_page(page, keep=keep)
-    lines = [
-        f"{page.stem}: {total.wall:.1f} s, {len(total.programs)} programs, {total.compiling:.1f} s in the compiler",
-        "    wall s  programs  compiling s",
-    ]
-    for line, cost in sorted(cells, key=lambda cell: -cell[1].wall)[:most]:
-        lines.append(f"  {cost.wall:8.1f}  {len(cost.programs):8d}  {cost.compiling:11.1f}  {line[:70]}")
-    by_name: dict[str, float] = defaultdict(float)
-    for program, seconds in total.programs:
-        by_name[program] += seconds
-    for program in sorted(by_name, key=by_name.__getitem__, reverse=True)[:most]:
-        lines.append(f"  {by_name[program]:8.1f}  in the compiler: {program}")
-    return "\n".join(lines)
+    slowest = sorted(cells, key=lambda cell: -cell[1].wall)[:most]
+    by_name = {name: sum(took for each, took in total.programs if each == name) for name, _ in total.programs}
+    programs = sorted(by_name, key=by_name.__getitem__, reverse=True)[:most]
+    return "\n".join(
+        [
+            f"{page.stem}: {total.wall:.1f} s, {len(total.programs)} programs, {total.compiling:.1f} s in the compiler",
+            "    wall s  programs  compiling s",
+            *(f"  {c.wall:8.1f}  {len(c.programs):8d}  {c.compiling:11.1f}  {line[:70]}" for line, c in slowest),
+            *(f"  {by_name[program]:8.1f}  in the compiler: {program}" for program in programs),
+        ]
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,30 +1,38 @@
 """Sphinx extension of the claims: the box at a page's head, and verdicts that stand beside statements."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import cache
 from html import escape
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from sphinx.util import logging
 
-from tools.ledger.claims import Claim, read_certificates, read_claims
+from tools.ledger.claims import STATUSES, Claim, Marked, read_claims, read_marks
 from tools.notebooks.pages import ROOT
 
 WORDS_A_MINUTE, SECONDS_A_FORMULA = 200, 6
 # What a reader opens only if he wants to.
 FOLDED = ("dropdown", "cell_input", "claims", "toggle")
-SOURCES = {"P": "The paper’s ", "S": "The summary’s claims"}
-
+SOURCES = {
+    "P": "the paper on linear attention",
+    "S": "the paper on softmax attention (as summarized)",
+    "new": "this book",
+}
 CERTIFIED = "algebra checked for all d and C"
+FOR_ALL = '<span class="claim-certified">∀ <i>d</i>, <i>C</i></span>'
 
-log = logging.getLogger(__name__)
+
+@cache
+def marked(kind: str) -> dict[str, list[Marked]]:
+    """The tests of this checkout with such a mark, by claim."""
+    return read_marks(ROOT)[kind]
 
 
 class facts(nodes.General, nodes.Element):
-    """What the box of a page says that is counted: verdicts, minutes, seconds."""
+    """What the box of a page says that is counted: verdicts and minutes."""
 
 
 class Brief(Directive):
@@ -49,22 +57,26 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
     if found is None:
         message = inliner.reporter.error(f"no claim in book/claims.toml is called {text!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
-    return [nodes.raw("", linked_badge(found, *read_certificates(ROOT).get(text, ())[:1]), format="html")], []
+    return [nodes.raw("", linked_badge(found), format="html")], []
 
 
-def badge(status: str) -> str:
-    return f'<span class="claim-status claim-{status.replace(" ", "-")}">{status}</span>'
+def badge(status: str, words: str = "") -> str:
+    return f'<span class="claim-status claim-{status.replace(" ", "-")}">{words or status}</span>'
 
 
-def linked_badge(claim: Claim, certified: str = "") -> str:
+def linked_badge(claim: Claim) -> str:
     """The verdict as a link to the ledger; with a certificate, that the algebra holds for all d and C."""
-    title, name = f"{claim.id}: {claim.place}", f"{claim.status}: {claim.id}"
-    mark = ""
-    if certified:
-        title, name = f"{title}; {CERTIFIED}: {certified}", f"{name}, {CERTIFIED}"
-        mark = ' <span class="claim-certified" aria-hidden="true">∀ <i>d</i>, <i>C</i></span>'
-    said = f'title="{escape(title)}" aria-label="{name}"'
-    return f'<a class="claim-badge" href="claims.html#{claim.id}" {said}>{badge(claim.status)}{mark}</a>'
+    certified = claim.id in marked("certificate")
+    name = f"{claim.where or claim.id}: {claim.status}" + f", {CERTIFIED}" * certified
+    shown = badge(claim.status) + f" {FOR_ALL}" * certified
+    return f'<a class="claim-badge" href="claims.html#{claim.id}" aria-label="{escape(name)}">{shown}</a>'
+
+
+def definitions(statuses: Collection[str]) -> str:
+    """What these verdicts mean, and the sign beside those with a certificate."""
+    lines = "".join(f"<dt>{badge(name)}</dt><dd>{STATUSES[name]}</dd>" for name in STATUSES if name in statuses)
+    certified = f"<dt>{FOR_ALL}</dt><dd>A test derives the formula with symbols for d and C.</dd>"
+    return f'<dl class="verdict-definitions">{lines}{certified}</dl>'
 
 
 def is_folded(node: nodes.Node) -> bool:
@@ -84,22 +96,16 @@ def minutes(doctree: nodes.document) -> int:
     return max(1, math.ceil(words / WORDS_A_MINUTE + formulas * SECONDS_A_FORMULA / 60))
 
 
-def spelt(places: Iterable[str]) -> list[str]:
-    """Places in words, where the ledger has P for the paper and S for the summary; whose they are is said once."""
-    parts = [place.partition(" ") for place in places]
-    first = {source: where for source, _, where in reversed(parts)}
-    return [SOURCES.get(source, "") * (first[source] == where) + where for source, _, where in parts]
-
-
-def facts_html(stem: str, minutes: int) -> str:
-    places: dict[str, list[str]] = {}
-    for claim in read_claims(ROOT):
-        if claim.page == stem and claim.place != "new":
-            places.setdefault(claim.place, []).append(linked_badge(claim))
-    named = zip(spelt(places), places.values(), strict=True)
-    items = "".join(f"<li>{escape(place)} {' '.join(badges)}</li>" for place, badges in named)
-    verdicts = f'<ul class="brief-claims" aria-label="The claims of this page and their verdicts">{items}</ul>'
-    return f'{verdicts if places else ""}<p class="brief-cost">{minutes} min to read</p>'
+def facts_html(claims: list[Claim], minutes: int) -> str:
+    """The papers' claims on a page, each with its place and its verdict, and the reading time."""
+    html = ""
+    for source in ("P", "S"):
+        own = [f"<li>{escape(claim.where)}: {linked_badge(claim)}</li>" for claim in claims if claim.source == source]
+        if own:
+            html += (
+                f'<p class="brief-source">Claims of {SOURCES[source]}:</p><ul class="brief-claims">{"".join(own)}</ul>'
+            )
+    return f'{html}<p class="brief-cost">{minutes} min to read</p>'
 
 
 class Facts(SphinxPostTransform):
@@ -111,7 +117,8 @@ class Facts(SphinxPostTransform):
     def run(self, **kwargs: object) -> None:
         for node in list(self.document.findall(facts)):
             stem = self.env.docname.rpartition("/")[2]
-            node.replace_self(nodes.raw("", facts_html(stem, minutes(self.document)), format="html"))
+            claims = [claim for claim in read_claims(ROOT) if claim.page == stem]
+            node.replace_self(nodes.raw("", facts_html(claims, minutes(self.document)), format="html"))
 
 
 def setup(app: Sphinx) -> None:

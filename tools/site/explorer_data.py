@@ -1,6 +1,6 @@
-"""What the explorable figures start from: their controls, with the figures' own values, and what is stored."""
+"""The data of the interactive figures: their controls, which start at the static figures' values, and stored runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from lsalib import theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
 
-# The book's figures at the paper's scale.
+# The paper's scale, where most figures start.
 DIM, CONTEXT, MEAN = 10, 10, 2.0
 LENGTHS = [digit * 10**power for power in range(5) for digit in (1, 2, 3, 5)] + [10**5]
-# Full colour in a picture of A and of b, as in the static figure.
+# Full color in a picture of A and of b, as in the static figure.
 FULL = {"A": 0.15, "b": 2.5}
 # A and b are kept in these units.
 UNITS = {"A": 1e-3, "b": 1e-2}
@@ -25,7 +25,7 @@ def choice(name: str, label: str, options: dict[str, str]) -> dict:
     return {"name": name, "label": label, "options": list(options.items()), "value": next(iter(options))}
 
 
-def lengths(values: list[int], value: int, name: str = "C", label: str = "context length C") -> dict:
+def lengths(values: Sequence[float], value: float, name: str = "C", label: str = "context length C") -> dict:
     """A slider over a list."""
     return {"name": name, "label": label, "values": values, "value": value}
 
@@ -35,19 +35,20 @@ def dimension(high: int) -> dict:
 
 
 def error(low: int = 0) -> dict:
-    return slider("error", "squared error of the guess, ‖w⋆ − g‖²", low, 80, 1, DIM * MEAN**2)
+    return slider("error", "squared error of the guess, ‖w⋆ − g‖²", low, 60, 1, DIM * MEAN**2)
 
 
 def answer() -> dict:
     axes = {"error": "squared error of the guess", "C": "context length", "d": "features", "noise": "label noise"}
     return {
         "controls": [
-            choice("over", "drawn over", axes),
+            choice("over", "drawn against", axes),
             error(),
             slider("C", "context length C", 1, 100, 1, CONTEXT),
-            dimension(30),
+            dimension(12),
             slider("noise", "label noise σ", 0, 3, 0.1, 0),
-        ]
+        ],
+        "risk": [0, 12],
     }
 
 
@@ -56,8 +57,37 @@ def heads() -> dict:
         "controls": [
             slider("heads", "heads H", 1, 16, 1, 2),
             error(),
-            slider("C", "context length C", 1, 100, 1, CONTEXT),
+            slider("C", "context length C", 3, 50, 1, CONTEXT),
             dimension(16),
+        ],
+        "risk": [0, 20],
+    }
+
+
+def guess() -> dict:
+    """The example that the page works out by hand."""
+    w, X = np.array([1.0, 2.0]), np.array([[1.0, 0.0], [1.0, 2.0]])
+    return {
+        "controls": [
+            slider("guess", "the guess", 0, 6, 0.1, 0),
+            slider("eta", "step size η", 0, 1, 0.05, 0.5),
+        ],
+        "prediction": [0, 10],
+        "X": X.tolist(),
+        "y": (X @ w).tolist(),
+        "x_q": [2, 1],
+        "weights": w.tolist(),
+        "prior_mean": [1, 1],
+    }
+
+
+def triangle() -> dict:
+    """Steps m in sixtieths, so that the best one, a third, is among them."""
+    steps = [k / 60 for k in range(-30, 71)]
+    return {
+        "controls": [
+            lengths(steps, 1.0, "m", "step m"),
+            slider("c", "c, which ignores the sign of ε", -1.5, 1.5, 0.05, 0.8),
         ]
     }
 
@@ -66,7 +96,7 @@ def pair() -> dict:
     entries = {"xy": "one feature and the label", "yy": "the label with itself", "xx": "one feature with itself"}
     return {
         "controls": [
-            lengths(LENGTHS, CONTEXT),
+            lengths(LENGTHS, 100),
             choice("entry", "entry of the Gram matrix G", entries),
             slider("mean", "prior mean, each coordinate of w⋆", 0, 3, 0.25, MEAN),
             dimension(20),
@@ -78,7 +108,7 @@ def stand_in() -> dict:
     return {
         "controls": [
             lengths([length for length in LENGTHS if length <= 1000], CONTEXT),
-            dimension(30),
+            dimension(20),
             error(low=1),
             slider("noise", "label noise σ", 0, 3, 0.1, 0),
         ]
@@ -126,7 +156,7 @@ def patterns() -> dict:
         layers[name] = whole | {"omega": rounded(omega), "mu": rounded(mu)}
     return {
         "controls": [
-            lengths(snapshots, snapshots[-3], "step", "training step"),
+            lengths(snapshots, snapshots[0], "step", "training step"),
             choice("layer", "layer", {name: name for name in layers}),
         ],
         "layers": layers,
@@ -144,6 +174,8 @@ def rounded(values: np.ndarray) -> list:
 EXPLORERS: dict[str, Callable[[], dict]] = {
     "answer": answer,
     "heads": heads,
+    "guess": guess,
+    "triangle": triangle,
     "pair": pair,
     "stand-in": stand_in,
     "patterns": patterns,

@@ -1,7 +1,6 @@
-"""Sphinx extension of the explorable figures: a container that only a script shows, with the data it starts from."""
+"""Sphinx extension of the interactive figures: a question, its choices and its answer; a script draws the rest."""
 
 import json
-from html import escape
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -12,47 +11,59 @@ from tools.site.explorer_data import EXPLORERS
 
 
 class explorer(nodes.General, nodes.Element):
-    """An explorable figure; its children are the caption."""
+    """An interactive figure; its children are the question, the list of choices, and the answer."""
 
 
 class Explorer(Directive):
-    """A figure to be moved, below the one that stands still: its name, and a caption of a sentence.
+    """An interactive figure. The page holds its words, so that they may contain formulas and links::
 
-    With ``:folded:`` it is one click away, behind what comes before the caption's colon.
+        :::{explorer} heads
+        :right: 1
+
+        A question for the reader, in one paragraph.
+
+        - The first choice; two to four choices become buttons.
+        - The second choice.
+
+        The answer, in one paragraph or more. It stays hidden until the reader asks for it.
+        :::
+
+    ``right`` is the number of the correct choice.
     """
 
     has_content = True
     required_arguments = 1
-    option_spec: ClassVar = {"folded": directives.flag}
+    option_spec: ClassVar = {"right": directives.positive_int}
 
     def run(self) -> list[nodes.Node]:
-        name = self.arguments[0]
+        name, right = self.arguments[0], self.options.get("right", 0)
         if name not in EXPLORERS:
             raise self.error(f"an explorer is one of {', '.join(EXPLORERS)}, got {name!r}")
-        if not self.content:
-            raise self.error("an explorer has a caption: what there is to be seen")
-        box = explorer(explorer=name, folded="folded" in self.options)
+        box = explorer(explorer=name, right=right)
         self.state.nested_parse(self.content, self.content_offset, box)
+        kinds = [nodes.paragraph, nodes.bullet_list, nodes.paragraph]
+        if [type(child) for child in box[:3]] != kinds or not 2 <= len(box[1]) <= 4:
+            raise self.error("an explorer has a question, a list of two to four choices, and an answer")
+        if not 1 <= right <= len(box[1]):
+            raise self.error(f"right is the number of the correct choice, 1 to {len(box[1])}, got {right}")
         return [box]
 
 
 def visit(translator: Any, node: explorer) -> None:
-    if node["folded"]:
-        lead = node.astext().partition(":")[0]
-        words = escape(lead[:1].lower() + lead[1:])
-        translator.body.append(f'<details class="explorable" hidden><summary>Explore: {words}</summary>')
-    translator.body.append(f'<div class="explorer" data-explorer="{node["explorer"]}" hidden>')
+    """A box that is hidden: where the script fails, the page shows nothing."""
+    translator.body.append(
+        f'<div class="explorer" data-explorer="{node["explorer"]}" data-right="{node["right"]}" hidden>'
+    )
 
 
 def depart(translator: Any, node: explorer) -> None:
     """The data, in a form that no text in it can end."""
     data = json.dumps(EXPLORERS[node["explorer"]](), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    closing = f'<script type="application/json">{data}</script></div>' + "</details>" * node["folded"]
-    translator.body.append(closing)
+    translator.body.append(f'<script type="application/json">{data}</script></div>')
 
 
 def add_files(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
-    """Scripts and style, where something needs them."""
+    """Scripts and style, on pages that have an explorer."""
     names = sorted({node["explorer"] for node in doctree.findall(explorer)}) if doctree else []
     if names:
         app.add_css_file("explorers.css")

@@ -1,7 +1,7 @@
 """Sphinx extension of the ledger: the table of all claims, a short one for the front page, files to download."""
 
-import math
 import re
+from collections import Counter
 from html import escape
 from pathlib import Path
 
@@ -9,16 +9,21 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from lsalib.book.records import Record, margin_text, rows, tally
+from lsalib.book.records import Record, rows, tally
 from tools.ledger import export
-from tools.ledger.claims import ROADS, Claim, read_certificates, read_claims, read_records
+from tools.ledger.claims import ROADS, STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell
-from tools.notebooks.address import BRANCH, GITHUB
+from tools.notebooks.address import BRANCH
 from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
-from tools.site.claims import CERTIFIED, badge, linked_badge
+from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
 
-HEAD = ("claim", "statement", "verdict", "worst margin", "chapter")
+HEAD = ("The paper says", "We find", "Verdict")
+HOLDS = ("reproduced", "sharpened", "proved here")
+FORM = (
+    '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
+    '<input type="search"></label> <button type="button">Show all</button> <output></output></form>'
+)
 
 
 def raw(html: str) -> nodes.raw:
@@ -29,122 +34,119 @@ def head(*names: str) -> str:
     return "<thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + "</tr></thead>"
 
 
-def title(stem: str) -> str:
-    """The page's first heading; its name while the page is not written."""
-    md = Page(ROOT, stem).md
-    heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
-    return heading[1] if heading else stem
-
-
 def chapter(stem: str) -> str:
-    """The page's number and title, with a link to it if it is written."""
-    number = chapters(ROOT).get(stem)
-    name = escape(f"{number}. {title(stem)}" if number else title(stem))
-    return f'<a href="{stem}.html">{name}</a>' if Page(ROOT, stem).md.is_file() else name
+    """Where to read on: the page's number and title; its name, without a link, while the page is not written."""
+    md, number = Page(ROOT, stem).md, chapters(ROOT).get(stem)
+    heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
+    name = escape(f"{number}. " * bool(number) + (heading[1] if heading else stem))
+    link = f'<a href="{stem}.html">{name}</a>' if heading else name
+    return f'<span class="ledger-note">{link}</span>'
+
+
+class Table(Directive):
+    """What the tables of claims share: a row with what the paper says, what we find, and the verdict."""
+
+    def row(self, claim: Claim, paper: str, finding: str, verdict: str) -> list[nodes.Node]:
+        parts: list[nodes.Node] = [raw("<tr>")]
+        for name, words, note in (("paper", paper, ""), ("finding", finding, chapter(claim.page))):
+            if words:
+                text, problems = self.state.inline_text(words, self.lineno)
+                cell = f'<td class="ledger-{name}"' + ("" if paper else ' colspan="2"') + ">"
+                parts += [raw(cell), nodes.paragraph("", "", *text), *problems, raw(f"{note}</td>")]
+        return [*parts, raw(f"<td>{verdict}</td></tr>")]
+
+
+def tests(name: str, listed: list[Marked]) -> str:
+    """Marked tests: what each shows, and its file and function, with a link if the repository has an address."""
+    repository, lines = install_cell.address(ROOT), ""
+    for test in listed:
+        place = f"{test.file}, {test.function}"
+        if install_cell.GITHUB.fullmatch(repository):
+            place = f'<a href="{repository}/blob/{BRANCH}/{test.file}">{place}</a>'
+        lines += f'<li>{escape(test.words)} <span class="ledger-note">{place}</span></li>'
+    return f"<p>{name}:</p><ul>{lines}</ul>" if listed else ""
 
 
 def evidence(claim: Claim, records: list[Record]) -> str:
-    """The checks of a claim, folded, each with a link to its cell."""
-    table = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}")
-    return f'<details class="claims"><summary>{tally(records)}</summary>{table}</details>'
+    """What stands behind a claim, folded: its checks with links to their cells, its tests and its certificates."""
+    listed = {name: marked(kind).get(claim.id, []) for name, kind in (("test", "claim"), ("certificate",) * 2)}
+    counts = [tally(records)] if records else []
+    counts += [f"{len(found)} {name}{'s' * (len(found) > 1)}" for name, found in listed.items() if found]
+    about = f'<a href="#{claim.id}">{claim.id}</a>'
+    about += f"; {claim.where} of {SOURCES[claim.source]}" if claim.where else ""
+    about += f"; computed by {escape(', '.join(claim.roads))}" if claim.roads else ""
+    checks = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}") if records else ""
+    more = "".join(tests(f"{name.capitalize()}s", found) for name, found in listed.items())
+    summary = f"<summary>Evidence: {', '.join(counts) or 'none'}</summary>"
+    return f'<details class="claims">{summary}<p>{about}</p>{checks}{more}</details>'
 
 
-def note(words: str, **attributes: str) -> str:
-    said = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
-    return f'<span class="ledger-place"{said}>{words}</span>'
+def summary(claims: list[Claim]) -> str:
+    """For each source, how many claims hold, which are refuted, and links that filter the table by ledger.js."""
+    lines = ""
+    for source, name in SOURCES.items():
+        own = [claim for claim in claims if claim.source == source]
+        counts = Counter(claim.status for claim in own)
+        said = f"{len(own)} claims"
+        if source != "new":
+            said = f"{sum(counts[status] for status in HOLDS)} of {said} hold"
+        refuted = [f'<a href="#{each.id}">{each.where}</a>' for each in own if each.status == "refuted as stated"]
+        said += f"; refuted: {', '.join(refuted)}" if refuted else ""
+        to_table = f'<a href="#ledger" data-source="{source}"'
+        links = [
+            f'{to_table} class="claim-badge" data-verdict="{status}">{badge(status, f"{count} {status}")}</a>'
+            for status in STATUSES
+            if (count := counts[status])
+        ]
+        lines += f"<li>{to_table}>{name[0].upper()}{name[1:]}</a>: {said}. {' '.join(links)}</li>"
+    legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES)}"
+    return f'<ul class="ledger-tally">{lines}</ul><details class="claims">{legend}</details>{FORM}'
 
 
-def opening(claim: Claim, records: list[Record]) -> str:
-    """A claim's row up to its statement: name, place, and what it rests on."""
-    margin = export.worst_margin(records)
-    # "P" and "S" are the two papers, "new" is this book.
-    data = {"verdict": claim.status, "chapter": title(claim.page), "paper": claim.place.split()[0]}
-    data |= {"margin": str(margin if math.isfinite(margin) else 1e300), "checks": str(len(records))}
-    attributes = " ".join(f'data-{name}="{escape(value)}"' for name, value in data.items())
-    behind = note(f"by {escape(', '.join(claim.roads))}") if claim.roads else ""
-    return (
-        f'<tbody id="{claim.id}" {attributes}><tr><th scope="row"><a href="#{claim.id}">{claim.id}</a>'
-        f"{note(escape(claim.place))}{behind}</th><td>"
-    )
-
-
-def certificate(claim: Claim) -> str:
-    """For a claim whose formula a test derives for symbolic d and C: the words, with a link to the test."""
-    if claim.id not in (certified := read_certificates(ROOT)):
-        return ""
-    (what, file), repository = certified[claim.id], install_cell.address(ROOT)
-    link = f'<a href="{repository}/blob/{BRANCH}/{file}">{CERTIFIED}</a>'
-    return note(link if GITHUB.fullmatch(repository) else CERTIFIED, title=f"{what} ({file})")
-
-
-def closing(claim: Claim, records: list[Record]) -> str:
-    """The rest of a claim's row, and a row of its own for the checks, as wide as the table."""
-    worst = margin_text(min(records, key=lambda record: record.margin)) if records else "–"
-    cells = (badge(claim.status) + certificate(claim), worst, chapter(claim.page))
-    checked = f'<tr><td colspan="{len(HEAD)}">{evidence(claim, records)}</td></tr>' if records else ""
-    return "</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + f"</tr>{checked}</tbody>"
-
-
-class Ledger(Directive):
-    """All claims, a group of rows each: the claim, and its checks, folded."""
+class Ledger(Table):
+    """The tally and all claims, the papers' first, in the order of the chapters, each with its evidence, folded."""
 
     def run(self) -> list[nodes.Node]:
-        by_page = read_records(ROOT)
-        parts = [raw(f'<table class="ledger" id="ledger">{head(*HEAD)}')]
-        for claim in read_claims(ROOT):
-            records = claim.records(by_page)
-            text, problems = self.state.inline_text(claim.statement, self.lineno)
-            statement = nodes.paragraph("", "", *text, claim=claim.id)
-            parts += [raw(opening(claim, records)), statement, *problems, raw(closing(claim, records))]
-        script = '<script src="../_static/ledger.js" defer></script>'
-        return [*parts, raw("</table>"), raw(provenance() + script)]
+        by_page, numbers, sources = read_records(ROOT), chapters(ROOT), list(SOURCES)
+        order = lambda claim: (sources.index(claim.source), numbers.get(claim.page, len(numbers) + 1))
+        claims = sorted(read_claims(ROOT), key=order)
+        parts = [raw(f'{summary(claims)}<table class="ledger" id="ledger">{head(*HEAD)}')]
+        for claim in claims:
+            parts.append(raw(f'<tbody id="{claim.id}" data-source="{claim.source}" data-verdict="{claim.status}">'))
+            parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
+            folded = evidence(claim, claim.records(by_page))
+            parts.append(raw(f'<tr><td colspan="{len(HEAD)}">{folded}</td></tr></tbody>'))
+        return [*parts, raw('</table><script src="../_static/ledger.js" defer></script>')]
 
 
-def provenance() -> str:
-    """The commit, and for each way in which pages were executed, which pages these are."""
-    groups: dict[str, list[str]] = {}
-    for stem, run in export.runs(ROOT).items():
-        said = ", ".join(f"{name} {value}" for name, value in run.items() if name not in ("date", "machine"))
-        words = f"{run['date']}, {said}, {run['machine']}" if run else "not recorded"
-        groups.setdefault(words, []).append(stem)
-    commit = export.commit(ROOT)
-    lines = [f"<li>{escape(', '.join(stems))}: {escape(words)}</li>" for words, stems in groups.items()]
-    built = f"<p>Built from commit <code>{commit}</code>.</p>" if commit else ""
-    return f'<div class="provenance">{built}<p>The pages were executed:</p><ul>{"".join(lines)}</ul></div>'
-
-
-class Verdicts(Directive):
-    """A few claims in plain words, «id: words» each: what is claimed, the verdict, the page."""
+class Verdicts(Table):
+    """A few claims, a line each, “id: what the paper says | what we find”, and what their verdicts mean."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        claims = {claim.id: claim for claim in read_claims(ROOT)}
-        parts = [raw(f'<table class="verdicts">{head("The paper’s claim", "Verdict", "Page")}<tbody>')]
+        claims, occur = {claim.id: claim for claim in read_claims(ROOT)}, []
+        parts = [raw(f'<table class="verdicts">{head(*HEAD)}<tbody>')]
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
-            if name not in claims:
-                raise self.error(f"no claim in book/claims.toml is called {name!r}")
-            claim = claims[name]
-            text, problems = self.state.inline_text(words, self.lineno)
-            cells = f"</td><td>{linked_badge(claim)}</td><td>{chapter(claim.page)}</td></tr>"
-            parts += [raw("<tr><td>"), nodes.paragraph("", "", *text), *problems, raw(cells)]
-        return [*parts, raw("</tbody></table>")]
+            paper, _, finding = words.partition(" | ")
+            if name not in claims or not finding:
+                raise self.error(f"expected “id: what the paper says | what we find” with a claim’s id, got {line!r}")
+            parts += self.row(claims[name], paper, finding, linked_badge(claims[name]))
+            occur.append(claims[name].status)
+        return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
 class Roads(Directive):
-    """What stands behind the claims: a row for those with the same roads, those with most roads first."""
+    """How many claims rest on which independent derivations, those with most derivations first."""
 
     def run(self) -> list[nodes.Node]:
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for claim in read_claims(ROOT):
-            if claim.roads:
-                groups.setdefault(claim.roads, []).append(f'<a href="claims.html#{claim.id}">{claim.id}</a>')
-        body = ""
-        for roads, names in sorted(groups.items(), key=lambda row: (-len(row[0]), -len(row[1]))):
-            marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in ROADS)
-            body += f"<tr><td><strong>{len(names)}</strong>: {', '.join(names)}</td>{marks}</tr>"
-        table = f'<table class="roads">{head("claims", *ROADS)}<tbody>{body}</tbody></table>'
+        certified, columns, body = marked("certificate"), (*ROADS, "certificate"), ""
+        counts = Counter((*claim.roads, *["certificate"] * (claim.id in certified)) for claim in read_claims(ROOT))
+        for roads, count in sorted(counts.items(), key=lambda row: (-len(row[0]), -row[1])):
+            marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in columns)
+            body += f"<tr><td>{count}</td>{marks}</tr>" if roads else ""
+        table = f'<table class="roads">{head("claims", *columns)}<tbody>{body}</tbody></table>'
         return [raw(f'<div class="results claims-table">{table}</div>')]
 
 

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 
 from docutils import nodes
 from fontTools import subset
+from fontTools.ttLib import TTFont
 from math_core import LatexError, LatexToMathML
 from sphinx.application import Sphinx
 from sphinx.domains.math import MathDomain
@@ -21,6 +22,8 @@ from sphinx.util.math import get_node_equation_number
 log = logging.getLogger(__name__)
 
 FONT = "book-math.woff"
+# Where a bar over a letter begins and ends, in thousandths of the letters' size: the font's own merges with the letter.
+BAR = (600, 690)
 PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 # Smaller forms of small letters, letters without their dots below hats, flat accents.
 FEATURES = ("ssty", "dtls", "flac")
@@ -132,7 +135,7 @@ class Endings(SphinxPostTransform):
                 node["ending"] = sign[0]
                 after.parent.replace(after, nodes.Text(after[sign.end() :]))
             before = node.parent[node.parent.index(node) - 1]
-            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«")):
+            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«", "“")):
                 node["opening"] = before[-1]
                 node.parent.replace(before, nodes.Text(before[:-1]))
 
@@ -173,6 +176,26 @@ def used_characters(folder: Path) -> set[str]:
     return used | {chr(code) for code in ITALICS if unicodedata.normalize("NFKC", chr(code)) in used}
 
 
+def adjust(font: TTFont) -> None:
+    """Correct what browsers make of the font: the height of some indices, thin bars, and a gap behind roots."""
+    math, outlines, widths, names = font["MATH"].table, font["glyf"], font["hmtx"], font.getBestCmap()
+    # Browsers would place the index of a y or an η by the letter's tail; TeX and print do not.
+    math.MathConstants.SubscriptBaselineDropMin.Value = 0
+    if bar := names.get(ord("¯")):
+        corners = outlines[bar].coordinates
+        middle = sum(y for _, y in corners) / 4
+        corners[:] = [(x, BAR[y > middle]) for x, y in corners]
+    # Chromium makes every root as wide as the widest sign for one: all signs become as wide as the smallest.
+    root, variants = names[ord("√")], math.MathVariants
+    signs = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(root)]
+    width, _ = widths[root]
+    sizes = [size.VariantGlyph for size in signs.MathGlyphVariantRecord]
+    for sign in {*sizes, *(part.glyph for part in signs.GlyphAssembly.PartRecords)}:
+        advance, left = widths[sign]
+        outlines[sign].coordinates.scale((width / advance, 1))
+        widths[sign] = (width, round(left * width / advance))
+
+
 def write_font(app: Sphinx, error: Exception | None) -> None:
     """The part of STIX Two Math that the book uses, as WOFF; its licence, the SIL Open Font License, stays in it."""
     if error or app.builder.format != "html":
@@ -183,8 +206,7 @@ def write_font(app: Sphinx, error: Exception | None) -> None:
     part = subset.Subsetter(options)
     part.populate(unicodes=sorted(map(ord, used_characters(Path(app.outdir)))))
     part.subset(font)
-    # Browsers would place the index of a y or an η by the letter's tail; TeX and print do not.
-    font["MATH"].table.MathConstants.SubscriptBaselineDropMin.Value = 0
+    adjust(font)
     subset.save_font(font, str(Path(app.outdir) / "_static" / FONT), options)
 
 

@@ -47,8 +47,11 @@ def collect(app: Sphinx, pagename: str, template: str, context: dict, doctree: n
     tips = app.env.__dict__.setdefault("book_tips", {})
     for name in wanted:
         for found in soup.find_all(id=name):
-            # Of a claim's row, its verdict and statement.
-            row = name in claims and f"{badge(claims[name].status)} {found.select('p')[0].decode_contents()}"
+            # Of a claim's row, its verdict and what we find.
+            row = (
+                name in claims
+                and f"{badge(claims[name].status)} {found.select('.ledger-finding p')[0].decode_contents()}"
+            )
             tips[f"{pagename}.html#{name}"] = row or bare(copy(found))
 
 

@@ -1,0 +1,246 @@
+"""Charts of a few lines: exact lines, sampled points and trained curves, each with its name beside it."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+from lsalib import _validate
+from lsalib.book._conversion import real, scalar, written
+from lsalib.book.figures import INK, color_of, use_style, windows
+
+__all__ = ["Chart", "chart", "tokens"]
+
+# The height of a line of text, over its font size.
+_LINE = 1.25
+
+
+class Chart:
+    """One plot, filled inside a ``with`` block and shown at its end. ``figure`` and ``ax`` are
+    matplotlib's, for what is missing here.
+
+    A name stands at the right end of its line, where names that would meet make room for each other. Colors are
+    names of quantities: "lsa", "yq", "gd", "bayes", "other", "softmax", "ltb", or "ink" for what is none of them.
+
+    Example:
+        >>> with chart("step size", "risk", show=False) as c:
+        ...     c.line([0.0, 1.0], [2.0, 1.0], "exact", color="gd")
+        ...     c.points([0.0, 1.0], [2.1, 0.9], error=[0.1, 0.1], color="gd")
+        >>> [text.get_text() for text in c.ax.texts]
+        ['exact']
+    """
+
+    def __init__(self, figure: Figure, ax: Axes, show: bool, **limits):
+        self.figure, self.ax, self._show, self._limits = figure, ax, show, limits
+        self._names: list[tuple[float, float, str, str]] = []
+
+    def line(self, x, y, name: str = "", *, color: str = "ink", style: str = "-") -> None:
+        """A curve through the points (x, y), for what is exact.
+
+        Raises:
+            ValueError: if x and y are not two vectors of one length, or no quantity has this color.
+        """
+        x, y = self._pair(x, y)
+        self.ax.plot(x, y, style, color=color_of(color))
+        self._name(name, x[-1], y[-1], color)
+
+    def points(self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o") -> None:
+        """Points, for what is sampled or trained, with bars of three standard errors.
+
+        Args:
+            x, y: vectors of one length.
+            name: stands beside the last point.
+            error: the standard errors, a number or one for each point; None draws no bars.
+            color: the quantity.
+            marker: a marker of matplotlib.
+        """
+        x, y = self._pair(x, y)
+        bars = None if error is None else 3 * np.broadcast_to(real("error", error), y.shape)
+        self.ax.errorbar(x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4)
+        self._name(name, x[-1], y[-1], color)
+
+    def curve(self, risk, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
+        """Losses during training: for each seed a line of means over windows of steps, and a band over all losses.
+
+        Args:
+            risk: the loss of each step, (steps,), or (seeds, steps), a line for each seed.
+            name: stands at the end of the last line.
+            color: the quantity.
+            style: the line's style.
+            window: how many steps a point of the line stands for.
+        """
+        rows = np.atleast_2d(real("risk", risk))
+        blocks = np.stack([windows(row, min(window, len(row))) for row in rows])
+        middle = (np.arange(blocks.shape[1]) + 0.5) * blocks.shape[2]
+        low, high = blocks.min((0, 2)), blocks.max((0, 2))
+        self.ax.fill_between(middle, low, high, color=color_of(color), alpha=0.15, linewidth=0)
+        for means in blocks.mean(2):
+            self.ax.plot(middle, means, style, color=color_of(color), linewidth=1.4)
+        self._name(name, middle[-1], means[-1], color)
+
+    def exact(self, value, name: str = "", *, color: str = "ink", style: str = "--", spec: str = ".3f") -> None:
+        """A horizontal line at an exact value, which follows its name."""
+        value = scalar("value", value)
+        self.ax.axhline(value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5)
+        self._name(f"{name} {written(value, spec)}" if name else "", np.inf, value, color)
+
+    def upright(self, x, name: str = "", *, color: str = "ink") -> None:
+        """A dotted vertical line, with its name at the top."""
+        x = scalar("x", x)
+        self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
+        if name:
+            top = self.ax.get_xaxis_transform()
+            self.ax.annotate(name, (x, 1), xytext=(4, 0), xycoords=top, textcoords="offset points", va="top")
+
+    def __enter__(self) -> "Chart":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if kind is None:
+            # Only now: matplotlib fits an end that is None to what is drawn by then.
+            self.ax.set(**{name: ends for name, ends in self._limits.items() if ends is not None})
+            self._write_names()
+        if kind is not None or not self._show:
+            plt.close(self.figure)
+        else:
+            plt.show()
+
+    @staticmethod
+    def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
+        x, y = real("x", x), real("y", y)
+        if x.ndim > 1 or x.shape != y.shape:
+            raise ValueError(f"x and y must be vectors of one length, got shapes {x.shape} and {y.shape}")
+        return np.atleast_1d(x), np.atleast_1d(y)
+
+    def _name(self, name: str, x: float, y: float, color: str) -> None:
+        if name:
+            self._names.append((x, y, name, color))
+
+    def _write_names(self) -> None:
+        """The names to the right of the plot, each as near to its line's end as the others let it."""
+        if not self._names:
+            return
+        self.figure.draw_without_rendering()  # settles the limits
+        pixels = lambda y: self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
+        low, high = self.ax.get_window_extent().intervaly
+        size = plt.rcParams["font.size"] * self.figure.dpi / 72 * _LINE
+        named = sorted(self._names, key=lambda each: each[1])
+        heights = [size * (1 + name.count("\n")) for _, _, name, _ in named]
+        places = spread([np.clip(pixels(y), low, high) for _, y, _, _ in named], heights)
+        for (_, _, name, color), place in zip(named, places, strict=True):
+            at = self.ax.transAxes.inverted().transform((0, place))[1]
+            self.ax.text(
+                1.02, at, name, transform=self.ax.transAxes, va="center", ha="left", color=color_of(color), linespacing=1.1
+            )
+
+
+def spread(wanted, heights) -> np.ndarray:
+    """The places nearest to those wanted at which boxes of these heights, in this order, do not overlap.
+
+    With the heights taken off, the places only have to rise: a regression that pools neighbors which would overlap.
+
+    Args:
+        wanted: the wanted centers, in rising order, (n,).
+        heights: the boxes' heights, (n,).
+
+    Returns:
+        The centers, (n,), with the least sum of squared moves.
+
+    Example:
+        >>> spread([0.0, 0.0, 9.0], [2.0, 2.0, 2.0]).tolist()
+        [-1.0, 1.0, 9.0]
+    """
+    gaps = np.add(heights[1:], heights[:-1]) / 2
+    offsets = np.concatenate([[0.0], np.cumsum(gaps)])
+    pools: list[list[float]] = []
+    for value in np.subtract(wanted, offsets):
+        pools.append([value])
+        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    return np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + offsets
+
+
+def chart(
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: str = "",
+    xlim=None,
+    ylim=None,
+    size=(5.6, 3.5),
+    show: bool = True,
+) -> Chart:
+    """Begin a chart in the book's style: ``with chart("step", "risk") as c: c.exact(1.0, "minimum risk")``.
+
+    Args:
+        xlabel, ylabel: what the axes measure.
+        log: which axes are logarithmic: "", "x", "y" or "xy".
+        xlim, ylim: the ends of the axes; None leaves an end to the data.
+        size: width and height in inches; the names take their room from the width.
+        show: False leaves the chart for code to look at.
+
+    Returns:
+        The ``Chart``.
+
+    Raises:
+        ValueError: if ``log`` is something else, or a size is not positive.
+    """
+    if log not in ("", "x", "y", "xy"):
+        raise ValueError(f"log must be '', 'x', 'y' or 'xy', got {log!r}")
+    width, height = (_validate.number("size", side, above=0.0) for side in size)
+    use_style()
+    figure, ax = plt.subplots(figsize=(width, height))
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    for axis in log:
+        getattr(ax, f"set_{axis}scale")("log")
+        lines = getattr(ax, f"{axis}axis")
+        lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        lines.set_major_formatter(ScalarFormatter())
+        lines.set_minor_formatter(NullFormatter())
+    return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
+
+
+def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3), show: bool = True) -> Chart:
+    """Draw the matrix of tokens, one a column: the context, the query, and in the last cell the initial guess.
+
+    Cell (i, j) has its center at (j, -i), for notes that an arrow joins to it.
+
+    Args:
+        cells: a text or a number for each cell, (rows, columns).
+        columns, rows: what stands above each column, and before each row.
+        size: width and height in inches.
+        show: False leaves the drawing for code to look at.
+
+    Returns:
+        A ``Chart`` without axes, for a ``with`` block.
+
+    Raises:
+        ValueError: if a row of cells, or the number of rows, does not fit the names.
+
+    Example:
+        >>> with tokens([["x", 1.0], ["y", 3]], ["example", "query"], ["feature", "label"], show=False) as c:
+        ...     c.ax.annotate("the guess", (1, -1), (1, -2))
+        Text(1, -2, 'the guess')
+    """
+    if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
+        raise ValueError(f"cells must be {len(rows)} rows of {len(columns)}, got rows of {[len(row) for row in cells]}")
+    use_style()
+    figure, ax = plt.subplots(figsize=size)
+    for i, j in np.ndindex(len(rows), len(columns)):
+        last = i == len(rows) - 1
+        color = "yq" if last and j == len(columns) - 1 else "lsa" if last else "ink"
+        opacity = 0.4 if color == "yq" else 0.12
+        ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, facecolor=color_of(color), alpha=opacity))
+        text = cells[i][j] if isinstance(cells[i][j], str) else written(scalar("cells", cells[i][j]), "g")
+        ax.text(j, -i, text, ha="center", va="center", fontsize="large")
+    for j, name in enumerate(columns):
+        ax.text(j, 0.62, name, ha="center", va="bottom")
+    for i, name in enumerate(rows):
+        ax.text(-0.62, -i, name, ha="right", va="center")
+    ax.plot([len(columns) - 1.5] * 2, [0.5, 0.5 - len(rows)], ":", color=INK, linewidth=1)
+    ax.set(xlim=(-0.6, len(columns) - 0.4), ylim=(0.4 - len(rows), 1.2), aspect=0.6)
+    ax.axis("off")
+    return Chart(figure, ax, show)

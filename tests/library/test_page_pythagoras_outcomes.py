@@ -1,0 +1,233 @@
+"""The right triangle for tasks that are not Gaussian, by a sum over all their outcomes."""
+
+import numpy as np
+import pytest
+from outcomes import NORMAL, OFF_CENTER, SIGNS, SKEWED, ZERO, contexts, outcomes
+from theory_reference import exact_sides, make_params, make_task
+
+from lsalib import attention, tasks, theory
+
+LINE = np.array([[1.0, 0.0], [2.0, 0.0]])
+SYMMETRIC = {
+    "one feature, three examples": lambda: contexts(1, 3),
+    "random signs, more features than examples": lambda: contexts(3, 2, x=SIGNS),
+    "skewed features off center": lambda: contexts(2, 3, x=OFF_CENTER),
+    "noise that grows with a feature": lambda: contexts(2, 3, x=SKEWED, level=lambda X: np.abs(X[..., 0])),
+    "features on a line": lambda: contexts(2, 3, x=SIGNS, U=LINE),
+    "weights on a line": lambda: contexts(2, 3, x=SIGNS, T=LINE),
+    "examples of a common size": lambda: contexts(2, 3, x=SIGNS, size=OFF_CENTER),
+    "weights and noise with a common sign": lambda: contexts(2, 3, x=SIGNS, eps=SKEWED, noise=SKEWED, flip=SIGNS),
+    "skewed noise, centered features": lambda: contexts(2, 3, x=SKEWED, noise=SKEWED),
+}
+BROKEN = {
+    "skewed weights": lambda: contexts(2, 3, eps=SKEWED, noise=ZERO),
+    "skewed noise, features off center": lambda: contexts(2, 3, x=OFF_CENTER, noise=SKEWED, level=2.0),
+    "weights off the prior mean": lambda: contexts(2, 3, x=SIGNS, eps=((-0.5, 1.5), (0.5, 0.5))),
+}
+evidence = pytest.mark.claim("pythagoras-general")
+
+
+def any_query(rng, here):
+    """Queries that are skewed, correlated and off center, and the chance of each with each context."""
+    d = here.X.shape[2]
+    x_q, chance = outcomes(((-1.0, 0.3, 2.0), (0.2, 0.5, 0.3)), d)
+    return 1 + x_q @ rng.normal(size=(d, d)), np.outer(here.chance, chance)
+
+
+def an_example(rng, here):
+    """The query is the first example's features."""
+    x_q, which = np.unique(here.X[:, 0], axis=0, return_inverse=True)
+    return x_q, here.chance[:, None] * (which.reshape(-1, 1) == range(len(x_q)))
+
+
+def squares(chance, f, step, target):
+    """R(f), R(f*) and E (f - f*)^2."""
+    return [np.sum(chance * (a - b) ** 2) for a, b in ((f, target), (step, target), (f, step))]
+
+
+def sides(here, w_star, M, x_q, y_q, chance, part=1.0):
+    """The squares for the layer with the lift M, over all pairs of context and query; f* takes part of the step."""
+    z_q = np.concatenate([x_q, y_q[:, None]], axis=1)
+    heads = np.einsum("nij,kij->nk", here.grams(w_star), M)
+    step, target = ((w_star + vector) @ x_q.T for vector in (part * here.step(), here.eps))
+    return squares(chance, y_q + heads @ z_q.T, step, target)
+
+
+def broken_angle(here, seed, query=any_query, part=1.0):
+    """|R(f) / (R* + E (f - f*)^2) - 1| for one to five random heads and a guess that is not linear in the query."""
+    d, rng = here.X.shape[2], np.random.default_rng(400 + seed)
+    x_q, chance = query(rng, here)
+    w_star, guess = rng.normal(size=(2, d))
+    y_q = 0.5 + x_q @ guess + np.sin(x_q[:, 0]) * x_q[:, -1]
+    M = np.asarray(attention.lift(make_params(seed, d, 1 + seed % 5)))
+    risk, best, away = sides(here, w_star, M, x_q, y_q, chance, part)
+    return abs(risk / (best + away) - 1)
+
+
+def least_squares(here, known):
+    """The minimum risk of predictions that are linear in what is known of a context, for a white query."""
+    mixed = (here.chance * known.T) @ here.eps
+    fit = known @ (np.linalg.pinv((here.chance * known.T) @ known, rcond=1e-10, hermitian=True) @ mixed)
+    return here.chance @ ((here.eps - fit) ** 2).sum(1)
+
+
+def entries(here):
+    """The constant and all different entries of G, one row for each outcome."""
+    G = here.grams()
+    return np.column_stack([np.ones(len(G)), G[:, *np.triu_indices(G.shape[1])]])
+
+
+@evidence
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_the_angle_is_right_for_symmetric_tasks(name, x64):
+    """Ten random layers with any query and guess: the risk is the best step's plus the squared distance from it."""
+    here = SYMMETRIC[name]()
+    assert max(broken_angle(here, seed) for seed in range(10)) < 1e-12
+    # The control: nine tenths of the step.
+    assert min(broken_angle(here, seed, part=0.9) for seed in range(10)) > 1e-9
+
+
+@evidence
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_angle_is_not_right_without_symmetry(name, x64):
+    """Skewed weights, skewed noise on features off center, and weights off the prior mean break the identity."""
+    here, symmetric = BROKEN[name](), SYMMETRIC["one feature, three examples"]()
+    assert min(broken_angle(here, seed) for seed in range(10)) > 1e-9
+    assert max(broken_angle(symmetric, seed) for seed in range(10)) < 1e-12, "the control"
+
+
+@evidence
+def test_the_query_has_to_be_independent(x64):
+    """A query that is one of the examples breaks the identity; any other query for the same tasks does not."""
+    here = contexts(2, 3, x=SIGNS)
+    assert min(broken_angle(here, seed, an_example) for seed in range(10)) > 1e-9
+    assert max(broken_angle(here, seed) for seed in range(10)) < 1e-12, "the control"
+
+
+@evidence
+def test_ridge_regression_is_outside_of_the_theorem():
+    """Ridge regression is not affine in the Gram matrix, and its risk is not the sum of the two squares."""
+    here, level = contexts(2, 3), 0.7
+    S = np.einsum("nci,ncj->nij", here.X, here.X) / 3
+    inverse = np.linalg.inv(S + level**2 / 3 * np.eye(2))
+    for seed in range(10):
+        x_q, chance = any_query(np.random.default_rng(600 + seed), here)
+
+        def off(fit, x_q=x_q, chance=chance):
+            risk, best, away = squares(chance, *(p @ x_q.T for p in (fit, here.step(), here.eps)))
+            return abs(risk / (best + away) - 1)
+
+        assert off(np.einsum("nij,nj->ni", inverse, here.s)) > 1e-9
+        assert off(0.3 * here.s) < 1e-12, "the control: another gradient step"
+
+
+@evidence
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_no_layer_is_better_than_the_step(name):
+    """Least squares on the constant and all entries of G knows no symmetry, and finds the best step's risk."""
+    here = SYMMETRIC[name]()
+    best, known = here.chance @ ((here.eps - here.step()) ** 2).sum(1), entries(here)
+    np.testing.assert_allclose(least_squares(here, known), best, rtol=1e-9)
+    # The control: products of two entries, which no layer has, lower the risk.
+    pairs = np.einsum("ni,nj->nij", known, known).reshape(len(known), -1)
+    assert least_squares(here, np.unique(pairs.round(12), axis=1)) < (1 - 1e-7) * best
+
+
+@evidence
+def test_skewed_weights_let_a_layer_be_better_than_the_step():
+    """With skewed weights of mean 0 and variance 1 the minimum risk is 59/62 where the best step's is 1."""
+    here = BROKEN["skewed weights"]()
+    assert least_squares(here, entries(here)) == pytest.approx(59 / 62, rel=1e-9)
+    assert here.chance @ ((here.eps - here.step()) ** 2).sum(1) == pytest.approx(1, rel=1e-9)
+
+
+@evidence
+@pytest.mark.parametrize("name", SYMMETRIC | BROKEN)
+def test_three_moments_of_the_error_are_what_is_needed(name):
+    """The error t of the best step has E[t] = E[t S] = E[t q] = 0 exactly where the angle is right."""
+    here = (SYMMETRIC | BROKEN)[name]()
+    t, d = here.eps - here.step(), here.X.shape[2]
+    rows, columns = np.triu_indices(d)
+    even = np.column_stack([np.ones(len(t)), here.grams()[:, rows, columns], here.grams()[:, -1, -1]])
+    largest = np.abs((here.chance * t.T) @ even).max()
+    assert largest < 1e-12 if name in SYMMETRIC else largest > 1e-3
+
+
+@evidence
+@pytest.mark.parametrize("C", [1, 3])
+def test_one_feature_without_noise_allows_skewed_weights(C, x64):
+    """With one feature, skewed weights break the theorem only if there is noise, as Exercise 3 says."""
+    quiet, noisy = (contexts(1, C, eps=SKEWED, noise=noise) for noise in (ZERO, SIGNS))
+    assert max(broken_angle(quiet, seed) for seed in range(10)) < 1e-12
+    assert min(broken_angle(noisy, seed) for seed in range(10)) > 1e-9
+
+
+def gaussian(seed, few=NORMAL):
+    """A random Gaussian task, and all outcomes of a task with its moments."""
+    d, C = [(1, 3), (2, 1), (2, 2)][seed % 3]
+    task = make_task(seed, d, C, noise_std=np.random.default_rng(seed).uniform(0, 2))
+    U, T = np.linalg.cholesky([task.feature_cov, task.prior_cov])
+    return task, contexts(d, C, x=few, noise=NORMAL, level=task.noise_std, U=U, T=T)
+
+
+@evidence
+@pytest.mark.parametrize("seed", range(6))
+def test_outcomes_and_exact_moments_agree(seed, x64):
+    """Three values in place of a normal variable give all three sides of Gaussian tasks exactly; two values do not."""
+
+    def both(few):
+        (task, here), rng = gaussian(seed, few), np.random.default_rng(500 + seed)
+        x_q, chance = any_query(rng, here)
+        M, y_q = np.asarray(attention.lift(make_params(seed, task.dim, 1 + seed % 5))), np.abs(x_q).sum(1)
+        z_q = np.column_stack([x_q, y_q])
+        listed = sides(here, task.prior_mean, M, x_q, y_q, chance)
+        return np.array(listed), exact_sides(task, M, (chance.sum(0) * z_q.T) @ z_q)
+
+    np.testing.assert_allclose(*both(NORMAL), rtol=1e-11)
+    listed, exact = both(SIGNS)
+    assert np.abs(listed / exact - 1).min() > 1e-6, "the control"
+
+
+@evidence
+@pytest.mark.parametrize(
+    "x, kurtosis, d, C, sigma",
+    [(NORMAL, 3, 2, 2, 0.7), (NORMAL, 3, 1, 3, 0), (SIGNS, 1, 3, 2, 0.7), (SKEWED, 3.25, 2, 3, 1.5)],
+)
+def test_the_best_step_for_any_fourth_moment(x, kurtosis, d, C, sigma):
+    """The step and its minimum risk depend on the features through their fourth moment alone (eq. general-step)."""
+    here = contexts(d, C, x=x, level=sigma)
+    eta = lambda kurtosis: C / (C + d + kurtosis - 2 + sigma**2)
+    risk = here.chance @ ((here.eps - here.step()) ** 2).sum(1)
+    np.testing.assert_allclose(here.preconditioner(), eta(kurtosis) * np.eye(d), atol=1e-10)
+    np.testing.assert_allclose(risk, d * (1 - eta(kurtosis)), atol=1e-10)
+    assert abs(risk - d * (1 - eta(2.0))) > 1e-3, "the control: a fourth moment of 2"
+
+
+@evidence
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_preconditioner_of_gaussian_tasks(seed):
+    """The preconditioner and its risk agree: all outcomes, eq. general-preconditioner, and the library."""
+    task, here = gaussian(seed)
+    L, P, C = task.feature_cov, task.prior_cov, task.context_size
+    spread = (np.trace(L @ P) + task.noise_std**2) / C * np.linalg.inv(P)
+    N = np.linalg.inv((1 + 1 / C) * L + spread)
+    np.testing.assert_allclose(here.preconditioner(), N, atol=1e-9)
+    np.testing.assert_allclose(theory.optimal_preconditioner(task), N, atol=1e-9)
+    white = here.chance @ ((here.eps - here.step()) ** 2).sum(1)
+    np.testing.assert_allclose(white, np.trace(P - N @ L @ P), atol=1e-9)
+    np.testing.assert_allclose(theory.yq_risk(task), np.trace(L @ (P - N @ L @ P)), atol=1e-9)
+    assert np.abs(np.linalg.inv(L + spread) / N - 1).max() > 1e-3, "the control: without the 1/C"
+
+
+@evidence
+@pytest.mark.parametrize("d, C, sigma", [(1, 1, 0.0), (1, 3, 0.0), (2, 2, 0.0), (2, 1, 0.8), (2, 2, 1.5)])
+def test_the_price_is_the_distance_from_the_constant(d, C, sigma):
+    """The squared distance from 1 to what heads can imitate is the library's price (eq. price-as-distance)."""
+    here = contexts(d, C, noise=NORMAL if sigma else ZERO, level=sigma)
+    G = here.grams()
+    known = np.column_stack([G[:, *np.triu_indices(d)], G[:, -1, -1]])
+    means, square = here.chance @ known, (here.chance * known.T) @ known
+    distance = 1 - means @ np.linalg.pinv(square, rcond=1e-10, hermitian=True) @ means
+    price = theory.constant_regression(tasks.GaussianTask(np.ones(d), C, noise_std=sigma)).error
+    assert distance == pytest.approx(price, rel=1e-9)
+    assert abs(distance - 2 / (C * d)) > 1e-3, "the control: without the 2 of Cd + 2"

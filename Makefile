@@ -46,11 +46,11 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
-INSTALL_newest = $(PIP) --upgrade -e '.[book,sts,test]'
+INSTALL_newest = $(PIP) --upgrade -e '.[book,inspect,sts,test]'
 # The oldest packages that pyproject.toml allows: for the library alone, or with the pages, which need a newer NumPy.
 LOWEST = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct -e
-INSTALL_lowest = $(LOWEST) '.[sts,test]'
-INSTALL_lowest-book = $(LOWEST) '.[book,sts,test]'
+INSTALL_lowest = $(LOWEST) '.[inspect,sts,test]'
+INSTALL_lowest-book = $(LOWEST) '.[book,inspect,sts,test]'
 $(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest, lowest or lowest-book, got $(PACKAGES)))
 
 data: setup  ## get the sentence pairs of the language-model page, once

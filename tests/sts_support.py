@@ -75,31 +75,24 @@ class Fake:
         self.answer, self.logprobs, self.dies_after = answer, logprobs, dies_after
         self.name, self.version, self.asked, self.scored, self.limits = name, {"fake": version}, [], [], set()
 
-    def complete(self, prompts, *, max_new_tokens, stop=(), on_answer=None):
+    def complete(self, prompts, *, max_new_tokens, stop=()):
         self.limits.add((max_new_tokens, tuple(stop)))
-        said = lambda prompt: prompt if isinstance(prompt, str) else "\n".join(each["content"] for each in prompt)
-        return [self._one(n, said(prompt), on_answer) for n, prompt in enumerate(prompts)]
+        return list(map(self._one, prompts))
 
-    def score_logprobs(self, prompts, answers, *, on_answer=None, parts=None):
+    def score_logprobs(self, prompts, answers):
         if self.logprobs is None:
             return None
         before = " " if isinstance(prompts[0], str) else ""
         assert answers == [before + answer for answer in ANSWERS]
-        rows = []
-        for n, prompt in enumerate(prompts):
-            rows.append(self.logprobs(prompt))
-            self.scored.append(prompt)
-            on_answer(n, np.array(rows[n]))
-        return np.array(rows)
+        self.scored += prompts
+        return np.array([self.logprobs(prompt) for prompt in prompts])
 
-    def _one(self, n, prompt, on_answer):
+    def _one(self, prompt):
+        prompt = prompt if isinstance(prompt, str) else "\n".join(each["content"] for each in prompt)
         if self.dies_after is not None and len(self.asked) >= self.dies_after:
             raise ConnectionError("the server is gone")
         self.asked.append(prompt)
-        answer = self.answer(prompt)
-        if on_answer is not None:
-            on_answer(n, answer)
-        return answer
+        return self.answer(prompt)
 
 
 def last_guess(prompt: str) -> str:

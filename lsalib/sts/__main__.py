@@ -4,70 +4,94 @@ stored, ``data`` gets the pairs."""
 import argparse
 import inspect
 import json
+import logging
 import re
+import signal
 import sys
-import warnings
 from collections.abc import Sequence
-from dataclasses import MISSING, fields, replace
-from itertools import product
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from lsalib.sts import data, design, experiment, files, records, results
+from lsalib.sts import data, design, experiment, files, models, records, results
 
+# The fields of an experiment that an option sets.
+_SETTINGS = [field.name for field in fields(design.Experiment) if field.name not in ("condition", "moved")]
+_SHOWN = argparse.ArgumentDefaultsHelpFormatter
 _PLACE = "the folder that LSALIB_STS_RESULTS names, or lsalib's in the user's data folder"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what is asked. What is wrong is said in a line on standard error.
 
-    The exit status is then 2; it is 1 where all was done and some answers are empty, and 130 after an interruption.
+    The exit status is then 2; it is 1 where most answers have no score, and 130 or 143 after an interruption.
     """
     options = _parser().parse_args(arguments)
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
-        try:
-            return options.command(options) or 0
-        except (KeyboardInterrupt, ImportError, OSError, ValueError) as error:
-            stopped = isinstance(error, KeyboardInterrupt)
-            said = ["stopped" if stopped else f"error: {error}", *getattr(error, "__notes__", ())]
-            print("; ".join(said), file=sys.stderr)
-            return 130 if stopped else 2
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("lsalib").setLevel(logging.INFO)  # progress, also where there is no terminal
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return options.command(options) or 0
+    except (KeyboardInterrupt, SystemExit, ImportError, OSError, ValueError) as error:
+        status = {KeyboardInterrupt: 130, SystemExit: 143}.get(type(error), 2)
+        said = f"error: {error}" if status == 2 else "stopped"
+        print(said, *getattr(error, "__notes__", ()), sep="; ", file=sys.stderr)
+        return status
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(options: argparse.Namespace) -> int:
-    asked, sources, model = _opened(options)
-    folder = options.out or files.folder("results") / _name(asked)
-    some: dict[str, Any] = {"readouts": ("written",)} if options.readout == "written" else {}
-    result = experiment.run(asked, model, sources, folder, batch_size=options.batch_size, **some)
-    print(results.table([result]))
+    options.style = options.style or ("chat" if "/" in options.model else "completion")
+    asked = [
+        design.Experiment(condition=condition, moved=moved, **{name: getattr(options, name) for name in _SETTINGS})
+        for condition in options.condition
+        for moved in (design.CHOICES["moved"][1:] if options.probe else (None,))
+    ]
+    parts = [*(f"{name}{getattr(options, name)}" for name in _SETTINGS), *["probe"] * options.probe]
+    folder = options.out or files.folder("results") / "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
+    found = (_by_inspect if "/" in options.model else _in_process)(options, asked, folder)
+    print(results.table(found))
     print(f"stored in {folder}")
-    return int(any(not record["answer"].strip() for record in result["records"]))
+    if counts := results.unreadable(found):
+        print(f"error: most answers have no score; {counts}", file=sys.stderr)
+    return int(bool(counts))
 
 
-def _probe(options: argparse.Namespace) -> None:
-    (first, sources, model), made = _opened(options), []
-    for condition, moved in product(options.conditions, design.CHOICES["moved"][1:]):
-        print(f"{condition}, moved: {moved}", flush=True)
-        asked = replace(first, condition=condition, moved=moved)
-        folder = (options.out or files.folder("results")) / _name(asked)
-        result = experiment.run(asked, model, sources, folder, readouts=("expected",), batch_size=options.batch_size)
-        if not result["records"][0]["logprobs"]:
-            hint = "take another style, or a server that echoes a prompt with its log-probabilities"
-            raise ValueError(f"model must give log-probabilities for a probe, got {asked.model}; {hint}")
-        made.append(result)
-    print(results.table(made))
+def _in_process(options: argparse.Namespace, asked: list[design.Experiment], folder: Path) -> list[dict]:
+    """The results of the small model, each in a folder of its own."""
+    sources, made = [design.prepare(one) for one in asked], []
+    for one, each in zip(asked, sources, strict=True):
+        design.items(one, each)
+    readouts = experiment.READOUTS[:1] if options.readout == "written" else experiment.READOUTS[options.probe :]
+    model = models.open_model(options.model)
+    for one, each in zip(asked, sources, strict=True):
+        print(one.condition, *filter(None, [one.moved]), sep=", moved: ", file=sys.stderr)
+        where = folder / "-".join(filter(None, (one.condition, one.moved)))
+        made.append(experiment.run(one, model, each, where, readouts=readouts))
+    return made
 
 
-def _opened(options: argparse.Namespace) -> tuple:
-    """The experiment that the options name, its sources, and its model, which comes last: it may be large."""
-    from lsalib.sts.models import open_model
+def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], folder: Path) -> list[dict]:
+    """The results of any other model, in logs of Inspect, which continues with what is in the folder."""
+    with files.needed("models other than the small one are asked by inspect-ai", "pip install 'lsalib[sts,inspect]'"):
+        from inspect_ai import eval_set
+        from inspect_ai.model import GenerateConfig
 
-    asked = design.Experiment(**{field.name: getattr(options, field.name) for field in fields(design.Experiment)})
-    sources = design.prepare(asked)
-    design.items(asked, sources)
-    return asked, sources, open_model(asked.model, **dict(options.option))
+        from lsalib.sts.inspect_task import stsb
+    settings = {name: getattr(options, name) for name in _SETTINGS[3:]}
+    conditions = ",".join(options.condition)
+    task = stsb(conditions, options.guess_model, options.style, options.probe, options.readout or "written", **settings)
+    given = dict(options.option)
+    config = {name: given.pop(name) for name in list(given) if name in GenerateConfig.model_fields}
+    model = {"model": options.model, "model_base_url": given.pop("base_url", None), "model_args": given}
+    where = folder / conditions
+    try:
+        if not eval_set(task, str(where), retry_attempts=0, retry_immediate=False, log_buffer=1, **model, **config)[0]:
+            raise OSError("not all was answered; Inspect said why, and its log does")
+    except BaseException as error:
+        error.add_note(f"what was answered is kept in {where}; the same command continues from there")
+        raise
+    return records.own(where, probes=options.probe)
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -81,14 +105,6 @@ def _show(options: argparse.Namespace) -> None:
 def _data(options: argparse.Namespace) -> None:
     for split in ("train", "dev", "test"):
         print(f"{split}: {len(data.load(split, options.folder).score)} pairs, the published ones")
-
-
-def _name(asked: design.Experiment) -> str:
-    """A folder name with whatever tells one experiment from another."""
-    parts = [asked.model, asked.style, asked.condition, asked.guess_model, f"draw{asked.draw}", f"seed{asked.seed}"]
-    parts += [f"runs{asked.runs}", f"context{asked.context_size}{asked.context_split}", f"tokens{asked.max_new_tokens}"]
-    parts.append(asked.moved and f"moved {asked.moved}")
-    return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part)
 
 
 def _option(text: str) -> tuple[str, object]:
@@ -105,44 +121,37 @@ def _parser() -> argparse.ArgumentParser:
     about = "Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)"
     parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
-    shown: dict[str, Any] = {"formatter_class": argparse.ArgumentDefaultsHelpFormatter}
-
-    run = commands.add_parser("run", help="ask a model, or go on asking", **shown)
-    run.set_defaults(command=_run, moved=None)
-    _add_asking(run, "moved")
-    written = "the written answers alone, or the scores as well; a later run may ask for these"
-    run.add_argument("--readout", choices=("both", "written"), default="both", help=written)
-    run.add_argument("--out", type=Path, help=f"a folder for this experiment alone; without it one in {_PLACE}")
-
-    probe = commands.add_parser("probe", help="what numbers in the prompt do to a model's expected score", **shown)
-    _add_asking(probe, "condition", "moved")
-    probe.set_defaults(command=_probe, condition="guess", moved="nothing", runs=20)
-    known = [name for name in design.CHOICES["condition"] if name != "none"]
-    probe.add_argument("--conditions", nargs="+", choices=known, default=known[:-1], help="what is done to the guesses")
-    probe.add_argument("--out", type=Path, help=f"a folder for the probe's folders; without it {_PLACE}")
-
-    checksums = "get the sentence pairs, once, and hold them against their checksums"
-    lie = "where they lie; without it the folder that LSALIB_STS_DATA names, or the web"
-    stored = ("show", _show, "print what is stored", f"where results lie, also below; without it {_PLACE}")
-    for name, function, line, where in (stored, ("data", _data, checksums, lie)):
-        command = commands.add_parser(name, help=line)
-        command.set_defaults(command=function)
-        command.add_argument("folder", nargs="?", type=Path, help=where)
+    _add_asking(commands.add_parser("run", help="ask a model, or continue asking", formatter_class=_SHOWN), False)
+    what = "measure what numbers in the prompt do to a model's answer"
+    _add_asking(commands.add_parser("probe", help=what, formatter_class=_SHOWN), True)
+    show = commands.add_parser("show", help="print what is stored")
+    show.add_argument("folder", nargs="?", type=Path, help=f"where results are, also below; without it {_PLACE}")
+    show.set_defaults(command=_show)
+    pairs = commands.add_parser("data", help="get the sentence pairs, once, and compare them with their checksums")
+    where = "where they are; without it the folder that LSALIB_STS_DATA names, or the web"
+    pairs.add_argument("folder", nargs="?", type=Path, help=where)
+    pairs.set_defaults(command=_data)
     return parser
 
 
-def _add_asking(command: argparse.ArgumentParser, *others: str) -> None:
-    """What is asked, but for these fields of an experiment, and of which model."""
+def _add_asking(command: argparse.ArgumentParser, probe: bool) -> None:
+    """The options of ``run`` and ``probe``: the fields of an experiment, and how it is asked."""
     meaning = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
-    for field in fields(design.Experiment):
-        if (name := field.name) not in others:
-            flag = "--guess" if name == "guess_model" else f"--{name.replace('_', '-')}"
-            default = {"required": True} if field.default is MISSING else {"default": field.default}
-            kind, choices = int if isinstance(field.default, int) else str, design.CHOICES.get(name)
-            command.add_argument(flag, dest=name, type=kind, choices=choices, help=meaning[name], **default)
-    command.add_argument("--batch-size", type=int, default=8, help="prompts at once")
-    option = "for the model, as in load_in_4bit=true"
+    conditions = design.CHOICES["condition"][probe:]
+    defaults: dict = {"model": "smollm2-135m-instruct", "condition": conditions[:-1] if probe else conditions[:1]}
+    defaults |= {"style": None, "runs": 20 if probe else 100}
+    for field in fields(design.Experiment)[:-1]:
+        flag = "--guess" if field.name == "guess_model" else f"--{field.name.replace('_', '-')}"
+        options: dict = {"nargs": "+"} if field.name == "condition" else {}
+        options |= {"choices": design.CHOICES.get(field.name), "default": defaults.get(field.name, field.default)}
+        kind = int if isinstance(field.default, int) else str
+        command.add_argument(flag, dest=field.name, type=kind, help=meaning[field.name], **options)
+    both = "also the probabilities of all scores, which the small model gives unless told otherwise"
+    command.add_argument("--readout", choices=("written", "both"), help=both)
+    command.add_argument("--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}")
+    option = "for Inspect: of the model, or how it is asked, as in base_url=http://localhost:8000/v1 or timeout=60"
     command.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option)
+    command.set_defaults(command=_run, probe=probe)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Experiment:
     """What is asked of whom; two experiments with equal draws, sizes and splits ask about the same pairs.
 
     Args:
-        model: as in smollm2-135m-instruct, hf:Qwen/Qwen2.5-7B-Instruct, openai:MODEL
+        model: smollm2-135m-instruct, or as Inspect names it, as in vllm/Qwen/Qwen2.5-7B-Instruct
         condition: no guess anywhere; guesses; guesses shuffled among all pairs of the experiment, or permuted among the
             examples of each prompt; guesses as a neutral «Record number», of which nothing is said; or biased, one less
         guess_model: who guesses: the network of C.3, a stronger one, or the cosine of embeddings; None without guesses

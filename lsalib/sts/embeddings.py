@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from lsalib.sts import files
-from lsalib.sts.models._text import batches
 
 __all__ = ["embed"]
 
@@ -45,7 +44,8 @@ def embed(sentences: Sequence[str]) -> Float[np.ndarray, "n 384"]:
     tokenizer, *weights = _opened()
     tokens = [encoding.ids for encoding in tokenizer.encode_batch(list(sentences))]
     vectors = np.empty((len(tokens), 384), np.float32)
-    for some in batches(tokens, _ROWS):
+    order = sorted(range(len(tokens)), key=lambda n: len(tokens[n]))  # the shortest first: little padding
+    for some in (order[begin : begin + _ROWS] for begin in range(0, len(order), _ROWS)):
         length = next(length for length in _LENGTHS if length >= len(tokens[some[-1]]))
         ids = np.zeros((1 << (len(some) - 1).bit_length(), length), np.int32)
         mask = np.zeros(ids.shape, bool)

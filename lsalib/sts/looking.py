@@ -13,7 +13,7 @@ from lsalib.sts import prompts
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.models._answers import AnswerTree, after, answer_tree
-from lsalib.sts.models._batching import bucket
+from lsalib.sts.models._reading import bucket
 
 __all__ = ["Look", "by_role", "look"]
 

@@ -4,6 +4,7 @@ The stored results contain no sentences: a record names pairs by their index, an
 exact prompts.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,22 @@ from pathlib import Path
 import numpy as np
 
 from lsalib.book import stored
-from lsalib.sts import _store, files
+from lsalib.sts import files
 
-__all__ = ["arrays", "own", "pick", "recorded"]
+__all__ = ["arrays", "own", "pick", "read", "recorded"]
+
+FILE = "result.json"
+
+
+def read(path: Path) -> dict:
+    """One stored result, finished or not; a ValueError if the file is damaged, or another."""
+    try:
+        result = json.loads(path.read_bytes())
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
+        raise ValueError(f"{path} must be an experiment's result, got a damaged or another file; move it elsewhere")
+    return result
 
 
 def recorded() -> list[dict]:
@@ -21,21 +35,39 @@ def recorded() -> list[dict]:
 
     Some hold only the first runs. A FileNotFoundError says what to do where the repository is missing.
     """
-    found = [_store.read(path) for path in sorted(stored.path("sts").glob("*.json"))]
+    found = map(read, sorted(stored.path("sts").glob("*.json")))
     return [one | {"records": [row for row in one["records"] if row.get("logprobs")]} for one in found]
 
 
 def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
     """The finished results in a folder and below; without one, where the command line keeps the user's own.
 
-    A result is finished when all is answered. With ``probes`` it is the others, whose numbers were moved, and which are
-    finished when all scores are there.
+    They come from ``experiment.run`` and from finished logs of Inspect, of which each condition is a result. Finished
+    means that all is answered. With ``probes`` it is those whose numbers were moved; there the scores do as well.
     """
-    folders = sorted({path.parent for path in Path(folder or files.folder("results")).rglob(f"{_store.OLD}*")})
-    found = [_store.read(path) for each in folders if (path := _store.present(each))]
-    name = "logprobs" if probes else "answer"
-    whole = lambda result: all(record.get(name) is not None for record in result["records"])
-    return [result for result in found if bool(result["experiment"].get("moved")) == probes and whole(result)]
+    root = Path(folder or files.folder("results"))
+    found = [read(path) for path in sorted(root.rglob(FILE))]
+    found += [result for path in sorted(root.rglob("*.eval")) for result in _logged(path)]
+    names = ("answer", "logprobs")[: 1 + probes]
+    whole = lambda rows: any(all(row.get(name) is not None for row in rows) for name in names)
+    return [one for one in found if bool(one["experiment"].get("moved")) == probes and whole(one["records"])]
+
+
+def _logged(path: Path) -> list[dict]:
+    """The results in a log of Inspect; none where it is unfinished, or of another task."""
+    with files.needed("logs of Inspect are read by inspect-ai", "pip install 'lsalib[inspect]'"):
+        from inspect_ai.log import read_eval_log
+    if (log := read_eval_log(str(path))).status != "success" or log.eval.task.rpartition("/")[2] != "stsb":
+        return []
+    made: dict[str, dict] = {}
+    for sample in log.samples or []:
+        known = dict(sample.metadata)
+        about = {"experiment": known.pop("experiment") | {"model": log.eval.model}, "versions": {}, "records": []}
+        said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
+        made.setdefault(known.pop("arm"), about)["records"].append(known | said)
+    for result in made.values():
+        result["records"].sort(key=lambda row: row["run"])
+    return list(made.values())
 
 
 def pick(found: Sequence[dict], **fields) -> dict:

@@ -1,7 +1,6 @@
 """What came back: predictions out of answers, their errors and what moves them, with intervals, and tables."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -10,22 +9,21 @@ from jaxtyping import Bool, Float
 from scipy.special import softmax
 
 from lsalib import _validate
-from lsalib.sts import statistics
 from lsalib.sts._parsing import parse
 from lsalib.sts.design import CHOICES, NUMBERS
 from lsalib.sts.experiment import ANSWERS, READOUTS
+from lsalib.sts.statistics import Interval, bootstrap, mse
 
-__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table"]
+__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table", "unreadable"]
 
-_ERRORS = ("MSE [95 %]", "MSE, failed dropped", "r", "MSE of the guess")
-_HEADINGS = ("model", "style", "condition", "guess", "draw", "readout", "runs", "failed", *_ERRORS)
-_CONTRASTS = ("model", "style", "guess", "draws", "readout", "contrast", "difference of MSE [95 %]")
-_PROBES = ("model", "style", "guess", "draw", "runs", "condition", "one point more in", "effect [95 %]")
-_ITSELF = "the guess itself"
-# What an answer's error is held against; that with the right guesses also against guesses that say less.
-_OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(CHOICES["condition"][1:], ("none", _ITSELF))
+_HEADINGS = ("model", "style", "guess", "draws", "condition", "readout", "runs", "failed", "what", "value [95 %]")
+_SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
+# What the error of the answers is compared with; with the right guesses also the error with guesses that say less.
+_GUESS = "the guess itself"
+_OTHERS: dict[str, tuple[str, ...]] = dict.fromkeys(CHOICES["condition"][1:], (_GUESS, "none")) | {"none": ()}
 _OTHERS["guess"] += ("shuffled", "permuted", "neutral")
 _ARMS = CHOICES["moved"][1:]
+_SUM = "all less the three"
 
 
 class Outcome(NamedTuple):
@@ -78,119 +76,99 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
     return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
 
-def compare(result: dict, other: dict | None, readout: str = "written") -> statistics.Interval:
+def compare(result: dict, other: dict | None, readout: str = "written") -> Interval:
     """The difference of two results' mean squared errors, negative where the first is better; of the same pairs.
 
     Where there is no other, the guesses that the first was shown are the predictions that it is held against.
     """
     mine = outcome(result, readout)
     if other is None:
-        return statistics.mse(mine.prediction, mine.truth, less=mine.guess)
+        return mse(mine.prediction, mine.truth, less=mine.guess)
     pairs, others = ([(one["query"], one["context"]) for one in each["records"]] for each in (result, other))
     if pairs != others:
         hint = "give both the same draw, runs and context_size"
         raise ValueError(f"other must be about the same queries and contexts as result, got other ones; {hint}")
-    return statistics.mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
+    return mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
 
 
 def effects(arms: Mapping[str, dict]) -> dict[str, Float[np.ndarray, " n"]]:
-    """What one point more does to the expected score, run by run, in a probe: results by what they have ``moved``.
+    """What one point more does to the answer, run by run, in a probe: results by what they have ``moved``.
 
-    Beside the effects of the ``design.NUMBERS``, and of all together, stands "all less the three": zero where effects
-    add up.
+    It is the expected score if there are probabilities, else the written one. After the effects of the
+    ``design.NUMBERS``, and of all together, comes "all less the three": zero where effects add up.
     """
-    scores = {part: expected(np.array([row["logprobs"] for row in arms[part]["records"]])) for part in _ARMS}
+    readout = READOUTS[1] if all(READOUTS[1] in _readouts(arms[part]) for part in _ARMS) else READOUTS[0]
+    scores = {part: outcome(arms[part], readout).prediction for part in _ARMS}
     found = {part: scores[part] - scores["nothing"] for part in _ARMS[1:]}
-    return found | {"all less the three": found["all"] - sum(found[part] for part in NUMBERS)}
+    return found | {_SUM: found["all"] - sum(found[part] for part in NUMBERS)}
+
+
+def unreadable(results: Sequence[dict]) -> str:
+    """How many written answers of each condition have no score, if these are most of all answers; else nothing."""
+    written = [one for one in results if "written" in _readouts(one)]
+    failed = [(one["experiment"]["condition"], outcome(one).failed) for one in written]
+    if 2 * sum(each.sum() for _, each in failed) <= sum(len(each) for _, each in failed):
+        return ""
+    return ", ".join(f"{name}: {each.sum()} of {len(each)}" for name, each in failed)
 
 
 def table(results: Sequence[dict]) -> str:
-    """What results say, as ``records.own`` gives them, in up to three tables.
-
-    The first has a line for each experiment and readout. The second has mean squared errors less those of other
-    conditions, and of the guess itself, the draws of a setting together. The third has the mean ``effects`` of probes
-    in each condition, and with the right guesses less those in the others.
-    """
+    """What results say, as ``records.own`` gives them: mean squared errors, also less those of other conditions and of
+    the guess itself, all draws of a setting together; and the mean ``effects`` of probes. With 95 % intervals."""
     plain, probes = ([one for one in results if bool(one["experiment"].get("moved")) == moved] for moved in (0, 1))
-    errors = [_row(one, readout) for one in plain for readout in _readouts(one)]
-    tables = ((_HEADINGS, errors), (_CONTRASTS, [*_contrasts(plain)]), (_PROBES, [*_probes(probes)]))
-    return "\n\n".join(_aligned([headings, *rows]) for headings, rows in tables if rows)
-
-
-def _contrasts(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
-    known = {_key(one): one for one in results}  # a copy counts once
-    for group in _grouped(known.values(), "draw", "seed"):
-        asked = group[0]["experiment"]
-        for name, readout in product(_OTHERS.get(asked["condition"], ()), READOUTS):
-            changes = {"condition": name} | ({"guess_model": None, "seed": 0} if name == "none" else {})
-            pairs = [(one, one if name == _ITSELF else known.get(_key(one, **changes), {})) for one in group]
-            pairs = [pair for pair in pairs if all(each and readout in _readouts(each) for each in pair)]
-            one, other = ({"records": [row for pair in pairs for row in pair[side]["records"]]} for side in (0, 1))
-            if len(one["records"]) > 1:
-                draws = ",".join(str(pair[0]["experiment"]["draw"]) for pair in pairs)
-                cells = (asked["model"], asked["style"], asked["guess_model"], draws, readout)
-                found = compare(one, None if name == _ITSELF else other, readout)
-                yield (*cells, f"{asked['condition']} - {name}", _written(found))
-
-
-def _probes(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
-    for group in _grouped(results, "moved", "condition"):
-        arms: dict[str, dict] = {}
-        for one in group:
-            arms.setdefault(one["experiment"]["condition"], {})[one["experiment"]["moved"]] = one
-        found = {name: effects(arms[name]) for name in _OTHERS if len(arms.get(name, ())) == len(_ARMS)}
-        if right := found.get("guess"):
-            others = [name for name in found if name != "guess"]
-            found |= {f"guess - {name}": {part: right[part] - found[name][part] for part in right} for name in others}
-        cells = [str(group[0]["experiment"][name]) for name in ("model", "style", "guess_model", "draw", "runs")]
-        for name, each in found.items():
-            yield from ((*cells, name, part, _shown(values)) for part, values in each.items())
-
-
-def _grouped(results: Iterable[dict], *apart: str) -> list[list[dict]]:
-    """Results that differ in nothing but some of their fields."""
-    groups: dict[str, list[dict]] = {}
-    for one in results:
-        groups.setdefault(_key(one, **dict.fromkeys(apart)), []).append(one)
-    return list(groups.values())
-
-
-def _key(result: dict, **changes) -> str:
-    """What is asked and of which versions, but for some changes; fields without a value, an older result may lack."""
-    fields = {name: value for name, value in (result["experiment"] | changes).items() if value is not None}
-    return json.dumps([fields, result["versions"]], sort_keys=True)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    rows = [_HEADINGS, *_errors(plain), *_probed(probes)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def _row(result: dict, readout: str) -> tuple[str, ...]:
-    asked, found = result["experiment"], outcome(result, readout)
-    cells = [asked[name] or "-" for name in ("model", "style", "condition", "guess_model")]
-    cells += [str(asked["draw"]), readout, str(len(found.truth)), str(int(found.failed.sum()))]
-    squares, guessed = ((made - found.truth) ** 2 for made in (found.prediction, found.guess))
-    a, b = (x - x.mean() for x in (found.prediction, found.truth))
-    correlation = a @ b / (np.sqrt(a @ a * (b @ b)) or 1)  # 0 where one does not vary
-    others = (_mean(squares[~found.failed]), f"{correlation:.3f}", _mean(guessed))
-    return (*cells, _shown(squares), *(others if len(squares) > 1 else ["-"] * 3))
+def _errors(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
+    groups = _grouped(results, "condition", "guess_model", within=("draw", "seed"))
+    for (*setting, condition, kind), mine in groups.items():
+        for other, readout in product(("", *_OTHERS[condition]), READOUTS):
+            none = other == "none"
+            others = mine if other in ("", _GUESS) else groups.get((*setting, other, None if none else kind), {})
+            at = {key: (key[0], 0) if none else key for key in mine}
+            pairs = [(mine[key], others[at[key]]) for key in mine if at[key] in others]
+            pairs = [pair for pair in pairs if all(readout in _readouts(each) for each in pair)]
+            one, less = ({"records": [row for pair in pairs for row in pair[side]["records"]]} for side in (0, 1))
+            if pairs:
+                found, draws = outcome(one, readout), ",".join(str(each["experiment"]["draw"]) for each, _ in pairs)
+                cells = (*setting[:2], kind or "-", draws, condition, readout, str(len(found.truth)))
+                value = compare(one, None if other == _GUESS else less, readout) if other else mse(*found[:2])
+                yield (*cells, str(found.failed.sum()), f"MSE less: {other}" if other else "MSE", _written(value))
+
+
+def _probed(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
+    groups = _grouped(results, "guess_model", "draw", "seed", within=("condition", "moved"))
+    for (model, style, *_, kind, draw, _), arms in groups.items():
+        known = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
+        found = {name: effects({part: arms[name, part] for part in _ARMS}) for name in known}
+        if right := found.get("guess"):
+            less = {name: found[name] for name in known if name != "guess"}
+            found |= {f"guess less: {name}": {part: right[part] - less[name][part] for part in right} for name in less}
+        for name, part in product(found, (*_ARMS[1:], _SUM)):
+            values = found[name][part]
+            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-")
+            yield (*cells, f"one point more in {part}", _written(bootstrap(lambda x: x.mean(-1), values)))
+
+
+def _grouped(results: Sequence[dict], *names: str, within: tuple[str, str]) -> dict[tuple, dict[tuple, dict]]:
+    """Results by their setting and these fields, and those of a group by two others; a copy counts once."""
+    groups: dict[tuple, dict[tuple, dict]] = {}
+    for one in results:
+        asked = one["experiment"]
+        key = tuple(asked[name] for name in (*_SETTING, *names))
+        groups.setdefault(key, {})[tuple(asked[name] for name in within)] = one
+    return groups
 
 
 def _readouts(result: dict) -> tuple[str, ...]:
     """Those that the model gave."""
-    return READOUTS if all(record.get("logprobs") for record in result["records"]) else READOUTS[:1]
+    names = zip(READOUTS, ("answer", "logprobs"), strict=True)
+    return tuple(readout for readout, name in names if all(row.get(name) is not None for row in result["records"]))
 
 
-def _shown(values: Float[np.ndarray, " n"]) -> str:
-    """The mean with its interval, where there is more than one value."""
-    return "-" if len(values) < 2 else _written(statistics.bootstrap(lambda x: x.mean(-1), values))
-
-
-def _written(interval: statistics.Interval) -> str:
-    return f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
-
-
-def _mean(values: Float[np.ndarray, " n"]) -> str:
-    return "-" if not len(values) or np.isnan(values).any() else f"{values.mean():.3f}"
+def _written(interval: Interval) -> str:
+    """The ends only where there are enough rows for them."""
+    ends = "" if np.isnan(interval.low) else f" [{interval.low:.3f}, {interval.high:.3f}]"
+    return f"{interval.estimate:.3f}{ends}"

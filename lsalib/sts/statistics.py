@@ -1,4 +1,4 @@
-"""How sure a measured error is: bootstrap intervals over queries, paired where two conditions answered the same."""
+"""How sure a measured error is: intervals over queries, paired where two conditions answered the same."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,22 +23,27 @@ class Interval(NamedTuple):
 def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interval:
     """The percentile interval of a statistic when the rows of all columns are drawn together, 10,000 times, seed 0.
 
+    Of fewer than 8 rows there is no interval worth the name: its ends are NaN.
+
     Args:
         statistic: a function of the columns that works along their last axis, ``(..., n) -> (...)``.
-        columns: equally long, finite, at least two rows; a row is a query.
+        columns: equally long, finite; a row is a query.
 
     Example:
         >>> interval = bootstrap(lambda x: x.mean(-1), np.arange(100.0))
         >>> interval.estimate, interval.low < 49.5 < interval.high, round(interval.high - interval.low)
         (49.5, True, 11)
     """
-    if not columns or (n := np.size(columns[0])) < 2:
-        raise ValueError("columns must have at least two rows to resample")
+    if not columns or (n := np.size(columns[0])) < 1:
+        raise ValueError("columns must have at least one row")
     columns = tuple(_validate.vector(f"column {k}", column, n) for k, column in enumerate(columns))
+    estimate = float(statistic(*columns))
+    if n < 8:
+        return Interval(estimate, np.nan, np.nan)
     options = {"paired": True, "vectorized": True, "method": "percentile", "n_resamples": 10_000}
     options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
     found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)
-    return Interval(float(statistic(*columns)), *map(float, found.confidence_interval))
+    return Interval(estimate, *map(float, found.confidence_interval))
 
 
 def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = None) -> Interval:

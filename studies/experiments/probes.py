@@ -12,9 +12,8 @@ from lsalib.sts import design, experiment, files, looking, prompts
 from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
 from lsalib.sts.models._answers import AnswerTree, answer_tree, score
-from lsalib.sts.models._batching import read_prompts
-from lsalib.sts.models._text import answer_tokens
-from lsalib.sts.models.smollm2 import chat_prompt
+from lsalib.sts.models._reading import read
+from lsalib.sts.models.smollm2 import answer_tokens, chat_prompt
 from studies.experiments.language_models import LOOKED_AT, entry
 
 PROBED = {
@@ -120,11 +119,11 @@ def _silenced(model, item: design.Item, first: bool, arms: Sequence[tuple]) -> n
     tree = answer_tree(tokens)
     nodes = _nodes(model, tree, texts, len(ids))
     tree = _padded(tree, len(encode([f" {experiment.ANSWERS[0]}"])[0]))
-    reading, rows = read_prompts(params, config, [ids], tree.used.shape[1]), []
+    reading, rows = read(params, config, ids, tree.used.shape[1]), []
     for what, layers in arms:
         gain = np.ones((config.layers, len(tree.tokens)), np.float32)
         gain[np.array(layers, int)[:, None], nodes[what]] = 0
-        rows.append(score(params, config, reading, tree, gain)[0])
+        rows.append(score(params, config, reading, tree, gain))
     return np.reshape(rows, (len(rows), len(texts), -1))
 
 

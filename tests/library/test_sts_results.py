@@ -75,64 +75,56 @@ def test_what_is_not_in_pairs_is_refused(three, tmp_path):
             results.compare(three["guess"], other)
 
 
-shown = lambda interval: f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+def shown(interval):
+    return f"{interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def rows(found):
-    """The table's cells by their headings, a line by its condition and readout."""
-    heading, *lines = (re.split("  +", line) for line in results.table(list(found)).split("\n\n")[0].splitlines())
-    return {(line[2], line[5]): dict(zip(heading, line, strict=True)) for line in lines}
+def lines(found):
+    """The table's cells by their headings, a line by its condition, readout, draws and what it has."""
+    heading, *rows = (re.split("  +", line) for line in results.table(list(found)).splitlines())
+    cells = [dict(zip(heading, row, strict=True)) for row in rows]
+    return {tuple(row[name] for name in ("condition", "readout", "draws", "what")): row for row in cells}
 
 
 def test_the_table_has_the_numbers_of_the_records(three):
-    mse = lambda guess, truth: f"{((guess - truth) ** 2).mean():.3f}"
-    correlation = lambda a, b: f"{np.corrcoef(a, b)[0, 1] if a.std() else 0:.3f}"
-    found = rows(three.values())
-    assert set(found) == {("none", "written"), ("guess", "written"), ("guess", "expected"), ("shuffled", "written")}
-    for (condition, readout), cells in found.items():
-        all_of_it = results.outcome(three[condition], readout)
-        answered = ~all_of_it.failed
-        assert cells["MSE [95 %]"] == shown(statistics.mse(all_of_it.prediction, all_of_it.truth))
-        assert (cells["runs"], cells["failed"]) == ("12", str(all_of_it.failed.sum()))
-        assert cells["MSE, failed dropped"] == mse(all_of_it.prediction[answered], all_of_it.truth[answered])
-        assert cells["r"] == correlation(all_of_it.prediction, all_of_it.truth)
-        assert cells["MSE of the guess"] == ("-" if condition == "none" else mse(all_of_it.guess, all_of_it.truth))
+    """Of every result and readout that the model gave, and every difference that verdicts rest on."""
+    found = lines(three.values())
+    of = {"none": ["written"], "guess": ["written", "expected"], "shuffled": ["written"]}
+    for condition, readout in ((name, readout) for name in of for readout in of[name]):
+        o = results.outcome(three[condition], readout)
+        row = found[condition, readout, "0", "MSE"]
+        assert row["value [95 %]"] == shown(statistics.mse(o.prediction, o.truth))
+        assert (row["runs"], row["failed"]) == ("12", str(o.failed.sum()))
+        if condition != "none":
+            itself = found[condition, readout, "0", "MSE less: the guess itself"]["value [95 %]"]
+            assert itself == shown(statistics.mse(o.prediction, o.truth, less=o.guess))
+    for other in ("none", "shuffled"):
+        row = found["guess", "written", "0", f"MSE less: {other}"]
+        assert row["value [95 %]"] == shown(results.compare(three["guess"], three[other]))
+    copies = found["shuffled", "written", "0", "MSE less: the guess itself"]
+    assert copies["value [95 %]"] == "0.000 [0.000, 0.000]" and len(found) == 4 + 3 + 3
 
 
-def contrasted(found):
-    """The differences by their contrast, readout and draws."""
-    lines = [re.split("  +", line) for line in results.table(list(found)).split("\n\n")[1].splitlines()[1:]]
-    return {(contrast, readout, draws): shown for *_, draws, readout, contrast, shown in lines}
+def test_the_draws_of_a_setting_are_taken_together(three, tmp_path):
+    for name in ("guess", "none"):
+        answer = last_guess if name == "guess" else lambda prompt: " 2.5"
+        run(replace(ASKED, condition=name, draw=1), Fake(answer), SOURCES, tmp_path / name)
+    more = {result["experiment"]["condition"]: result for result in records.own(tmp_path)}
+    both = [{"records": three[name]["records"] + more[name]["records"]} for name in ("guess", "none")]
+    found = lines([*three.values(), *more.values()])
+    assert found["guess", "written", "0,1", "MSE less: none"]["value [95 %]"] == shown(results.compare(*both))
+    assert ("guess", "written", "0", "MSE less: shuffled") in found, "what only one draw has"
+    # Another seed of the guess model is no copy.
+    seeds = [three["guess"], three["guess"] | {"experiment": three["guess"]["experiment"] | {"seed": 1}}]
+    assert lines(seeds)["guess", "written", "0,0", "MSE"]["runs"] == "24"
 
 
-def test_the_contrasts_are_those_that_verdicts_rest_on(three, tmp_path):
-    alone = results.outcome(three["guess"], "expected")
-    itself = shown(statistics.mse(alone.prediction, alone.truth, less=alone.guess))
-    found = contrasted(three.values())
-    assert found["guess - none", "written", "0"] == shown(results.compare(three["guess"], three["none"]))
-    assert found["guess - shuffled", "written", "0"] == shown(results.compare(three["guess"], three["shuffled"]))
-    assert found["guess - the guess itself", "expected", "0"] == itself
-    assert found["shuffled - the guess itself", "written", "0"] == "0.000 [0.000, 0.000]", "it copies"
-    assert len(found) == 3 + 1 + 2, "the others have no probabilities"
-    assert contrasted([*three.values(), *three.values()]) == found, "a copy counts once"
-    # Other versions are not compared, nor other readouts.
-    older = three["none"] | {"versions": {"fake": "0"}}
-    assert ("guess - none", "written", "0") not in contrasted([three["guess"], older])
-    # Two draws together; of a third, the plain answers are missing.
-    for name, draws in (("none", [1]), ("guess", [1, 2])):
-        for draw in draws:
-            asked = replace(ASKED, condition=name, draw=draw, seed=draw if name == "guess" else 0)
-            run(
-                asked,
-                Fake(last_guess if name == "guess" else lambda prompt: " 2.5"),
-                SOURCES,
-                tmp_path / f"{name}{draw}",
-            )
-    more = {(r["experiment"]["condition"], r["experiment"]["draw"]): r for r in records.own(tmp_path)}
-    both = [{"records": three[name]["records"] + more[name, 1]["records"]} for name in ("guess", "none")]
-    found = contrasted([*three.values(), *more.values()])
-    assert found["guess - none", "written", "0,1"] == shown(results.compare(*both))
-    assert ("guess - the guess itself", "written", "0,1,2") in found
+def test_most_unreadable_answers_are_counted(three):
+    """By condition; nothing is said where it is half of them at most."""
+    failed = results.outcome(three["guess"]).failed.sum()
+    assert results.unreadable([three["none"], three["guess"]]) == ""
+    junk = three["none"] | {"records": [row | {"answer": "?"} for row in three["none"]["records"]]}
+    assert results.unreadable([junk, three["guess"]]) == f"none: 12 of 12, guess: {failed} of 12"
 
 
 def test_effects_are_those_of_a_rule(tmp_path):
@@ -152,12 +144,15 @@ def test_effects_are_those_of_a_rule(tmp_path):
     assert found.keys() == known.keys()
     for part, effect in known.items():
         np.testing.assert_allclose(found[part], effect, atol=0.02)
+    written = {
+        part: one | {"records": [row | {"logprobs": None, "answer": "1"} for row in one["records"]]}
+        for part, one in arms.items()
+    }
+    assert not any(values.any() for values in results.effects(written).values()), "without scores, of written answers"
     swapped = arms | {"query guess": arms["context score"], "context score": arms["query guess"]}
     assert np.abs(results.effects(swapped)["query guess"] - 0.5).min() > 0.2
     assert results.table([*arms.values()]).count("\n") == 5
-    assert results.table([*arms.values()][:-1]) == "", "one of the five is missing"
-    alone = [arm | {"records": arm["records"][:1]} for arm in arms.values()]
-    assert [line.split()[-1] for line in results.table(alone).splitlines()[1:]] == ["-"] * 5, "one run has no interval"
+    assert results.table([*arms.values()][:-1]).count("\n") == 0, "one of the five is missing"
 
 
 def test_a_probe_s_contrast_is_the_right_guesses_less_the_others(tmp_path):
@@ -169,16 +164,18 @@ def test_a_probe_s_contrast_is_the_right_guesses_less_the_others(tmp_path):
             asked = replace(ASKED, condition=condition, moved=part)
             folder = tmp_path / f"{condition} {part}"
             probes.append(run(asked, Fake(last_guess, rule), SOURCES, folder, readouts=("expected",)))
-    lines = [re.split("  +", line) for line in results.table(probes).splitlines()]
-    effects = {line[5]: float(line[7].split()[0]) for line in lines if line[6] == "query guess"}
-    assert effects == pytest.approx({"guess": 0.5, "permuted": 0.1, "guess - permuted": 0.4}, abs=0.02)
+    rows = {key[0]: row for key, row in lines(probes).items() if key[3].endswith(" query guess")}
+    effects = {name: float(row["value [95 %]"].split()[0]) for name, row in rows.items()}
+    assert effects == pytest.approx({"guess": 0.5, "permuted": 0.1, "guess less: permuted": 0.4}, abs=0.02)
 
 
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):
     run(replace(ASKED, runs=1), Fake(last_guess), SOURCES, tmp_path / "one")
     run(ASKED, Fake(lambda prompt: "?"), SOURCES, tmp_path / "junk")
-    junk, one = results.table(records.own(tmp_path)).split("\n\n")[0].splitlines()[1:]
-    assert junk.split()[6:8] == ["12", "12"] and one.split()[6:9] == ["1", "0", "-"]
+    found = lines(records.own(tmp_path))
+    assert found["guess", "written", "0", "MSE"]["failed"] in ("0", "12") and len(records.own(tmp_path)) == 2
+    one, junk = (lines([result])["guess", "written", "0", "MSE"] for result in records.own(tmp_path)[::-1])
+    assert junk["failed"] == "12" and one["runs"] == "1" and "[" not in one["value [95 %]"]
 
 
 SOME = {"records": [{"answer": "3", "truth": 3.5, "guess": None, "context_mean": 2.0, "query": 0, "context": [0]}]}
@@ -216,6 +213,12 @@ def test_a_long_column_is_resampled_in_pieces():
     np.testing.assert_allclose(interval[1:], (long**2).mean() + np.array([-1.96, 1.96]) * error, atol=0.1 * error)
 
 
+def test_few_rows_have_no_interval():
+    """Three that agree would "prove" anything."""
+    for n, known in ((7, False), (8, True)):
+        assert np.isfinite(statistics.mse(GOOD[:n], TRUTH[:n])[1:]).tolist() == [known] * 2
+
+
 def test_pairing_makes_the_difference_sharper():
     """Two predictions with the same large error on each query, one a little worse."""
     common = 2 * RNG.standard_normal(80)
@@ -233,5 +236,5 @@ def test_what_does_not_vary_has_no_width():
 test_bad_columns_are_refused = refusals(
     (lambda: statistics.mse(GOOD, TRUTH[:-1]), r"column 1 must have shape \(80,\), got shape \(79,\)"),
     (lambda: statistics.mse(np.where(GOOD > 2, np.nan, GOOD), TRUTH), "column 0 must be finite"),
-    (lambda: statistics.mse(GOOD[:1], TRUTH[:1]), "columns must have at least two rows"),
+    (lambda: statistics.mse(GOOD[:0], TRUTH[:0]), "columns must have at least one row"),
 )

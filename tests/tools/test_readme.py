@@ -12,7 +12,6 @@ import lsalib
 from lsalib import tasks, theory
 from lsalib.sts import __main__ as sts
 from lsalib.sts.design import CHOICES
-from lsalib.sts.models import KNOWN
 from tools.ledger import headline
 
 README, CONTRIBUTING, MAKEFILE = ((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile"))
@@ -54,11 +53,11 @@ def test_paths_and_commands_exist(text):
 
 def test_the_questions_to_language_models_are_understood(capsys):
     written = re.findall(r"^python -m lsalib\.sts ([^#\n]+)", README, re.MULTILINE)
-    assert [command.split()[0] for command in written] == ["run", "run", "probe", "show"]
+    assert [command.split()[0] for command in written] == ["run", "probe", "show", "run"]
     for command in written:
         options = sts._parser().parse_args(command.split())
         if hasattr(options, "model"):
-            assert options.model in KNOWN and options.condition in CHOICES["condition"]
+            assert set(options.condition) <= set(CHOICES["condition"])
     with pytest.raises(SystemExit):
         sts._parser().parse_args([*written[0].split(), "--guess", "wild"])
     assert "invalid choice: 'wild'" in capsys.readouterr().err

@@ -47,26 +47,31 @@ def drawn(folder: Path, monkeypatch) -> tuple[list[str], list[int]]:
 def test_the_page_plots_your_own_results(tmp_path, monkeypatch):
     need_encoder()
     theirs, (completions, chats) = drawn(tmp_path, monkeypatch)
-    assert "openai:mine" not in theirs and completions > chats > 2
+    assert "openai-api/mine" not in theirs and completions > chats > 2
     # A chat model behind a server, which gives no probabilities.
     asked = {"condition": "guess", "guess_model": "concat", "style": "completion"}
     mine = records.pick(records.recorded(), draw=0, **asked)
-    mine["experiment"] |= {"model": "openai:mine", "style": "chat"}
+    mine["experiment"] |= {"model": "openai-api/mine", "style": "chat"}
     mine["records"] = [record | {"logprobs": None} for record in mine["records"]]
     (tmp_path / "result.json").write_text(json.dumps(mine))
     legend, points = drawn(tmp_path, monkeypatch)
-    assert set(legend) == {*theirs, "openai:mine"} and points == [completions, chats + 1]
+    assert set(legend) == {*theirs, "openai-api/mine"} and points == [completions, chats + 1]
 
 
 def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path, monkeypatch, capsys):
-    """With the smallest model, and a folder as the drive."""
+    """With the smallest model, as a provider of Inspect, and a folder as the drive."""
+    pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'lsalib[inspect]'")
     try:
         open_model("smollm2-135m-instruct")
     except ImportError as error:
         pytest.skip(f"SmolLM2 is not installed: {error}")
     cell = re.search(r"^```ipython3\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
-    small = {"hf:Qwen/Qwen2.5-7B-Instruct": "smollm2-135m-instruct", "/content/drive": str(tmp_path)}
-    small["--option load_in_4bit=true"] = "--runs 2 --context-size 1 --max-new-tokens 4"
+    small = {
+        "vllm/Qwen/Qwen2.5-7B-Instruct": "lsalib-completions/smollm2-135m-instruct",
+        "/content/drive": str(tmp_path),
+    }
+    small["--option quantization=bitsandbytes --option dtype=half"] = "--style completion --runs 2 --context-size 1"
+    small["--option generation_config=vllm --option max_model_len=4096"] = "--max-new-tokens 4"
     for large in small:
         assert large in cell
         cell = cell.replace(large, small[large])
@@ -86,7 +91,6 @@ def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path
     assert len(plt.gca().containers) == 9
     # The contrasts of both kinds, over all draws, from the table that `show` prints.
     said = capsys.readouterr().out
-    contrasts = ("guess - none", "guess - the guess itself", "guess - shuffled", "guess - permuted")
+    contrasts = ("MSE less: none", "MSE less: the guess itself", "MSE less: shuffled", "guess less: permuted")
     assert [contrast for contrast in contrasts if contrast not in said] == []
-    kept = list((tmp_path / "MyDrive/sts-results").rglob("result.jsonl"))
-    assert len(kept) == 9 + 4 * 5
+    assert len(list((tmp_path / "MyDrive/sts-results").rglob("*.eval"))) == 3 + 1

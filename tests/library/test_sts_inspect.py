@@ -1,0 +1,188 @@
+"""The task of Inspect, against a server on loopback, and with the small model as a provider."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import sts_server
+from sts_server import serving
+from sts_support import ROOT, data_folder
+
+pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'lsalib[inspect]'")
+
+from inspect_ai import eval as inspect_eval
+from inspect_ai.log import read_eval_log
+
+from lsalib.sts import __main__ as command
+from lsalib.sts import design, experiment, inspect_task, prompts, records, results
+from lsalib.sts.inspect_task import stsb
+from lsalib.sts.models import open_model
+
+SMALL = {"runs": 8, "context_size": 2}
+CHAT = design.Experiment("openai-api/local/m", "guess", style="chat", **SMALL)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path):
+    """The data, and nothing else from outside."""
+    if folder := data_folder():
+        monkeypatch.setenv("LSALIB_STS_DATA", folder)
+    for name, value in {"LOCAL_API_KEY": "none", "no_proxy": "127.0.0.1", "INSPECT_DISPLAY": "none"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+
+def last_guess(prompt):
+    """The guess of the query, in words; a constant where there is none."""
+    found = re.findall("Initial guess: (.*)", prompt)
+    return f"The initial guess was {found[-1]}; refined score: {found[-1]}" if found else " 2.5"
+
+
+def asked(task, server, model="openai-api/local/m", **options):
+    log, *_ = inspect_eval(task, model=model, model_base_url=server.url, log_dir="logs", **options)
+    return log
+
+
+def test_each_prompt_is_asked_once_and_scored(tmp_path):
+    with serving(last_guess, failures=[503, 429]) as server:
+        log = asked(stsb(**SMALL), server)
+    assert log.status == "success", log.error
+    assert sum(server.asked.values()) == 3 * 8 + 2, "two were asked again"
+    assert all(request["temperature"] == 0 and request["max_tokens"] == 150 for request in server.requests)
+    found = {one["experiment"]["condition"]: one for one in records.own(tmp_path)}
+    for name, result in found.items():
+        one = design.Experiment(**result["experiment"])
+        runs = design.items(one, design.prepare(one))
+        assert one == design.Experiment(CHAT.model, name, style="chat", **SMALL)
+        assert [row["query"] for row in result["records"]] == [item.query_index for item in runs]
+        sent = {request["messages"][-1]["content"]: request["messages"] for request in server.requests}
+        for item in runs:
+            written = prompts.build(item.context, item.query, guesses=name != "none", style="chat")
+            assert sent[written[1]["content"]] == written
+    outcomes = {name: results.outcome(result) for name, result in found.items()}
+    echo, none = outcomes["guess"], outcomes["none"]
+    np.testing.assert_array_equal(echo.prediction, echo.guess)
+    assert set(none.prediction) == {2.5}
+    assert (outcomes["shuffled"].prediction != echo.prediction).any(), "control"
+    # What Inspect prints are the errors of the records; a cluster has a run in each condition.
+    shown = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+    errors = {name: (one.prediction - one.truth) ** 2 for name, one in outcomes.items()}
+    for name, values in errors.items():
+        assert shown[f"mean_{name}"] == pytest.approx(values.mean())
+        assert shown[f"mean_{name}, stderr"] == pytest.approx(values.std(ddof=1) / 8**0.5)
+    by_run = np.sum([*errors.values()], axis=0)
+    assert shown["mean_all, stderr"] == pytest.approx(by_run.std(ddof=1) / 8**0.5 / 3)
+    everything = np.concatenate([*errors.values()])
+    apart = everything.std(ddof=1) / len(everything) ** 0.5
+    assert shown["mean_all, stderr"] != pytest.approx(apart, rel=0.01), "control: runs are not independent"
+
+
+def test_a_probe_of_written_answers_measures_what_is_known(tmp_path):
+    """A model that follows the query's guess half way."""
+    half = lambda prompt: f"Score: {1 + 0.5 * float(re.findall('Initial guess: (.*)', prompt)[-1]):.3f}"
+    with serving(half) as server:
+        assert asked(stsb("guess", probe=True, **SMALL), server).status == "success"
+    arms = {one["experiment"]["moved"]: one for one in records.own(tmp_path, probes=True)}
+    known = {"query guess": 0.5, "context guess": 0, "context score": 0, "all": 0.5, "all less the three": 0}
+    for part, values in results.effects(arms).items():
+        np.testing.assert_allclose(values, known[part], atol=0.006)
+
+
+@pytest.mark.parametrize("style", ["chat", "completion"])
+def test_scores_are_those_of_the_answer_s_own_tokens(style, tmp_path):
+    model = "openai-api/local/m" if style == "chat" else "openai-api-completions/local/m"
+    with serving(last_guess) as server:
+        log = asked(stsb("guess", style=style, readout="both", runs=1, context_size=1), server, model)
+    assert log.status == "success"
+    ((row,),) = [one["records"] for one in records.own(tmp_path)]
+    (plain,) = [request for request in server.requests if "prompt_logprobs" not in request]
+    said = [*(one["content"] for one in plain.get("messages", ())), ""]
+    before, space = (plain["prompt"], " ") if style == "completion" else ("\n".join(said), "")
+    for answer, value in zip(experiment.ANSWERS, row["logprobs"], strict=True):
+        pieces = sts_server.tokens(space + answer)
+        values = [sts_server.logprob(before + "".join(pieces[:k]), piece) for k, piece in enumerate(pieces)]
+        assert value == pytest.approx(sum(values)) and value != pytest.approx(sum(values[1:]))
+    told = [request for request in server.requests if "prompt_logprobs" in request]
+    assert len(told) == 51
+    if style == "chat":
+        assert all(request["continue_final_message"] and not request["add_generation_prompt"] for request in told)
+
+
+def test_what_cannot_be_asked_is_said(capfd):
+    with pytest.raises(ValueError, match="readout must be written or both, got 'spoken'"):
+        stsb(readout="spoken")
+    with serving(last_guess, told=False) as server:
+        for options, model, words in (
+            ({"readout": "both"}, CHAT.model, "readout must be written for openai-api/local/m, got both"),
+            ({"style": "completion"}, CHAT.model, "style must be one that the provider can ask, got completion"),
+            ({}, "openai-api-completions/local/m", "style must be one that the provider can ask, got chat"),
+        ):
+            log = asked(stsb("none", runs=1, **options), server, model)
+            assert log.status == "error" and words in log.error.message
+
+
+RUN = ["run", "--model", "openai-api/local/m", "--condition", "none", "guess", "--runs", "8", "--context-size", "2"]
+
+
+def test_the_command_line_hands_on_to_inspect_and_continues_at_another_port(tmp_path, capfd):
+    """What was answered before a stop is not asked again."""
+    with serving(last_guess, pause=lambda: time.sleep(0.5)) as first:
+        line = [sys.executable, "-m", "lsalib.sts", *RUN, "--out", "mine", "--option", f"base_url={first.url}"]
+        line += ["--option", "max_connections=1"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            while sum(first.asked.values()) < 5 and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            said = process.stderr.read().decode()
+    assert process.returncode == 143 and "stopped; what was answered is kept in mine" in said
+    with serving(last_guess) as second:
+        options = ["--option", f"base_url={second.url}", "--option", "max_connections=2"]
+        assert command.main([*RUN, "--out", "mine", *options]) == 0
+    assert "MSE less: none" in capfd.readouterr().out
+    assert 8 < sum(second.asked.values()) < 16 and sum(second.asked.values()) + sum(first.asked.values()) <= 16 + 1
+    assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
+
+
+def test_unreadable_answers_fail_the_run_and_a_refusal_too(capfd):
+    with serving(lambda prompt: "I cannot say." if "guess" in prompt else "maybe 3 or 4") as server:
+        assert command.main([*RUN, "--out", "a", "--option", f"base_url={server.url}"]) == 1
+    assert "error: most answers have no score; guess: 8 of 8, none: 8 of 8" in capfd.readouterr().err
+    with serving(last_guess, failures=[401] * 99) as server:
+        assert command.main([*RUN, "--out", "b", "--option", f"base_url={server.url}"]) == 2
+    assert (
+        "not all was answered; Inspect said why, and its log does; what was answered is kept in b"
+        in capfd.readouterr().err
+    )
+
+
+def test_the_small_model_is_a_provider(tmp_path):
+    """Found by its entry point; what it writes is what it writes in this process."""
+    try:
+        model = open_model()
+    except ImportError as error:
+        pytest.skip(f"SmolLM2 is not installed: {error}")
+    (log,) = inspect_eval(
+        inspect_task.stsb("guess", style="completion", runs=2, context_size=1, max_new_tokens=8),
+        model=f"lsalib-completions/{model.name}",
+        log_dir="logs",
+    )
+    assert read_eval_log(log.location).status == "success"
+    ((first, second),) = [one["records"] for one in records.own(tmp_path)]
+    one = design.Experiment(model.name, "guess", runs=2, context_size=1, max_new_tokens=8)
+    texts = [design.prompt(one, item) for item in design.items(one, design.prepare(one))]
+    assert [first["answer"], second["answer"]] == model.complete(texts, max_new_tokens=8, stop=["\n"])
+    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    (answer,) = model.complete([talk], max_new_tokens=4)
+    import anyio
+    from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig, get_model
+
+    provider = get_model(f"lsalib/{model.name}")
+    messages = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content="Hello")]
+    said = anyio.run(lambda: provider.generate(messages, config=GenerateConfig(max_tokens=4)))
+    assert said.completion == answer

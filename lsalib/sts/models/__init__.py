@@ -1,4 +1,4 @@
-"""The small language model that runs in this process. All others are asked through ``lsalib.sts.inspect_task``."""
+"""The small language model that runs in this process. All others are asked through the task of Inspect."""
 
 from lsalib.sts.models.smollm2 import Conversation, SmolLM2
 

@@ -1,0 +1,115 @@
+"""The exact gap of the paper's setting at other sizes, by normal equations and samples, and where it does not hold."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lsalib import tasks, theory, training
+
+
+def formula(task, guess=0.0, bias=0.0, two=2):
+    """The theorem's two terms: one gradient step, and the gap."""
+    d, C, u = task.dim, task.context_size, task.prior_mean - guess
+    return d * (d + 1) / (C + d + 1), 2 * (u @ u + bias**2) / (C * d + two)
+
+
+@jax.jit
+def expand(risk):
+    """The curvature of the risk as a quadratic in the lift, entry by entry."""
+    basis = jnp.eye(risk.slope.size).reshape(-1, *risk.slope.shape)
+    return jax.vmap(risk.curvature)(basis)
+
+
+def normal_equations(task, guess, bias):
+    """The minimum over all lifted matrices, and the rounding that its equations allow."""
+    risk = theory.lifted_risk(task, guess, bias)
+    H = np.asarray(expand(risk)).reshape(risk.slope.size, -1)
+    slope = np.ravel(risk.slope)
+    best, _, rank, sizes = np.linalg.lstsq(H, slope, rcond=1e-12)
+    return risk.constant - slope @ best / 2, len(H) * np.finfo(float).eps * sizes[0] / sizes[rank - 1]
+
+
+@pytest.mark.claim("thm2-exact-gap")
+@pytest.mark.parametrize("seed", range(6))
+def test_the_minimum_over_all_weights_is_the_formula(seed, x64):
+    """For random prior means, guesses and offsets normal equations give the formula, and the best heads attain it."""
+    rng = np.random.default_rng(seed)
+    d, C = (1, 2, 4)[seed % 3], int(rng.integers(1, 40))
+    task = tasks.GaussianTask(2 * rng.normal(size=d), C)
+    y_q = rng.normal(size=d), rng.uniform(0.5, 2)
+    least, rounding = normal_equations(task, *y_q)
+    assert abs(least / sum(formula(task, *y_q)) - 1) < rounding
+    weights = theory.optimal_weights(task, *y_q)
+    risk, slope = jax.value_and_grad(theory.population_risk)(weights, task, *y_q)
+    np.testing.assert_allclose(risk, sum(formula(task, *y_q)), rtol=1e-12)
+    assert max(np.abs(np.asarray(part)).max() for part in jax.tree.leaves(slope)) < 1e-12
+    # The control: Cd in place of Cd + 2.
+    assert abs(least / sum(formula(task, *y_q, two=0)) - 1) > max(rounding, 1e-6)
+
+
+@pytest.mark.claim("fig4-both-must-vanish")
+@pytest.mark.parametrize("slope", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("offset", [0.0, 1.0, 2.0])
+def test_both_errors_must_vanish_for_all_weights(slope, offset, x64):
+    """Three features, prior mean zero: the minimum over all weights is the gradient step's for no error at all."""
+    task = tasks.GaussianTask(np.zeros(3), context_size=4)
+    gap = normal_equations(task, np.full(3, slope), offset)[0] - theory.gd_risk(task)
+    assert gap == pytest.approx(2 * (3 * slope**2 + offset**2) / 14, abs=1e-10)
+    assert (abs(gap) < 1e-10) == (slope == offset == 0)
+
+
+@pytest.mark.claim("thm2-exact-gap")
+@pytest.mark.parametrize(
+    "part",
+    [{"noise_std": 1.0}, {"prior_cov": np.diag([3.0, 0.1])}, {"feature_cov": np.diag([3.0, 0.1])}],
+    ids=["label noise", "another prior", "other features"],
+)
+def test_the_formula_needs_its_hypotheses(part):
+    """Label noise and other covariances change the minimum; without them the library's is the formula."""
+    plain = tasks.GaussianTask([2.0, 1.0], context_size=5)
+    assert theory.optimal_risk(plain) == pytest.approx(sum(formula(plain)), rel=1e-12)
+    assert abs(theory.optimal_risk(replace(plain, **part)) / sum(formula(plain)) - 1) > 1e-3
+
+
+@pytest.mark.claim("thm2-exact-gap")
+@pytest.mark.parametrize("C, d", [(1, 1), (3, 2), (10, 10), (100, 10)])
+def test_the_stand_in_for_the_constant_in_samples(C, d):
+    """Mean and variance of the mean squared length, and what its best multiple leaves of 1."""
+    rng, count = np.random.default_rng(C), 20_000
+    t = np.square(rng.normal(size=(count, C, d))).mean((1, 2))
+    k = C * d
+    left = (1 - k / (k + 2) * t) ** 2
+    errors = lambda draws, exact: (draws.mean() - exact) / draws.std() * np.sqrt(count)
+    assert abs(errors(t, 1)) < 5 and abs(errors((t - 1) ** 2, 2 / k)) < 5 and abs(errors(left, 2 / (k + 2))) < 5
+    # Controls: twice the variance, and random signs in place of normal numbers.
+    assert abs(errors((t - 1) ** 2, 4 / k)) > 5
+    assert np.var(np.square(rng.choice([-1.0, 1.0], size=(100, C, d))).mean((1, 2))) == 0
+    assert theory.constant_regression(tasks.GaussianTask(np.zeros(d), C)).error == pytest.approx(2 / (k + 2))
+
+
+@pytest.mark.claim("thm2-exact-gap")
+def test_the_guess_that_costs_one_percent():
+    """The squared error of the exercises costs one percent, and the average of four earlier tasks costs less."""
+    task = tasks.GaussianTask(np.zeros(10), 10)
+    price = lambda squared: theory.optimal_risk(task, bias=np.sqrt(squared)) / theory.gd_risk(task) - 1
+    one_percent = 0.01 * theory.gd_risk(task) * 102 / 2
+    assert price(one_percent) == pytest.approx(0.01, rel=1e-9)
+    assert price(10 / 4) < 0.01 < price(10 / 3)
+    assert price(40 * 0.25**2) < 0.01 < price(40 * 0.27**2)
+
+
+@pytest.mark.claim("fig4-guess-slope", "fig4-bias-slope")
+@pytest.mark.parametrize("d, C", [(2, 3), (4, 20)])
+def test_training_on_the_exact_risk_ends_on_the_line_at_other_sizes(d, C, x64):
+    """A wrong slope, an offset, and both: the risks are those of the formula, and not that of one gradient step."""
+    task = tasks.GaussianTask(np.zeros(d), C)
+    one = lambda slope, offset: training.Run(task, d + 1, np.full(d, slope), offset, learning_rate=2e-3)
+    runs = [one(2.0, 0.0), one(0.0, 2.0), one(1.0, 1.0)]
+    fits = training.sweep(jax.random.key(0), runs, seeds=3, objective="population")
+    ends = np.median([fit.population_risk() for fit in fits], axis=1)
+    minimum = [sum(formula(task, run.guess, run.bias)) for run in runs]
+    np.testing.assert_allclose(ends, minimum, rtol=1e-3)
+    assert (ends > 1.01 * theory.gd_risk(task)).all(), "the control"

@@ -19,6 +19,10 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 2, "prior_mean": -0.5},
     ],
+    "gradients_appendix": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
 }
 
 

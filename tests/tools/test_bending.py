@@ -20,6 +20,14 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 12, "prior_mean": 0.0},
     ],
+    "gradients": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
+    "gradients_appendix": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
 }
 
 

@@ -11,6 +11,10 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0, "heads": 3},
         {"dim": 3, "context_size": 2, "prior_mean": 0.0, "heads": 5},
     ],
+    "linear_transformer_block": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "width": 3},
+        {"dim": 3, "context_size": 2, "prior_mean": 0.0, "width": 1},
+    ],
     "pythagoras": [
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 12, "prior_mean": 0.0},

@@ -15,6 +15,9 @@ SETTINGS = {
     "initial_guess": [
         {"dim": 4, "context_size": 7, "heads": 5, "worst": 16.0},
         {"dim": 3, "context_size": 12, "heads": 3, "worst": 2.0},
+    "linear_transformer_block": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "width": 3},
+        {"dim": 3, "context_size": 2, "prior_mean": 0.0, "width": 1},
     ],
     "pythagoras": [
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},

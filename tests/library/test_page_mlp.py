@@ -1,0 +1,315 @@
+"""The linear MLP: its blocks and attention with a trained guess are the same functions, with the same minimum risk."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from theory_reference import make_task
+
+from lsalib import attention, estimators, metrics, tasks, theory, training
+
+# d, C, H, m: among them one head, one unit, and fewer examples than features.
+SHAPES = [(1, 2, 1, 1), (4, 9, 2, 5), (4, 2, 3, 1), (10, 10, 5, 25)]
+block_answers = jax.jit(jax.vmap(attention.linear_transformer_block, (None, None, None, 0, 0, 0)))
+yq_answers = jax.jit(jax.vmap(attention.yq_lsa, (None, None, 0, 0, 0)))
+
+
+def block_from_yq(params, v, factors="Q"):
+    """The block for a yq-LSA; the factor W_3 goes to the weights named by letters."""
+    d = len(v)
+    W_1, W_3 = np.eye(d + 1), np.diag(np.append(np.ones(d), 0.0))
+    W_1[:d, d] = W_1[d, :d] = W_3[d, :d] = v
+    W_1[d, d] = v @ v + 1
+    params = params._replace(W_P=np.linalg.inv(W_1) @ params.W_P)
+    return params._replace(**{f"W_{name}": getattr(params, f"W_{name}") @ W_3 for name in factors}), W_1, np.eye(d + 1)
+
+
+def yq_from_block(params, W_1, W_2):
+    """The yq-LSA for a block, and its guess."""
+    mixed = W_2.T @ W_1
+    W_Q = np.concatenate([params.W_Q[..., :-1], 0 * params.W_Q[..., -1:]], axis=-1)
+    return params._replace(W_P=mixed @ params.W_P, W_Q=W_Q), mixed[-1, :-1]
+
+
+def random_models(seed):
+    """Weights of attention, a guess, an MLP, and 60 contexts: all numbers drawn at random, also the labels."""
+    (d, C, H, m), rng = SHAPES[seed % len(SHAPES)], np.random.default_rng(seed)
+    params = attention.LSAParams(*rng.normal(size=(4, H, d + 1, d + 1)) / np.sqrt(d + 1))
+    contexts = rng.normal(size=(60, C, d)), rng.normal(size=(60, C)), rng.normal(size=(60, d))
+    return params, rng.normal(size=d), tuple(rng.normal(size=(2, m, d + 1))), contexts
+
+
+def apart(f, g):
+    return np.abs(np.subtract(f, g)).max() / np.abs(g).max()
+
+
+@pytest.mark.claim("lemma3-inclusion")
+@pytest.mark.parametrize("seed", range(12))
+def test_each_model_is_one_of_the_other(seed, x64):
+    """Both constructions reproduce all answers; with the factor in keys or values, too, they do not."""
+    params, v, mlp, contexts = random_models(seed)
+    answers = yq_answers(params, v, *contexts)
+    assert apart(block_answers(*block_from_yq(params, v), *contexts), answers) < 1e-11
+    assert apart(yq_answers(*yq_from_block(params, *mlp), *contexts), block_answers(params, *mlp, *contexts)) < 1e-11
+    for factors in ("QK", "QV", "QKV"):
+        assert apart(block_answers(*block_from_yq(params, v, factors), *contexts), answers) > 1e-3
+    # Nor do they if the labels come from one weight vector, other than the guess.
+    X, _, x_q = contexts
+    linear = X, X @ np.ones_like(v), x_q
+    assert apart(block_answers(*block_from_yq(params, v, "QKV"), *linear), yq_answers(params, v, *linear)) > 1e-3
+
+
+@pytest.mark.claim("lemma3-inclusion")
+@pytest.mark.parametrize("seed", range(4))
+def test_three_factors_compute_the_answer_for_the_labels_of_the_guess(seed, x64):
+    """The paper's construction sees y = Xv in place of the labels: it has no gradient with respect to them."""
+    params, v, _, (X, y, x_q) = random_models(seed)
+    three, one = (block_from_yq(params, v, factors) for factors in ("QKV", "Q"))
+    assert apart(block_answers(*three, X, y, x_q), yq_answers(params, v, X, X @ v, x_q)) < 1e-11
+    by_labels = jax.jit(jax.grad(lambda y, block: block_answers(*block, X, y, x_q).sum()))
+    assert np.abs(by_labels(y, three)).max() < 1e-12
+    assert np.abs(by_labels(y, one)).max() > 1e-3
+
+
+def read_block(params, W_1, W_2):
+    """What a prediction reads of a block: v, the values b, (H, D), and the query maps, (H, D, d)."""
+    row = W_2[:, -1] @ W_1
+    b = jnp.einsum("m,hmi,hin->hn", row, params.W_P, params.W_V)
+    return row[:-1], b, attention.effective(params)[1][:, :, :-1]
+
+
+def read_yq(params, v):
+    """The same of yq-LSA, whose heads also read the guess."""
+    b, A = attention.effective(params)
+    return v, b, A[:, :, :-1] + A[:, :, -1:] * v[None, None]
+
+
+@pytest.mark.claim("lemma3-inclusion")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_prediction_reads_only_the_last_row_of_the_mlp(seed, x64):
+    """The forms of both models, v.x_q and bilinear forms of the Gram matrix, against the full matrices."""
+    params, v, mlp, (X, y, x_q) = random_models(seed)
+
+    def form(v, b, B, X, y, x_q):
+        return v @ x_q + jnp.einsum("hm,mn,hnk,k", b, attention.gram(X, y), B, x_q)
+
+    of = lambda *read: jax.vmap(partial(form, *read))(X, y, x_q)
+    answers = block_answers(params, *mlp, X, y, x_q)
+    assert apart(of(*read_block(params, *mlp)), answers) < 1e-11
+    assert apart(of(*read_yq(params, v)), yq_answers(params, v, X, y, x_q)) < 1e-11
+    # The control: heads that do not pass through the MLP.
+    assert apart(of(mlp[1][:, -1] @ mlp[0][:, :-1], *read_yq(params, 0 * v)[1:]), answers) > 1e-3
+
+
+def ranks(H, d):
+    """Dimensions of the functions of yq-LSA, of two blocks, and of attention without a guess, by rank at random."""
+    rng, D = np.random.default_rng(1), d + 1
+    params, v = attention.LSAParams(*rng.normal(size=(4, H, D, D))), rng.normal(size=d)
+    rows, columns = np.triu_indices(D)
+
+    def coordinates(v, b, B):
+        M = jnp.einsum("hm,hnj->jmn", b, B)
+        return jnp.concatenate([v, (M + M.swapaxes(1, 2))[:, rows, columns].ravel()])
+
+    def rank(read, *weights):
+        J = jax.jit(jax.jacfwd(lambda weights: coordinates(*read(*weights))))(weights)
+        J = np.concatenate([np.reshape(j, (len(j), -1)) for j in jax.tree.leaves(J)], axis=1)
+        return np.linalg.matrix_rank(J, rtol=1e-9)
+
+    blocks = [rank(read_block, params, *rng.normal(size=(2, m, D))) for m in (1, D)]
+    return rank(read_yq, params, v), *blocks, rank(lambda params: read_yq(params, 0 * v), params)
+
+
+def dimension(H, d):
+    return d + H * (d + 1) ** 2 - H**2 - d * H * (H - 1) // 2
+
+
+@pytest.mark.claim("lemma3-inclusion")
+def test_both_models_have_functions_of_the_same_dimension(x64):
+    """The count by hand is the rank for H <= d + 1, and d more than without a guess; beyond, the count ends."""
+    for H, d in ((1, 10), (2, 2), (3, 2)):
+        *with_guess, without = ranks(H, d)
+        assert with_guess == [dimension(H, d)] * 3 and without == dimension(H, d) - d
+    assert ranks(4, 2)[0] != dimension(4, 2)
+
+
+@pytest.mark.claim("lemma3-inclusion")
+@pytest.mark.parametrize("seed", range(4))
+def test_an_mlp_that_does_not_read_the_label_loses_only_functions_without_a_guess(seed, x64):
+    """Exercise 1: with c = 0 the head writes its answer into the features, where the MLP reads it."""
+    params, _, (W_1, W_2), contexts = random_models(seed)
+    row = W_2[:, -1] @ W_1
+    blind = np.append(row[:-1], 0.0)
+    W_P = blind[:, None] * (row @ params.W_P)[:, None, :] / (blind @ blind)
+    last = np.eye(len(row))[-1:]
+    answers = block_answers(params, W_1, W_2, *contexts)
+    assert apart(block_answers(params._replace(W_P=W_P), blind[None], last, *contexts), answers) < 1e-11
+    # The control: the head as it was.
+    assert apart(block_answers(params, blind[None], last, *contexts), answers) > 1e-3
+
+
+def general(seed, d=4):
+    """A task with any covariances, with noise and with 2 to 30 examples."""
+    return make_task(seed, d, (2, 3, 7, 30)[seed % 4], noise_std=0.5)
+
+
+def stretched(ratio, d=5, C=10):
+    variances = np.geomspace(ratio, 1, d)
+    return tasks.GaussianTask([2.0] * d, C, feature_cov=np.diag(variances * d / variances.sum()))
+
+
+def best_block(task):
+    return block_from_yq(theory.yq_optimal_weights(task), task.prior_mean)
+
+
+def plain_block(task, step=None):
+    """A plain step as a block, with the best step size unless told otherwise."""
+    step = theory.optimal_step(task) if step is None else step
+    return block_from_yq(attention.gd_weights(task.prior_mean, step), task.prior_mean)
+
+
+def squared_distance(block, other, task):
+    (params, v), (others, u) = yq_from_block(*block), yq_from_block(*other)
+    return float(theory.squared_distance(params, others, task, v, u))
+
+
+@pytest.mark.claim("ltb-optimum")
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_block_has_the_risk_of_the_theorem(seed, x64):
+    """On general tasks the explicit block's risk is the sum over the spectrum of Ψ Λ, and below the best plain step."""
+    task = general(seed)
+    C, p = task.context_size, np.linalg.eigvals(task.prior_cov @ task.feature_cov).real
+    tau = p.sum() + task.noise_std**2
+    risk = float(theory.ltb_risk(*best_block(task), task))
+    assert risk == pytest.approx(np.sum(p * (p + tau) / ((C + 1) * p + tau)), rel=1e-11)
+    assert theory.gd_risk(task) > 1.0001 * risk
+
+
+@pytest.mark.claim("ltb-optimum", "pythagoras-general")
+@pytest.mark.parametrize("seed", range(10))
+def test_the_excess_of_a_block_is_its_squared_distance_from_the_step(seed, x64):
+    """Random blocks of one to five heads on general tasks; the distance from the best plain step is another."""
+    task, rng = general(seed), np.random.default_rng(seed)
+    heads, m, D = 1 + seed % 5, 1 + seed % 4, task.dim + 1
+    block = attention.LSAParams(*0.5 * rng.normal(size=(4, heads, D, D))), *(0.5 * rng.normal(size=(2, m, D)))
+    excess = float(theory.ltb_risk(*block, task)) - theory.yq_risk(task)
+    assert excess == pytest.approx(squared_distance(block, best_block(task), task), rel=1e-9)
+    assert abs(squared_distance(block, plain_block(task), task) / excess - 1) > 1e-4
+
+
+def search(standard, white, start):
+    """L-BFGS over blocks of one head and one unit, in tokens that ``white`` makes uncorrelated: risk, v, b and A."""
+
+    def weights(start):
+        v, b, A = start
+        T = white[:-1]
+        return v @ T[:, :-1], (b @ white)[None], (white.T @ A @ jnp.pad(T[:, :-1], ((0, 0), (0, 1))))[None]
+
+    def risk(start):
+        v, b, A = weights(start)
+        none = jnp.zeros(len(white))
+        return theory.standard_risk(*theory.standard_form(b, A, none, jnp.append(v, 0.0), standard), standard)
+
+    end = training.minimize(risk, start, steps=300)
+    return end.value, *weights(end.params)
+
+
+@pytest.mark.claim("ltb-optimum", "ltb-newton")
+def test_no_search_finds_a_better_block(x64):
+    """Of six searches none ends below the theorem; the lowest is the best step, and not the plain or the full one."""
+    varied = [stretched(ratio, C=C) for ratio, C in ((1, 10), (30, 2), (30, 10), (30, 100), (1000, 10))]
+    each, rng = [task for task in varied for _ in range(6)], np.random.default_rng(0)
+    means = np.array([theory.gram_moments(task).mean for task in each])
+    white, d = np.linalg.inv(np.linalg.cholesky(means)), varied[0].dim
+    starts = [0.1 * rng.normal(size=(len(each), *shape)) for shape in [(d,), (d + 1,), (d + 1, d)]]
+    starts[1][:, -1] *= 5  # values on labels: fewer searches are caught
+    standards = jax.tree.map(lambda *leaves: np.stack(leaves), *map(tasks.standardize, each))
+    ends = jax.device_get(jax.jit(jax.vmap(search))(standards, white, starts))
+    for k, task in enumerate(varied):
+        risks, v, b, A = (end[6 * k : 6 * k + 6] for end in ends)
+        least, low = theory.yq_risk(task), risks.argmin()
+        assert risks.min() > least - 1e-9 and risks[low] == pytest.approx(least, abs=1e-6)
+        row = np.append(v[low], 1.0)[None]
+        head = jax.device_get(attention.from_effective(b[low], A[low]))
+        head = head._replace(W_P=head.W_P * np.eye(d + 1)[-1][:, None])
+        block = head, row, np.eye(d + 1)[-1:]
+        assert float(theory.ltb_risk(*block, task)) == pytest.approx(risks[low], rel=1e-9)
+        assert squared_distance(block, best_block(task), task) < 1e-6
+        assert squared_distance(block, plain_block(task, 1.0), task) > 0.01
+        if task is not varied[0]:
+            assert squared_distance(block, plain_block(task), task) > 1e-3
+
+
+@pytest.mark.claim("ltb-newton")
+@pytest.mark.parametrize("C", [3, 10, 25])
+def test_with_identity_covariances_the_best_block_is_a_plain_step(C, x64):
+    """At every context size; a full step with the mean Hessian has the risk d (d + 1) / C."""
+    task = tasks.GaussianTask([2.0] * 10, C)
+    assert float(theory.ltb_risk(*best_block(task), task)) == pytest.approx(theory.gd_risk(task), rel=1e-11)
+    full = plain_block(task, 1.0)
+    assert float(theory.ltb_risk(*full, task)) == pytest.approx(110 / C, rel=1e-11)
+    assert squared_distance(best_block(task), plain_block(task), task) < 1e-12
+    assert squared_distance(best_block(task), full, task) > 0.1
+
+
+@pytest.mark.claim("ltb-newton")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_full_step_and_a_true_newton_step_on_samples(seed, x64):
+    """The full step has its exact risk on fresh tasks; the context's own Newton step makes no error."""
+    w_star, key = np.full(4, 2.0), jax.random.key(seed)
+    task = tasks.GaussianTask(w_star, 8)
+
+    def both(X, y, x_q):
+        loss = lambda w: jnp.sum((X @ w - y) ** 2) / (2 * len(y))
+        step = jnp.linalg.solve(jax.hessian(loss)(w_star), jax.grad(loss)(w_star))
+        return jnp.stack([estimators.preconditioned_gd(X, y, x_q, w_star, jnp.eye(4)), x_q @ (w_star - step)])
+
+    mean, error = metrics.sampled_risk(key, task, both, batches=4)
+    assert abs(mean[0] - 20 / 8) < 5 * error[0] and mean[1] < 1e-12
+    assert abs(mean[0] - theory.yq_risk(task)) > 5 * error[0]
+
+
+@pytest.mark.claim("ltb-newton")
+def test_the_share_of_a_newton_step_tends_to_one_if_the_prior_varies_in_every_direction(x64):
+    """What is missing times C tends to (p + τ) / p. With Λ = I and Ψ = diag(1, 0) the second direction stays at 0."""
+    for C in (10**6, 10**7):
+        task = stretched(30, C=C)
+        p = np.diag(task.feature_cov)
+        share = np.diag(theory.optimal_preconditioner(task)) * p
+        np.testing.assert_allclose(C * (1 - share), (p + p.sum()) / p, rtol=1e-3)
+    for C in (10, 10**6):
+        flat = tasks.GaussianTask([1.0, 2.0], C, prior_cov=np.diag([1.0, 0.0]))
+        share = C / (C + 2)
+        np.testing.assert_allclose(theory.optimal_preconditioner(flat), np.diag([share, 0.0]), atol=1e-12)
+        ratio = float(theory.ltb_risk(*plain_block(flat, 1.0), flat)) / theory.yq_risk(flat)
+        assert ratio == pytest.approx(1.5 * (C + 2) / C, rel=1e-6)
+
+
+@pytest.mark.claim("ltb-optimum")
+@pytest.mark.parametrize("ratio", [30, 1000])
+def test_the_best_block_on_fresh_tasks(ratio, x64):
+    """Its full matrices have the theorem's risk in samples, and not that of the best plain step."""
+    task = stretched(ratio)
+    block = jax.tree.map(jnp.asarray, best_block(task))
+    sampled = metrics.sampled_risk(
+        jax.random.key(ratio), task, partial(attention.linear_transformer_block, *block), batches=8
+    )
+    z = lambda risk: abs(sampled.mean - risk) / sampled.standard_error
+    assert z(theory.yq_risk(task)) < 5 < z(theory.gd_risk(task))
+
+
+@pytest.mark.claim("ltb-newton")
+def test_for_every_feature_covariance_there_is_a_prior_for_which_a_plain_step_is_best():
+    """Exercise 3, for variances 1, 2 and 4: the matched prior, and the identity as control."""
+    variances, C = np.array([1.0, 2.0, 4.0]), 5
+    low, high = (C + 1) * 4.0, 1000.0
+    for _ in range(200):
+        k = (low + high) / 2
+        low, high = (k, high) if np.sum(variances / (k - (C + 1) * variances)) > 1 else (low, k)
+    prior = 1 / (k - (C + 1) * variances)
+    matched = tasks.GaussianTask([1.0, 2.0, 3.0], C, np.diag(variances), np.diag(prior))
+    assert theory.gd_risk(matched) == pytest.approx(theory.yq_risk(matched), rel=1e-9)
+    unmatched = tasks.GaussianTask([1.0, 2.0, 3.0], C, np.diag(variances))
+    assert theory.gd_risk(unmatched) > 1.01 * theory.yq_risk(unmatched)

@@ -85,7 +85,7 @@ def test_the_ledger_filters_and_finds(browser, address):
 
 
 def test_an_address_opens_its_row(browser, address):
-    records = [record for record in claims.read_records(ROOT)["gradients"] if record.id == CLAIM]
+    records = [record for record in claims.read_records(ROOT)["initial_guess"] if record.id == CLAIM]
     with visit(browser, address, f"book/claims.html#{CLAIM}") as (page, _):
         row = page.locator(f"tbody[id='{CLAIM}']")
         assert row.locator("details").get_attribute("open") is not None

@@ -149,10 +149,12 @@ def test_the_excess_risk_is_the_squared_distance(seed, noise_std, x64):
 
 
 @pytest.mark.claim("conjecture-global-optimum")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_squared_distance_of_sampled_predictions(seed, x64):
     """The same for predictions on fresh tasks."""
-    params, v, task = random_layer(seed)
+    params, away, task = random_layer(seed)
+    # Near the step, so that the distance from another step is seen to be another one.
+    params, v = jax.tree.map(lambda W: W / 2, params), task.prior_mean + away / 4
     X, y, x_q, *_ = tasks.sample(jax.random.key(1000 + seed), task, 2**14)
     f = jax.jit(jax.vmap(attention.yq_lsa, (None, None, 0, 0, 0)))(params, jnp.asarray(v), X, y, x_q)
     excess = float(theory.population_risk(params, task, v)) - theory.yq_risk(task)

@@ -32,6 +32,14 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 2, "prior_mean": -0.5},
     ],
+    "yq_lsa": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "learning_rate": 1e-3, "steps": 1000},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5, "steps": 2000},
+    ],
+    "yq_lsa_training": [
+        {"dim": 4, "context_size": 7, "learning_rate": 1e-3, "steps": 1200},
+        {"dim": 3, "context_size": 12, "steps": 1200},
+    ],
 }
 
 

@@ -15,6 +15,10 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 12, "prior_mean": 0.0},
     ],
+    "softmax": [
+        {"dim": 3, "context_size": 12, "noise_var": 0.5},
+        {"dim": 8, "context_size": 100, "noise_var": 0.02},
+    ],
 }
 
 

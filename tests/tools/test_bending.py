@@ -40,6 +40,10 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "learning_rate": 1e-3, "steps": 1200},
         {"dim": 3, "context_size": 12, "steps": 1200},
     ],
+    "softmax": [
+        {"dim": 3, "context_size": 12, "noise_var": 0.5},
+        {"dim": 8, "context_size": 100, "noise_var": 0.02},
+    ],
 }
 
 

@@ -88,14 +88,20 @@ def search(problems, counts, starts: int, scale: float = 0.3, steps: int = 300, 
 
 
 def hessian(b, A, given: Problem):
-    """Gradient and second derivatives of the risk by the entries of b and A."""
-    shapes = b.shape, A.shape
-
-    def flat(theta):
-        return risk((theta[: b.size].reshape(shapes[0]), theta[b.size :].reshape(shapes[1])), given)
-
-    theta = np.concatenate([b.ravel(), A.ravel()])
-    return np.asarray(jax.grad(flat)(theta)), np.asarray(jax.hessian(flat)(theta))
+    """Gradient and second derivatives of the risk by the entries of b and A, which the forms are bilinear in."""
+    second, wanted, counts, _ = given
+    (H, D), K = b.shape, len(wanted)
+    N = np.einsum("hm,hnk->kmn", b, A)
+    slope = 2 * counts[:, None, None] * (np.einsum("kmn,mnpq->kpq", N, second) - wanted)
+    by_b = np.einsum("xhm,hnk->xkmn", np.eye(b.size).reshape(-1, H, D), A)
+    by_A = np.einsum("hm,xhnk->xkmn", b, np.eye(A.size).reshape(-1, H, D, K))
+    J = np.concatenate([by_b, by_A])
+    answers = np.tensordot(J, second, 2) * 2 * counts[:, None, None]
+    curvature = np.tensordot(answers, J, ((1, 2, 3), (1, 2, 3)))
+    mixed = np.einsum("hg,kmn->hmgnk", np.eye(H), slope).reshape(b.size, A.size)
+    curvature[: b.size, b.size :] += mixed
+    curvature[b.size :, : b.size] += mixed.T
+    return np.tensordot(J, slope, 3), curvature
 
 
 def price(z, u, C, bias=0.0):

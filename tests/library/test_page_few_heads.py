@@ -18,7 +18,7 @@ def second_direction(b):
 
 @pytest.mark.claim("few-heads-optimum")
 def test_the_best_search_is_the_exact_minimum(x64):
-    """One to four heads for three features, with an offset and with noise; the values found leave out what the theorem says."""
+    """One to four heads for three features, an offset and noise; the values found miss what the theorem says."""
     ends = search([off_by(U, C, **given) for given in SETTINGS], COUNTS, starts=6)
     at = ends.value.argmin(2)[..., None]
     found, slopes = (np.take_along_axis(part, at, 2)[..., 0] for part in (ends.value, ends.gradient))
@@ -85,7 +85,12 @@ def test_the_step_of_the_mixture_gives_a_constant_of_one_sign():
     """For 4000 random settings with H <= d, and for any noise; with more heads than d it can have the other sign."""
     rng = np.random.default_rng(0)
     for _ in range(4000):
-        d, C, var, tau = int(rng.integers(1, 30)), int(rng.integers(1, 60)), rng.exponential(3), 10 ** rng.uniform(-3, 3)
+        d, C, var, tau = (
+            int(rng.integers(1, 30)),
+            int(rng.integers(1, 60)),
+            rng.exponential(3),
+            10 ** rng.uniform(-3, 3),
+        )
         heads, var = int(rng.integers(1, d + 1)), var * (rng.random() < 0.7)
         for fourth in (0.0, -2 * var**2):  # Gaussian noise, and random signs
             measured, formula = constant_of_the_step(d, C, heads, var, tau, fourth)

@@ -92,15 +92,15 @@ def balanced(theta):
 @pytest.mark.claim("one-head-landscape", "training-wants-d-plus-one")
 def test_searches_end_at_the_minimum_or_in_the_trap(x64):
     """Two features: with one example and with two some are stuck; with three, or with three heads, none is."""
-    lengths = np.repeat([1.0, 2.0, 3.0, 1.0], 24)
-    guesses = np.tile(0.3 * np.random.default_rng(0).normal(size=(24, 2)), (4, 1))
-    heads = 0.3 * np.random.default_rng(1).normal(size=(96, 3, 12))
-    heads[24:72] = np.tile(heads[:24], (2, 1, 1))
-    heads[:72, 1:] = 0.0  # one head
-    ends = descend(lengths, (heads[..., :3], heads[..., 3:].reshape(96, 3, 3, 3), guesses))
+    lengths = np.repeat([1.0, 2.0, 3.0, 1.0], 12)
+    guesses = np.tile(0.3 * np.random.default_rng(0).normal(size=(12, 2)), (4, 1))
+    heads = 0.3 * np.random.default_rng(1).normal(size=(48, 3, 12))
+    heads[12:36] = np.tile(heads[:12], (2, 1, 1))
+    heads[:36, 1:] = 0.0  # one head
+    ends = descend(lengths, (heads[..., :3], heads[..., 3:].reshape(48, 3, 3, 3), guesses))
     # Some run off where the risk does not change: they go on from where they stood.
     ends = descend(lengths, balanced(ends.params))
-    *above, several = (np.asarray(ends.value) - 6 / (lengths + 3)).reshape(4, 24)
+    *above, several = (np.asarray(ends.value) - 6 / (lengths + 3)).reshape(4, 12)
     inner = one_head(np.geomspace(20, 30, 20001), 2, 2).min() - 6 / 5
     for ends, place in zip(above, (2 - 1 / 4 - 6 / 4, inner, 0.0), strict=True):
         assert np.minimum(np.abs(ends), np.abs(ends - place)).max() < 1e-8

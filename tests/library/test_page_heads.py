@@ -132,16 +132,16 @@ def test_a_singular_feature_covariance_counts_by_its_rank(x64):
     lowest = theory.optimal_risk(task)
     np.testing.assert_allclose(theory.optimal_risk(seen), lowest, rtol=1e-10)
     np.testing.assert_allclose(best_keys(np.eye(2, 3), problem(seen))[0], lowest, rtol=1e-10)
-    ends = search([problem(seen)], (1, 2), starts=12).value[0].min(1)
+    ends = search([problem(seen)], (1, 2), starts=8).value[0].min(1)
     np.testing.assert_allclose(ends[1], lowest, rtol=1e-9)
     assert ends[0] > lowest * (1 + 1e-3)
 
 
 @pytest.mark.claim("sharp-head-count", "thm1-saturation")
 def test_searches_over_all_weights_stop_falling_at_d_heads(x64):
-    """Three features, identity and random covariances: the best of sixteen searches for two to five heads."""
+    """Three features, identity and random covariances: the best of eight searches for two to five heads."""
     cases = [tasks.GaussianTask([1.0, 2.0, -1.0], 5), make_task(7, 3, 5)]
-    ends = search([problem(task) for task in cases], (2, 3, 4, 5), starts=16)
+    ends = search([problem(task) for task in cases], (2, 3, 4, 5), starts=8)
     lowest, gradient = ends.value.min(2), np.take_along_axis(ends.gradient, ends.value.argmin(2)[..., None], 2)
     best = np.array([[theory.optimal_risk(task)] for task in cases])
     assert np.abs(gradient).max() < 1e-5

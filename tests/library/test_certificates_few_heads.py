@@ -219,3 +219,26 @@ def test_training_wants_d_plus_one():
     assert signs_in_T(4 * D - T * D.diff(T)) == [1, 0, 1]
     # The control: not less than T^3 does.
     assert -1 in signs_in_T(3 * D - T * D.diff(T))
+
+
+@pytest.mark.certificate(
+    "few-heads-optimum",
+    "The constant that the mixture gives while it takes its gradient step has one sign, for every number of heads up "
+    "to d and Gaussian label noise of any strength.",
+)
+def test_the_mixture_is_best_towards_the_error_of_the_guess():
+    """Delta m Sigma^-1 c of the proof, from the moments; as d - H = k and the bracket show, it is positive."""
+    read = read_first, lambda: read_label() - tau * read_features()
+    means = Matrix([mean(entry()).subs(UNIT) for entry in read])
+    second = Matrix(2, 2, lambda row, column: mean(read[row]() * read[column]()).subs(UNIT))
+    cross = Matrix([mean(entry() * dot(v, eps)).subs(UNIT) for entry in read])
+    covariances, L = second - means * means.T, d + sigma2
+    constant = (means.T * covariances.adjugate() * cross)[0]
+    bracket = 2 * d + 2 * (L**2 - L + 2 * d) / C
+    certify(constant, tau * (tau**2 * bracket + 2 / C * (L - m - 1)), tau * (tau**2 * bracket + 2 / C * (L - m)))
+    # The squared lengths T that other heads read are uncorrelated with both, and with eps.
+    for entry, average in zip(read, means, strict=True):
+        certify(mean(entry() * read_features()).subs(UNIT), m * average, 0)
+    # L >= 1 + k for all d = 1 + k: the bracket is a sum of positive terms.
+    k = Symbol("k", positive=True)
+    assert signs([sympy.expand(bracket)], {d: 1 + k}) == [1] and signs([sympy.expand(bracket)], {}) == [0]

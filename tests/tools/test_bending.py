@@ -11,6 +11,14 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0, "heads": 3},
         {"dim": 3, "context_size": 2, "prior_mean": 0.0, "heads": 5},
     ],
+    "few_heads": [
+        {"dim": 2, "context_size": 6, "error": 2.0, "offset": 0.5},
+        {"dim": 4, "context_size": 3, "error": 1.2, "offset": 0.3},
+    ],
+    "heads": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "heads": [1, 3, 4, 5]},
+        {"dim": 3, "context_size": 2, "prior_mean": 0.0, "heads": [1, 2, 3, 4]},
+    ],
     "pythagoras": [
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 12, "prior_mean": 0.0},

@@ -20,8 +20,21 @@ __all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table
 # An expected score is a mean over the answers 0.0 … 5.0. Where these have less than half of the probability, the model
 # mostly says something else, and the mean describes what it says in the minority of cases.
 LEAST_MASS = 0.5
+_NOT_SHOWN = f"not shown: the mass is below {LEAST_MASS}"
 
-_HEADINGS = ("model", "style", "guess", "draws", "condition", "readout", "runs", "failed", "mass", "what", "value [95 %]")
+_HEADINGS = (
+    "model",
+    "style",
+    "guess",
+    "draws",
+    "condition",
+    "readout",
+    "runs",
+    "failed",
+    "mass",
+    "what",
+    "value [95 %]",
+)
 _SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
 # What the error of the answers is compared with; with the right guesses also the error with guesses that say less.
 _GUESS = "the guess itself"
@@ -159,13 +172,16 @@ def _errors(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
                 yield (*cells, str(found.failed.sum()), sure, f"MSE less: {other}" if other else "MSE", _written(value))
         if unsure := [mass(one) for one in mine.values() if "expected" in set(_given(one)) - set(_readouts(one))]:
             cells = (*setting[:2], kind or "-", "-", condition, "expected", "-", "-", f"{max(unsure):.2f}", "MSE")
-            yield (*cells, f"not shown: the mass is below {LEAST_MASS}")
+            yield (*cells, _NOT_SHOWN)
 
 
 def _probed(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
     groups = _grouped(results, "guess_model", "draw", "seed", within=("condition", "moved"))
     for (model, style, *_, kind, draw, _), arms in groups.items():
-        known = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
+        whole = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
+        known = [name for name in whole if all(_readouts(arms[name, part]) for part in _ARMS)]
+        for name in (name for name in whole if name not in known):
+            yield (model, style, kind, str(draw), name, *"----", "one point more", _NOT_SHOWN)
         found = {name: effects({part: arms[name, part] for part in _ARMS}) for name in known}
         if right := found.get("guess"):
             less = {name: found[name] for name in known if name != "guess"}

@@ -216,8 +216,10 @@ PLAIN = [{"role": "system", "content": RATE}, {"role": "user", "content": f"{BAR
 
 @pytest.mark.parametrize(
     ("guesses", "style", "written"),
-    [(True, "completion", WITH), (False, "completion", WITHOUT), (True, "chat", CHAT), (False, "chat", PLAIN)]
-    + [(True, "prefill", [*CHAT, BEGUN]), (False, "prefill", [*PLAIN, BEGUN])],
+    [
+        *[(True, "completion", WITH), (True, "chat", CHAT), (True, "prefill", [*CHAT, BEGUN])],
+        *[(False, "completion", WITHOUT), (False, "chat", PLAIN), (False, "prefill", [*PLAIN, BEGUN])],
+    ],
 )
 def test_it_is_written_to_the_character(guesses, style, written):
     assert build(EXAMPLES, QUERY, guesses=guesses, style=style) == written

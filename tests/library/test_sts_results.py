@@ -87,7 +87,9 @@ def test_an_expected_score_without_mass_is_refused(probability, shown, tmp_path)
         guess = [record["guess"] for record in found["records"]]
         np.testing.assert_allclose(results.outcome(found, "expected").prediction, guess, atol=0.1)
     else:
-        with pytest.raises(ValueError, match="at least 0.5, got 'expected', whose answers have a probability of 0.40"):
+        with pytest.raises(
+            ValueError, match=r"at least 0\.5, got 'expected', whose answers have a probability of 0\.40"
+        ):
             results.outcome(found, "expected")
         assert len(results.outcome(found).prediction) == 12, "what is written can be read"
 

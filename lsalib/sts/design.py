@@ -20,7 +20,7 @@ NUMBERS = ("query guess", "context guess", "context score")
 CHOICES: dict[str, tuple] = {
     "condition": ("none", "guess", "shuffled", "permuted", "neutral", "biased"),
     "guess_model": ("concat", "strong", "cosine"),
-    "style": ("completion", "chat"),
+    "style": ("completion", "chat", "prefill"),
     "context_split": ("dev", "train"),
     "moved": (None, "nothing", *NUMBERS, "all"),
 }
@@ -35,7 +35,7 @@ class Experiment:
         condition: no guess anywhere; guesses; guesses shuffled among all pairs of the experiment, or permuted among the
             examples of each prompt; guesses as a neutral «Record number», of which nothing is said; or biased, one less
         guess_model: who guesses: the network of C.3, a stronger one, or the cosine of embeddings; None without guesses
-        style: of the prompt
+        style: of the prompt: a text to complete, a chat, or a chat whose answer begins with "Score:" (prefill)
         draw: which queries and contexts
         seed: of the guess model's training; 0 without guesses
         runs: how many queries, each with a context of its own

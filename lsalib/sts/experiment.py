@@ -102,7 +102,7 @@ def facts(item: Item) -> dict:
 
 
 def _answered(readout: str, experiment: Experiment, model, text) -> dict:
-    """The written answer, or the answers' log-probabilities; a completion continues after "Score:" with a space."""
+    """The written answer, or the answers' log-probabilities, which follow "Score:" with a space, if that is there."""
     stop, space = ((), "") if experiment.style == "chat" else (("\n",), " ")
     if readout == "written":
         (words,) = model.complete([text], max_new_tokens=experiment.max_new_tokens, stop=stop)

@@ -12,7 +12,7 @@ from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, GenerateConfig, Model, get_model
+from inspect_ai.model import ChatMessageAssistant, GenerateConfig, Model, get_model
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, mean, metric, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
@@ -42,7 +42,8 @@ def stsb(
     Args:
         condition: one or more, separated by commas.
         guess: which model makes the guesses.
-        style: "chat", or "completion" for a provider that continues a text, such as vllm-completions.
+        style: "chat"; "prefill", a chat whose answer begins with “Score:”, for a provider that continues it, such as
+            vllm; or "completion" for a provider that continues a text, such as vllm-completions.
         probe: whether numbers in the prompt are moved, one kind at a time.
         readout: "written", or "both" where the provider gives the prompt's log-probabilities, as vllm does.
         settings: other fields of ``lsalib.sts.design.Experiment``, as in draw=1, seed=1, runs=20.
@@ -58,8 +59,9 @@ def stsb(
                 known = facts(item) | {"arm": arm, "experiment": asdict(asked)}
                 text: Any = design.prompt(asked, item)
                 samples.append(Sample(text, target=str(item.query.score), id=f"{arm}: {item.run}", metadata=known))
-    stops = ["\n"] if style == "completion" else None
-    config = GenerateConfig(temperature=0.0, max_tokens=asked.max_new_tokens, stop_seqs=stops)
+    config = GenerateConfig(temperature=0.0, max_tokens=asked.max_new_tokens)
+    config.stop_seqs = None if style == "chat" else ["\n"]
+    config.extra_body = _PREFILL if style == "prefill" else None
     return Task(samples, solver=ask(style, readout), scorer=squared_error(), config=config)
 
 
@@ -111,9 +113,10 @@ def squared_error() -> Scorer:
 async def _logprob(model: Model, messages: list, answer: str) -> float:
     """log p(answer | prompt): the sum over the tokens at the end of a prompt that goes on with the answer."""
     config = GenerateConfig(temperature=0.0, max_tokens=1, prompt_logprobs=1)
-    if len(messages) == 1:
+    if messages[-1].text.endswith("Score:"):  # a text, or an answer that was begun
         answer = " " + answer
-        asked: list = [ChatMessageUser(content=messages[0].text + answer)]
+        asked: list = [*messages[:-1], messages[-1].model_copy(update={"content": messages[-1].text + answer})]
+        config.extra_body = _PREFILL if len(messages) > 1 else None
     else:
         asked, config.extra_body = [*messages, ChatMessageAssistant(content=answer)], _PREFILL
     told = (await model.generate(asked, config=config)).choices[0].prompt_logprobs

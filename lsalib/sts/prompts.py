@@ -43,8 +43,8 @@ def build(
         context: labelled examples, in the order in which they are shown.
         query: the pair to rate; its score is not looked at.
         guesses: whether guesses are shown, and refining them is asked for.
-        style: "completion" for a text that ends in «Score:», which the model goes on with, or "chat" for a
-            system and a user message, with ``role`` and ``content``.
+        style: "completion" for a text that ends in “Score:”, which the model continues; "chat" for a system and a user
+            message, with ``role`` and ``content``; "prefill" for the same chat with an answer that begins “Score:”.
         neutral: whether the same numbers stand there as «Record number», and nothing is said about them.
 
     Source: appendix C.3 of arXiv 2512.04268; the wording is ours.
@@ -58,7 +58,8 @@ def build(
     if style == "completion":
         return "\n\n".join([f"{task} {request}", *blocks, last])
     user = "\n\n".join([*blocks, last.removesuffix("\nScore:"), request])
-    return [{"role": "system", "content": task}, {"role": "user", "content": user}]
+    begun = [{"role": "assistant", "content": "Score:"}] if style == "prefill" else []
+    return [{"role": "system", "content": task}, {"role": "user", "content": user}, *begun]
 
 
 def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:

@@ -14,9 +14,27 @@ from lsalib.sts.design import CHOICES, NUMBERS
 from lsalib.sts.experiment import ANSWERS, READOUTS
 from lsalib.sts.statistics import Interval, bootstrap, mse
 
-__all__ = ["READOUTS", "Outcome", "compare", "effects", "expected", "outcome", "parse", "table", "unreadable"]
+__all__ = ["LEAST_MASS", "READOUTS", "Outcome"]
+__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable"]
 
-_HEADINGS = ("model", "style", "guess", "draws", "condition", "readout", "runs", "failed", "what", "value [95 %]")
+# An expected score is a mean over the answers 0.0 … 5.0. Where these have less than half of the probability, the model
+# mostly says something else, and the mean describes what it says in the minority of cases.
+LEAST_MASS = 0.5
+_NOT_SHOWN = f"not shown: the mass is below {LEAST_MASS}"
+
+_HEADINGS = (
+    "model",
+    "style",
+    "guess",
+    "draws",
+    "condition",
+    "readout",
+    "runs",
+    "failed",
+    "mass",
+    "what",
+    "value [95 %]",
+)
 _SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
 # What the error of the answers is compared with; with the right guesses also the error with guesses that say less.
 _GUESS = "the guess itself"
@@ -47,11 +65,22 @@ def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
     return softmax(logprobs, axis=1) @ np.array(ANSWERS, np.float64)
 
 
+def mass(result: dict) -> float:
+    """The probability of the answers 0.0, 0.1, ..., 5.0 together, the mean over the runs.
+
+    Example:
+        >>> round(mass({"records": [{"logprobs": [np.log(0.01)] * 51}]}), 2)
+        0.51
+    """
+    return float(np.exp([record["logprobs"] for record in result["records"]]).sum(1).mean())
+
+
 def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") -> Outcome:
     """Predictions beside the truth; guesses are NaN in the condition without.
 
     A written answer without a score fails: it is replaced by the mean score of its context, what one would
-    say without reading the query.
+    say without reading the query. Expected scores are refused where the answers' ``mass`` is below ``LEAST_MASS``: they
+    are then no summary of what the model says.
 
     Args:
         result: as ``experiment.run`` or ``records.own`` gives it.
@@ -65,8 +94,12 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
         [3.0, 2.0]
     """
     column = lambda name: [record[name] for record in result["records"]]
-    if readout not in (known := _readouts(result)):
+    if readout not in (known := _given(result)):
         raise ValueError(f"readout must be one of {', '.join(known)}, which the model gave, got {readout!r}")
+    if readout not in _readouts(result):
+        hint = "the model mostly says something else; ask with the style prefill, or take what is written"
+        got = f"got {readout!r}, whose answers have a probability of {mass(result):.2f}"
+        raise ValueError(f"readout must have a probability mass of at least {LEAST_MASS}, {got}; {hint}")
     if readout == "written":
         prediction = np.array([parse(answer, mode) for answer in column("answer")], np.float64)  # None becomes NaN
     else:
@@ -94,7 +127,7 @@ def compare(result: dict, other: dict | None, readout: str = "written") -> Inter
 def effects(arms: Mapping[str, dict]) -> dict[str, Float[np.ndarray, " n"]]:
     """What one point more does to the answer, run by run, in a probe: results by what they have ``moved``.
 
-    It is the expected score if there are probabilities, else the written one. After the effects of the
+    It is the expected score if that has enough ``mass``, else the written one. After the effects of the
     ``design.NUMBERS``, and of all together, comes "all less the three": zero where effects add up.
     """
     readout = READOUTS[1] if all(READOUTS[1] in _readouts(arms[part]) for part in _ARMS) else READOUTS[0]
@@ -134,21 +167,28 @@ def _errors(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
             if pairs:
                 found, draws = outcome(one, readout), ",".join(str(each["experiment"]["draw"]) for each, _ in pairs)
                 cells = (*setting[:2], kind or "-", draws, condition, readout, str(len(found.truth)))
+                sure = "-" if readout == "written" else f"{mass(one):.2f}"
                 value = compare(one, None if other == _GUESS else less, readout) if other else mse(*found[:2])
-                yield (*cells, str(found.failed.sum()), f"MSE less: {other}" if other else "MSE", _written(value))
+                yield (*cells, str(found.failed.sum()), sure, f"MSE less: {other}" if other else "MSE", _written(value))
+        if unsure := [mass(one) for one in mine.values() if "expected" in set(_given(one)) - set(_readouts(one))]:
+            cells = (*setting[:2], kind or "-", "-", condition, "expected", "-", "-", f"{max(unsure):.2f}", "MSE")
+            yield (*cells, _NOT_SHOWN)
 
 
 def _probed(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
     groups = _grouped(results, "guess_model", "draw", "seed", within=("condition", "moved"))
     for (model, style, *_, kind, draw, _), arms in groups.items():
-        known = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
+        whole = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
+        known = [name for name in whole if all(_readouts(arms[name, part]) for part in _ARMS)]
+        for name in (name for name in whole if name not in known):
+            yield (model, style, kind, str(draw), name, *"----", "one point more", _NOT_SHOWN)
         found = {name: effects({part: arms[name, part] for part in _ARMS}) for name in known}
         if right := found.get("guess"):
             less = {name: found[name] for name in known if name != "guess"}
             found |= {f"guess less: {name}": {part: right[part] - less[name][part] for part in right} for name in less}
         for name, part in product(found, (*_ARMS[1:], _SUM)):
             values = found[name][part]
-            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-")
+            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-", "-")
             yield (*cells, f"one point more in {part}", _written(bootstrap(lambda x: x.mean(-1), values)))
 
 
@@ -162,10 +202,15 @@ def _grouped(results: Sequence[dict], *names: str, within: tuple[str, str]) -> d
     return groups
 
 
-def _readouts(result: dict) -> tuple[str, ...]:
-    """Those that the model gave."""
+def _given(result: dict) -> tuple[str, ...]:
+    """The readouts that the model gave."""
     names = zip(READOUTS, ("answer", "logprobs"), strict=True)
     return tuple(readout for readout, name in names if all(row.get(name) is not None for row in result["records"]))
+
+
+def _readouts(result: dict) -> tuple[str, ...]:
+    """Those of them that say what the model says."""
+    return tuple(name for name in _given(result) if name == "written" or mass(result) >= LEAST_MASS)
 
 
 def _written(interval: Interval) -> str:

@@ -20,19 +20,24 @@ class Interval(NamedTuple):
     high: float
 
 
-def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interval:
-    """The percentile interval of a statistic when the rows of all columns are drawn together, 10,000 times, seed 0.
+def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"], family: int = 1) -> Interval:
+    """The bootstrap interval of a statistic: the rows of all columns are drawn together, 10,000 times, seed 0.
 
-    Of fewer than 8 rows there is no interval worth the name: its ends are NaN.
+    Plain percentiles are too narrow for few rows. We take those further out that give a mean its t interval: the level
+    is ``1 - 2 Phi(-sqrt(n / (n - 1)) t)`` with the quantile t of n - 1 degrees of freedom. Fewer than 8 rows get no
+    interval: its ends are NaN.
 
     Args:
         statistic: a function of the columns that works along their last axis, ``(..., n) -> (...)``.
         columns: equally long, finite; a row is a query.
+        family: so many intervals hold together with a confidence of 95 % (Bonferroni).
 
     Example:
         >>> interval = bootstrap(lambda x: x.mean(-1), np.arange(100.0))
         >>> interval.estimate, interval.low < 49.5 < interval.high, round(interval.high - interval.low)
-        (49.5, True, 11)
+        (49.5, True, 12)
+
+    Source: Hesterberg (2015), What Teachers Should Know About the Bootstrap, section 5.
     """
     if not columns or (n := np.size(columns[0])) < 1:
         raise ValueError("columns must have at least one row")
@@ -40,13 +45,15 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"]) -> Interva
     estimate = float(statistic(*columns))
     if n < 8:
         return Interval(estimate, np.nan, np.nan)
+    t = scipy.stats.t.isf(0.025 / _validate.count("family", family), n - 1)
     options = {"paired": True, "vectorized": True, "method": "percentile", "n_resamples": 10_000}
+    options |= {"confidence_level": 1 - 2 * scipy.stats.norm.sf(np.sqrt(n / (n - 1)) * t)}
     options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
     found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)
     return Interval(estimate, *map(float, found.confidence_interval))
 
 
-def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = None) -> Interval:
+def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = None, *, family: int = 1) -> Interval:
     """The mean squared error, ``mean (prediction - truth)^2``; or, where there is another prediction, less its error.
 
     Example:
@@ -54,4 +61,4 @@ def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = Non
         1.5
     """
     error = lambda a, b, y: ((a - y) ** 2 - (b - y) ** 2).mean(-1)
-    return bootstrap(error, prediction, truth if less is None else less, truth)
+    return bootstrap(error, prediction, truth if less is None else less, truth, family=family)

@@ -25,10 +25,12 @@ CONDITIONS = [
     *((condition, guesser) for guesser in ("strong", "concat") for condition in ("guess", "shuffled")),
     *((condition, "strong") for condition in ("biased", "permuted", "neutral")),
 ]
+# In chats only what an error is compared with; a chat whose answer is begun for it has the strong guesses alone.
+STYLES = {"completion": CONDITIONS, "chat": CONDITIONS[:5], "prefill": CONDITIONS[:3]}
 ASKED = [
     replace(LOOKED_AT, style=style, condition=condition, guess_model=guesser, draw=draw, seed=draw)
-    for condition, guesser in CONDITIONS
-    for style in ("completion", "chat")
+    for style, conditions in STYLES.items()
+    for condition, guesser in conditions
     for draw in PROMPTED
 ]
 MEASURES = {
@@ -69,9 +71,8 @@ def _embedded() -> tuple[dict, dict]:
 def first_runs(asked: design.Experiment) -> dict[str, int]:
     """How many of the hundred runs are asked, by readout; after raising a number, only the rest is asked."""
     basic = asked.condition in ("none", "guess", "shuffled")
-    if asked.style == "completion":
-        return dict.fromkeys(results.READOUTS, 100 if basic else 8)
-    return {"expected": 16 if basic and asked.guess_model != "concat" else 8} | ({"written": 8} if basic else {})
+    runs = {"completion": 100 if basic else 8, "chat": 8, "prefill": 16}
+    return dict.fromkeys(results.READOUTS, runs[asked.style])
 
 
 def answers() -> dict[str, dict]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from scipy.special import log_softmax
 
 from lsalib.book import stored
 from lsalib.sts import design, experiment, files, looking, prompts
@@ -13,7 +14,7 @@ from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
 from lsalib.sts.models._answers import AnswerTree, answer_tree, score
 from lsalib.sts.models._reading import read
-from lsalib.sts.models.smollm2 import answer_tokens, chat_prompt
+from lsalib.sts.models.smollm2 import answer_tokens
 from studies.experiments.language_models import LOOKED_AT, entry
 
 PROBED = {
@@ -22,9 +23,8 @@ PROBED = {
     "neutral": replace(LOOKED_AT, condition="neutral"),
     "shuffled": replace(LOOKED_AT, condition="shuffled"),
     "concat": replace(LOOKED_AT, guess_model="concat"),
-    "chat": replace(LOOKED_AT, style="chat"),
 }
-DOSED = ("guess", "shuffled", "concat", "chat")
+DOSED = ("guess", "shuffled", "concat")
 DOSES = np.arange(0.5, 5.0)
 GUESSES = (1.0, 4.0)
 RANDOM_SETS = 12
@@ -35,7 +35,7 @@ def probe(count: int = 12, keep: bool = True) -> dict[str, np.ndarray]:
     """Probabilities of the answers when all numbers are scaled by 0.8 and some are one higher, on one scale.
 
     One array for each of ``PROBED``, (runs, arms, answers), with the arms of ``design.CHOICES["moved"]``; and
-    ``*_dose``, (runs, doses, answers), with ``DOSES`` as the query's guess and nothing moved.
+    ``*_dose``, (runs, doses, answers), with ``DOSES`` as the query's guess and nothing moved; these are normalized.
     """
     model = open_model(LOOKED_AT.model)
     rows: dict[str, list] = {}
@@ -47,7 +47,8 @@ def probe(count: int = 12, keep: bool = True) -> dict[str, np.ndarray]:
             doses = {f"{name}_dose": {"nothing": tuple(DOSES)}} if name in DOSED else {}
             for what, parts in ({name: arms} | doses).items():
                 make = partial(_moved, model, asked, item, parts)
-                rows.setdefault(what, []).append(_kept(f"{what}-{item.run}", make, keep))
+                row = _kept(f"{what}-{item.run}", make, keep)
+                rows.setdefault(what, []).append(log_softmax(row, axis=-1) if what in doses else row)
     return {"dose": DOSES} | {name: np.array(row, np.float32) for name, row in rows.items()}
 
 
@@ -63,16 +64,17 @@ def _moved(model, asked: design.Experiment, item: design.Item, parts: dict) -> n
 def guessed(model, asked: design.Experiment, runs: list[design.Item]) -> np.ndarray:
     """A row for each run; runs differ only in the query's guess.
 
-    What comes before the guess is read once. We score how the prompt goes on after it: the probability of the guess
-    itself is a constant, which normalizing removes.
+    What comes before the guess is read once. We score how the prompt goes on after it, and divide by the probability of
+    what comes before the answer.
     """
     texts = (design.prompt(asked, run) for run in runs)
-    written = [text if isinstance(text, str) else chat_prompt(text) for text in texts]
+    written = [text for text in texts if isinstance(text, str)]
     name = prompts.NUMBER_LINES[asked.condition == "neutral"] + ":"
     start = written[0].rindex(name) + len(name)
-    before = "" if asked.style == "chat" else " "
-    endings = [f"{prompt[start:]}{before}{answer}" for prompt in written for answer in experiment.ANSWERS]
-    return np.reshape(model.score_logprobs([written[0][:start]], endings), (len(written), -1))
+    answers = ["", *(f" {answer}" for answer in experiment.ANSWERS)]
+    endings = [f"{prompt[start:]}{answer}" for prompt in written for answer in answers]
+    before, *rows = np.reshape(model.score_logprobs([written[0][:start]], endings), (len(written), -1)).T
+    return np.subtract(rows, before).T
 
 
 def silence(count: int = 20, keep: bool = True) -> dict[str, np.ndarray]:

@@ -118,7 +118,7 @@ def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
         monkeypatch.setenv("LSALIB_STS_DATA", folder)
     monkeypatch.setattr(files, "folder", lambda kind: tmp_path)
     monkeypatch.setattr(language_models, "open_model", lambda name: Fake(last_guess, name=name))
-    monkeypatch.setattr(language_models, "ASKED", [replace(asked, runs=2) for asked in language_models.ASKED[6:20:12]])
+    monkeypatch.setattr(language_models, "ASKED", [replace(asked, runs=2) for asked in language_models.ASKED[3:12:6]])
     experiment.store("sts/answers", EXPERIMENTS["sts/answers"], tmp_path)
     found = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "sts").iterdir())]
     assert [result["experiment"]["guess_model"] for result in found] == ["concat", "strong"]

@@ -106,7 +106,7 @@ def test_a_probe_measures_what_is_known(model, capsys):
     assert command.main(["show"]) == 0 and capsys.readouterr().out in said
     rows = [re.split("  +", line) for line in said.splitlines() if line.startswith("fake")]
     assert len(rows) == 7 * 5
-    for *_, condition, _, _, _, part, effect in rows:
+    for *_, condition, _, _, _, _, part, effect in rows:
         follows = 0.5 * (part.endswith(("query guess", "more in all"))) * ("less" not in condition)
         assert effect.startswith(f"{follows:.3f}") or (follows == 0 and effect.startswith("-0.000"))
 

@@ -210,12 +210,16 @@ Initial guess: 0.46"""
 BARE = "\n".join(line for line in PAIRS.split("\n") if "guess" not in line)
 WITH, WITHOUT = f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:", f"{RATE} {GIVE}\n\n{BARE}\nScore:"
 CHAT = [{"role": "system", "content": f"{RATE} {COMES}"}, {"role": "user", "content": f"{PAIRS}\n\n{REFINE}"}]
+BEGUN = {"role": "assistant", "content": "Score:"}
 PLAIN = [{"role": "system", "content": RATE}, {"role": "user", "content": f"{BARE}\n\n{GIVE}"}]
 
 
 @pytest.mark.parametrize(
     ("guesses", "style", "written"),
-    [(True, "completion", WITH), (False, "completion", WITHOUT), (True, "chat", CHAT), (False, "chat", PLAIN)],
+    [
+        *[(True, "completion", WITH), (True, "chat", CHAT), (True, "prefill", [*CHAT, BEGUN])],
+        *[(False, "completion", WITHOUT), (False, "chat", PLAIN), (False, "prefill", [*PLAIN, BEGUN])],
+    ],
 )
 def test_it_is_written_to_the_character(guesses, style, written):
     assert build(EXAMPLES, QUERY, guesses=guesses, style=style) == written

@@ -93,24 +93,26 @@ def test_a_probe_of_written_answers_measures_what_is_known(tmp_path):
         np.testing.assert_allclose(values, known[part], atol=0.006)
 
 
-@pytest.mark.parametrize("style", ["chat", "completion"])
+@pytest.mark.parametrize("style", ["chat", "prefill", "completion"])
 def test_scores_are_those_of_the_answer_s_own_tokens(style, tmp_path):
-    model = "openai-api/local/m" if style == "chat" else "openai-api-completions/local/m"
+    model = "openai-api-completions/local/m" if style == "completion" else "openai-api/local/m"
     with serving(last_guess) as server:
         log = asked(stsb("guess", style=style, readout="both", runs=1, context_size=1), server, model)
     assert log.status == "success"
     ((row,),) = [one["records"] for one in records.own(tmp_path)]
     (plain,) = [request for request in server.requests if "prompt_logprobs" not in request]
-    said = [*(one["content"] for one in plain.get("messages", ())), ""]
-    before, space = (plain["prompt"], " ") if style == "completion" else ("\n".join(said), "")
+    said, space = [one["content"] for one in plain.get("messages", ())], "" if style == "chat" else " "
+    before = plain["prompt"] if style == "completion" else "\n".join(said) + "\n" * (style == "chat")
+    assert before.endswith("Score:") is (style != "chat")
     for answer, value in zip(experiment.ANSWERS, row["logprobs"], strict=True):
         pieces = sts_server.tokens(space + answer)
         values = [sts_server.logprob(before + "".join(pieces[:k]), piece) for k, piece in enumerate(pieces)]
         assert value == pytest.approx(sum(values)) and value != pytest.approx(sum(values[1:]))
     told = [request for request in server.requests if "prompt_logprobs" in request]
     assert len(told) == 51
-    if style == "chat":
-        assert all(request["continue_final_message"] and not request["add_generation_prompt"] for request in told)
+    begun = {"chat": told, "prefill": server.requests, "completion": []}[style]
+    assert [request for request in server.requests if request.get("continue_final_message")] == begun
+    assert not any(request["add_generation_prompt"] for request in begun)
 
 
 def test_what_cannot_be_asked_is_said(capfd):

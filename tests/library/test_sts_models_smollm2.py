@@ -94,7 +94,9 @@ def test_the_template_is_the_files(model):
     template = jinja2.Template(gguf.GGUFReader(path).get_field("tokenizer.chat_template").contents())
     system, user, answer = CONVERSATION[0], CONVERSATION[1], {"role": "assistant", "content": "3.2"}
     for conversation in ([user], [system, user], [user, answer, user], [system, user, answer, user]):
-        assert smollm2.chat_prompt(conversation) == template.render(messages=conversation, add_generation_prompt=True)
+        asked = template.render(messages=conversation, add_generation_prompt=True)
+        assert smollm2.chat_prompt(conversation) == asked
+        assert smollm2.chat_prompt([*conversation, answer]) == asked + "3.2", "an answer that was begun goes on"
 
 
 def test_a_boundary_inside_a_token_is_refused(model):

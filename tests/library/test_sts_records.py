@@ -28,10 +28,10 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
         asked, count = result["experiment"], len(result["records"])
         assert [row["run"] for row in result["records"]] == list(range(count)) and count % 8 * (count - 100) == 0
         whole = asked["style"] == "completion" and asked["condition"] in ("none", "guess", "shuffled")
-        assert (count == 100) if whole else (count >= 8)
-        assert results.outcome(result, "expected").prediction.shape == (count,)
+        assert (count == 100) if whole else (count >= 8), asked
+        assert (results.mass(result) < 0.1) if asked["style"] == "chat" else (results.mass(result) > 0.7)
         # Answers on record are bare numbers, which no rule about words touches; in chats, what the words say.
-        for row in result["records"] if asked["style"] == "completion" else ():
+        for row in result["records"] if asked["style"] != "chat" else ():
             number = float(row["answer"])
             assert results.parse(row["answer"]) == results.parse(row["answer"], "lenient")
             assert results.parse(row["answer"]) == (number if number <= 5 else None)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 from refusals import refusals
 from sts_support import Fake, last_guess, made_up
 
@@ -20,9 +21,14 @@ def sometimes(prompt):
     return "no idea" if len(prompt) % 2 == 0 else f" about{last_guess(prompt)}"
 
 
+def normal(center, probability=0.9):
+    """Log-probabilities of the answers: a narrow normal distribution around the center, of this probability in all."""
+    density = np.exp(-((np.arange(51) / 10 - center) ** 2) / 0.02)
+    return np.log(np.maximum(probability * density / density.sum(), 1e-300))
+
+
 def peak(prompt):
-    """Log-probabilities of a normal law around the guess, not normalised."""
-    return -((np.arange(51) / 10 - float(last_guess(prompt))) ** 2) / 0.02 - 7
+    return normal(float(last_guess(prompt)))
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +71,27 @@ def test_conditions_are_compared_run_by_run(three):
     assert guess.std() > 1
     with pytest.raises(ValueError, match="readout must be one of written, which the model gave, got 'expected'"):
         results.outcome(three["none"], "expected")
+
+
+@pytest.mark.parametrize(("probability", "shown"), [(0.4, False), (0.6, True)])
+def test_an_expected_score_without_mass_is_refused(probability, shown, tmp_path):
+    """Of answers that the model hardly gives, whatever their mean is."""
+    rule = lambda prompt: normal(float(last_guess(prompt)), probability)
+    found = run(ASKED, Fake(last_guess, rule), SOURCES, tmp_path)
+    assert results.mass(found) == pytest.approx(probability)
+    rows = lines([found])
+    row = rows["guess", "expected", "0" if shown else "-", "MSE"]
+    assert row["mass"] == f"{probability:.2f}"
+    assert row["value [95 %]"].startswith("not shown: the mass is below 0.5") is not shown
+    if shown:
+        guess = [record["guess"] for record in found["records"]]
+        np.testing.assert_allclose(results.outcome(found, "expected").prediction, guess, atol=0.1)
+    else:
+        with pytest.raises(
+            ValueError, match=r"at least 0\.5, got 'expected', whose answers have a probability of 0\.40"
+        ):
+            results.outcome(found, "expected")
+        assert len(results.outcome(found).prediction) == 12, "what is written can be read"
 
 
 def test_what_is_not_in_pairs_is_refused(three, tmp_path):
@@ -133,7 +160,7 @@ def test_effects_are_those_of_a_rule(tmp_path):
 
     def rule(prompt):
         guess, score = numbers(prompt, "Initial guess"), numbers(prompt, "Score")
-        return -((np.arange(51) / 10 - 1 - 0.5 * guess[-1] - 0.25 * (score - guess[:-1]).mean()) ** 2) / 0.02
+        return normal(1 + 0.5 * guess[-1] + 0.25 * (score - guess[:-1]).mean())
 
     arms = {}
     for part in design.CHOICES["moved"][1:]:
@@ -159,7 +186,7 @@ def test_a_probe_s_contrast_is_the_right_guesses_less_the_others(tmp_path):
     """The answer moves by half a point with a right guess, by a tenth with a permuted one."""
     probes = []
     for condition, trust in (("guess", 0.5), ("permuted", 0.1)):
-        rule = lambda prompt, trust=trust: -((np.arange(51) / 10 - 1 - trust * float(last_guess(prompt))) ** 2) / 0.02
+        rule = lambda prompt, trust=trust: normal(1 + trust * float(last_guess(prompt)))
         for part in design.CHOICES["moved"][1:]:
             asked = replace(ASKED, condition=condition, moved=part)
             folder = tmp_path / f"{condition} {part}"
@@ -199,7 +226,8 @@ def test_the_interval_is_of_resampled_rows(other):
     means = values[np.random.default_rng(1).integers(80, size=(20_000, 80))].mean(1)
     by_hand = np.quantile(means, [0.025, 0.975])
     assert found.estimate == pytest.approx(values.mean())
-    # Two sets of resamples: their quantiles differ by about one part in a hundred of the width.
+    # Two sets of resamples: their quantiles differ by about one part in a hundred of the width, and the t interval of
+    # 80 rows is wider than the normal one by two.
     width = by_hand[1] - by_hand[0]
     np.testing.assert_allclose(found[1:], by_hand, atol=0.04 * width)
     assert np.abs(np.quantile(means, [0.05, 0.95]) - by_hand).max() > 0.08 * width
@@ -217,6 +245,17 @@ def test_few_rows_have_no_interval():
     """Three that agree would "prove" anything."""
     for n, known in ((7, False), (8, True)):
         assert np.isfinite(statistics.mse(GOOD[:n], TRUTH[:n])[1:]).tolist() == [known] * 2
+
+
+def test_an_interval_of_few_rows_is_a_t_interval():
+    """Of a mean: plain percentiles of twelve rows would be narrower by a seventh; several together are wider."""
+    values = np.random.default_rng(5).standard_normal(12)
+    mean = lambda x: x.mean(-1)
+    half = lambda family: np.diff(statistics.bootstrap(mean, values, family=family)[1:])[0] / 2
+    error = values.std(ddof=1) / 12**0.5
+    wanted = [scipy.stats.t.isf(0.025 / family, 11) * error for family in (1, 4)]
+    np.testing.assert_allclose([half(1), half(4)], wanted, rtol=0.07)
+    assert 1.96 * values.std() / 12**0.5 < 0.9 * half(1)
 
 
 def test_pairing_makes_the_difference_sharper():

@@ -139,12 +139,16 @@ def _checked(prompts: Sequence[Prompt]) -> Sequence[Prompt]:
 
 
 def chat_prompt(conversation: Prompt) -> str:
-    """A conversation as the text that the model was tuned on, by the template in its file; a text as it is."""
+    """A conversation as the text that the model was tuned on, by the template in its file; a text as it is.
+
+    The model continues a last message of the assistant, and otherwise begins one.
+    """
     if isinstance(conversation, str):
         return conversation
     own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]
-    said = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in own + conversation)
-    return said + "<|im_start|>assistant\n"
+    end, begun = "<|im_end|>\n", conversation[-1]["role"] == "assistant"
+    said = "".join(f"<|im_start|>{message['role']}\n{message['content']}{end}" for message in own + conversation)
+    return said.removesuffix(end) if begun else said + "<|im_start|>assistant\n"
 
 
 @cache

@@ -25,7 +25,7 @@ PLANTED = {
     "`estimators.no_such_step`": "«estimators.no_such_step» names none",
     "`lsalib.estimators.no_such_step`": "«lsalib.estimators.no_such_step» names none",
     ":::{explorer} nothing\nwords\n:::": "an explorer is one of",
-    ":::{explorer} heads\n:::": "an explorer has a caption",
+    ":::{explorer} heads\n:::": "an explorer has a question",
 }
 PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"
 ENTRY = "api/estimators.html#lsalib.estimators.one_step_gd"

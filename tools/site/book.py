@@ -37,6 +37,14 @@ def add_fold_buttons(app: Sphinx, pagename: str, template: str, context: dict, d
         context["body"] = named.replace("</h1>", f"</h1>\n{FOLDS}", 1)
 
 
+def drop_shared_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """The contents of all theorems have one id, which no link needs and a page may have once only."""
+    for section in doctree.findall(nodes.section):
+        if section["ids"] == ["proof-content"]:
+            section["ids"] = []
+
+
 def setup(app: Sphinx) -> None:
     app.connect("config-inited", add_buttons)
+    app.connect("doctree-resolved", drop_shared_ids)
     app.connect("html-page-context", add_fold_buttons)

@@ -35,7 +35,7 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"], family: in
     Example:
         >>> interval = bootstrap(lambda x: x.mean(-1), np.arange(100.0))
         >>> interval.estimate, interval.low < 49.5 < interval.high, round(interval.high - interval.low)
-        (49.5, True, 12)
+        (49.5, True, 11)
 
     Source: Hesterberg (2015), What Teachers Should Know About the Bootstrap, section 5.
     """

@@ -149,6 +149,8 @@ def test_guesses_after_one_context_are_those_of_whole_prompts():
     asked = design.Experiment("any", "guess", "strong")
     runs = [ITEM._replace(query=ITEM.query._replace(guess=v)) for v in (1.0, 2.0)]
     model = SimpleNamespace(score_logprobs=score_logprobs)
-    whole = score_logprobs([design.prompt(asked, run) for run in runs], [f" {answer}" for answer in ANSWERS])
+    texts = [design.prompt(asked, run) for run in runs]
+    # An answer's probability, given all that stands before it.
+    whole = score_logprobs(texts, [f" {answer}" for answer in ANSWERS]) - score_logprobs(texts, [""])
     np.testing.assert_array_equal(probes.guessed(model, asked, runs), whole)
     assert (probes.guessed(model, asked, runs[::-1]) != whole).any()

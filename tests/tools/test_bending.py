@@ -6,6 +6,10 @@ from tiny_book import ROOT
 from tools.notebooks import execute, install_cell, pages
 
 SETTINGS = {
+    "beyond": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
     "llm": [{"guess_model": "concat", "near": 0.2}, {"draws": [0, 1], "live_run": 5}],
     "intro": [{"dim": 4, "context_size": 7, "prior_mean": 1.0}, {"dim": 3, "context_size": 2, "prior_mean": -0.5}],
     "embedding": [

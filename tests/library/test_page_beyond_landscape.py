@@ -13,8 +13,6 @@ from test_certificates_few_heads import signs
 
 from lsalib import tasks, theory, training
 
-CLAIM = pytest.mark.claim("trained-guess-landscape")
-
 
 def level(xi, H, d, C, noise_var=0.0):
     """g_H(xi) of the page."""
@@ -45,7 +43,7 @@ def by_least_squares(b, task):
     return task.dim - gain, line[-1] ** 2 / (line[:-1] @ line[:-1])
 
 
-@CLAIM
+@pytest.mark.claim("trained-guess-landscape")
 @pytest.mark.parametrize("sigma", [0.0, 0.8])
 @pytest.mark.parametrize("d, C, H", [(d, C, H) for d, C in ((1, 2), (2, 1), (4, 3), (5, 7)) for H in range(1, d + 1)])
 def test_the_risk_of_random_value_vectors_is_a_function_of_one_number(d, C, H, sigma):
@@ -62,7 +60,7 @@ def deepest_fall(H, *size):
     return (np.maximum.accumulate(values) - values).max()
 
 
-@CLAIM
+@pytest.mark.claim("trained-guess-landscape")
 @pytest.mark.parametrize("noise_var", [0.0, 0.5, 3.0, 20.0])
 @pytest.mark.parametrize("d", range(2, 8))
 def test_where_the_function_falls(d, noise_var):
@@ -121,7 +119,7 @@ def local(params, size):
     return float(value), np.abs(slope).max(), np.linalg.eigvalsh(curvature)
 
 
-@CLAIM
+@pytest.mark.claim("trained-guess-landscape")
 @pytest.mark.parametrize("noise_var", [0.0, 2.0, 20.0])
 @pytest.mark.parametrize("d, C", [(2, 1), (2, 2), (2, 5), (3, 2), (3, 3), (3, 7), (4, 3), (4, 5)])
 def test_the_named_heads_are_a_trap_exactly_where_delta_says(d, C, noise_var, x64):
@@ -154,7 +152,7 @@ def searches(d, most, starts, size):
     return np.asarray(found.value) - d * (1 - step_size(d, size[0], size[1] ** 2)), np.asarray(found.gradient)
 
 
-@CLAIM
+@pytest.mark.claim("trained-guess-landscape")
 @pytest.mark.parametrize("C, noise_var, trapped", [(2, 0.0, True), (3, 0.0, False), (7, 20.0, True), (7, 2.0, False)])
 def test_searches_are_trapped_with_one_head_fewer_than_features_alone(C, noise_var, trapped, x64):
     """Three features: with two heads, searches end at the stated height where Delta <= 0; all others at the minimum."""
@@ -192,7 +190,7 @@ def in_a_valley(d, C, noise_var):
     return float(end.value), values[inside[0]], d * (1 - step_size(d, C, noise_var))
 
 
-@CLAIM
+@pytest.mark.claim("trained-guess-landscape")
 @pytest.mark.parametrize("d, C, noise_var", [(2, 2, 0.0), (3, 3, 2.745), (4, 4, 3.5)])
 def test_an_interior_trap(d, C, noise_var, x64):
     """Delta > 0, and all weights move no further than to the function's own minimum, above that of all."""

@@ -10,7 +10,6 @@ import pytest
 
 from lsalib import tasks, theory
 
-CLAIM = pytest.mark.claim("laws-at-scale")
 SIZE = CONTEXT = 10  # features, and examples
 COUNT, DRAWS = 2**15, 4
 W_STAR, EYE = np.full(SIZE, 2.0), np.eye(SIZE)
@@ -86,8 +85,7 @@ BUILT = {
 }
 
 
-@CLAIM
-@pytest.mark.claim("exact-gd-risk")
+@pytest.mark.claim("laws-at-scale", "exact-gd-risk")
 @pytest.mark.parametrize("name", BUILT)
 def test_built_layers_have_their_risks_in_samples(name):
     """A gradient step, and the best heads without a guess for other features; each control has one thing wrong."""
@@ -95,7 +93,7 @@ def test_built_layers_have_their_risks_in_samples(name):
     assert abs(off(task, features, layer(), value)) < 5 < abs(off(task, features, layer(), wrong))
 
 
-@CLAIM
+@pytest.mark.claim("laws-at-scale")
 def test_one_head_is_away_from_the_best_step_by_its_excess(x64):
     """The squared distance of sampled predictions, for the best single head without a guess; not for two heads."""
     heads = [theory.few_heads_weights(PLAIN, H) for H in (1, 2)]
@@ -120,7 +118,7 @@ def test_sampled_gradients_are_zero_at_the_best_step(task):
         assert largest(theory.optimal_preconditioner(task), seed) < 6 < largest(EYE, seed)
 
 
-@CLAIM
+@pytest.mark.claim("laws-at-scale")
 def test_softmax_heads_without_a_guess(scale=1e-5, few=2**13):
     """Eleven softmax heads on ten examples are ten linear ones on nine; the lower bound is far below them."""
     # What they average is centered: (C - 1)/C times a Gram matrix of C - 1 examples.

@@ -53,6 +53,10 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "learning_rate": 1e-3, "steps": 1200},
         {"dim": 3, "context_size": 12, "steps": 1200},
     ],
+    "trust": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
     "softmax": [
         {"dim": 3, "context_size": 12, "noise_var": 0.5},
         {"dim": 8, "context_size": 100, "noise_var": 0.02},

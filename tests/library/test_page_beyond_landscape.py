@@ -168,7 +168,7 @@ def test_searches_are_trapped_with_one_head_fewer_than_features_alone(C, noise_v
 
 
 def in_a_valley(d, C, noise_var):
-    """Where a search of d - 1 heads ends that starts at the lowest point of g beyond its peak, and the minimum."""
+    """Where a search of d - 1 heads ends that starts at the lowest point of g beyond its peak; that point; the minimum."""
     xi = np.geomspace(0.1, 1e3, 20_001)
     values = level(xi, d - 1, d, C, noise_var)
     inside = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])) + 1
@@ -187,7 +187,7 @@ def in_a_valley(d, C, noise_var):
     v = -np.einsum("hm,mn,hnk->k", b, found.mean, A)[:d]
     start = jnp.asarray(b), jnp.asarray(A), jnp.asarray(v)
     end = training.minimize(partial(loss, size=(float(C), noise_var**0.5)), start, steps=400, patience=20)
-    return float(end.value), values[inside[0]], d * (1 - step_size(d, C, noise_var))
+    return local(end.params, (float(C), noise_var**0.5)), values[inside[0]], d * (1 - step_size(d, C, noise_var))
 
 
 @pytest.mark.claim("trained-guess-landscape")
@@ -195,7 +195,8 @@ def in_a_valley(d, C, noise_var):
 def test_an_interior_trap(d, C, noise_var, x64):
     """Delta > 0, and all weights move no further than to the function's own minimum, above that of all."""
     assert delta(d, C, noise_var) > 0
-    end, stated, best = in_a_valley(d, C, noise_var)
+    (end, slope, curvatures), stated, best = in_a_valley(d, C, noise_var)
     assert end == pytest.approx(stated, abs=1e-6) and end > best + 0.1
+    assert slope < 1e-5 and curvatures[0] > -1e-6
     # The control: outside a thin shell of noise there is none.
     assert in_a_valley(d, C, noise_var + (1.0 if d > 2 else 0.5)) is None

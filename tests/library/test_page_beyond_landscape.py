@@ -168,7 +168,7 @@ def test_searches_are_trapped_with_one_head_fewer_than_features_alone(C, noise_v
 
 
 def in_a_valley(d, C, noise_var):
-    """Where a search of d - 1 heads ends that starts at the lowest point of g beyond its peak; that point; the minimum."""
+    """Where a search of d - 1 heads ends that starts at the low point of g beyond its peak; that point; the minimum."""
     xi = np.geomspace(0.1, 1e3, 20_001)
     values = level(xi, d - 1, d, C, noise_var)
     inside = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])) + 1

@@ -6,6 +6,10 @@ from tiny_book import ROOT
 from tools.notebooks import execute, install_cell, pages
 
 SETTINGS = {
+    "beyond": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
     "llm": [{"guess_model": "concat", "near": 0.2}, {"draws": [0, 1], "live_run": 5}],
     "intro": [{"dim": 4, "context_size": 7, "prior_mean": 1.0}, {"dim": 3, "context_size": 2, "prior_mean": -0.5}],
     "embedding": [
@@ -48,6 +52,10 @@ SETTINGS = {
     "yq_lsa_training": [
         {"dim": 4, "context_size": 7, "learning_rate": 1e-3, "steps": 1200},
         {"dim": 3, "context_size": 12, "steps": 1200},
+    ],
+    "trust": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
     ],
     "softmax": [
         {"dim": 3, "context_size": 12, "noise_var": 0.5},

@@ -138,15 +138,16 @@ class Verdicts(Table):
 
 
 class Roads(Directive):
-    """How many claims rest on which independent derivations, those with most derivations first."""
+    """How many claims rest on each kind of independent derivation, and on three kinds or more."""
 
     def run(self) -> list[nodes.Node]:
-        certified, columns, body = marked("certificate"), (*ROADS, "certificate"), ""
-        counts = Counter((*claim.roads, *["certificate"] * (claim.id in certified)) for claim in read_claims(ROOT))
-        for roads, count in sorted(counts.items(), key=lambda row: (-len(row[0]), -row[1])):
-            marks = "".join(f"<td>{'✓' if road in roads else ''}</td>" for road in columns)
-            body += f"<tr><td>{count}</td>{marks}</tr>" if roads else ""
-        table = f'<table class="roads">{head("claims", *columns)}<tbody>{body}</tbody></table>'
+        certified, claims = marked("certificate"), read_claims(ROOT)
+        kinds = [(*claim.roads, *["certificate"] * (claim.id in certified)) for claim in claims]
+        counts = {kind: sum(kind in each for each in kinds) for kind in (*ROADS, "certificate")}
+        counts["three kinds or more"] = sum(len(each) > 2 for each in kinds)
+        counts["all"] = len(claims)
+        body = "".join(f"<tr><td>{kind}</td><td>{count}</td></tr>" for kind, count in counts.items())
+        table = f'<table class="roads">{head("derivation", "claims")}<tbody>{body}</tbody></table>'
         return [raw(f'<div class="results claims-table">{table}</div>')]
 
 

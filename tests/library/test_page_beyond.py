@@ -1,0 +1,242 @@
+"""The table of results: formulas for any covariances, by all outcomes of small tasks and exact moments of large ones.
+
+Among the tasks are one feature, one example, fewer examples than features, features or weights on a line, and noise.
+"""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from outcomes import NORMAL, OFF_CENTER, SIGNS, ZERO, contexts
+
+from lsalib import attention, tasks, theory
+from lsalib.book import stored
+
+# d, C, the ranks of both covariances, and whether labels have noise.
+SMALL = [
+    *[(1, 1, 1, 1, True), (1, 3, 1, 1, True), (2, 1, 2, 2, True), (2, 2, 2, 2, True), (3, 1, 3, 3, True)],
+    *[(2, 3, 2, 2, True), (3, 2, 3, 3, False), (1, 1, 1, 1, False), (2, 3, 1, 2, True), (3, 2, 1, 3, False)],
+    *[(2, 2, 2, 1, True), (3, 2, 2, 1, False)],
+]
+LARGE = [(10, C, 10, 10, True) for C in (1, 4, 10, 30)] + [(10, 10, 4, 10, True), (7, 12, 7, 7, False)]
+sizes = pytest.mark.parametrize("size", SMALL + LARGE, ids=lambda size: "-".join(map(str, size)))
+
+
+def make(size):
+    """A random task; eigenvalues are zero or within a factor of five, so that rounding stays small."""
+    d, C, *ranks, noisy = size
+    rng = np.random.default_rng([d, C, *ranks])
+    axes = [np.linalg.qr(rng.normal(size=(d, rank)))[0] for rank in ranks]
+    covs = [U * rng.uniform(0.4, 2.0, U.shape[1]) @ U.T for U in axes]
+    return tasks.GaussianTask(rng.normal(size=d), C, *covs, rng.uniform(0.5, 1.5) if noisy else 0.0)
+
+
+def root(cov):
+    """U with U U' = cov."""
+    values, vectors = np.linalg.eigh(cov)
+    return vectors * np.sqrt(np.clip(values, 0, None))
+
+
+def listed(task, eps=NORMAL, noise=NORMAL):
+    """All outcomes of a small task."""
+    U, T = root(task.feature_cov), root(task.prior_cov)
+    kind = noise if task.noise_std else ZERO
+    return contexts(task.dim, task.context_size, eps=eps, noise=kind, level=task.noise_std, U=U, T=T)
+
+
+def moments(task, **kinds):
+    """E[G x G], E[G] and E[eps G], with residual labels in G, and E[eps eps']: by outcomes where they are few."""
+    if task.dim > 3:
+        found = theory.gram_moments(
+            tasks.GaussianTask(0 * task.prior_mean, task.context_size, task.feature_cov, task.prior_cov, task.noise_std)
+        )
+        return found.second, found.mean, found.cross, task.prior_cov
+    here = listed(task, **kinds)
+    G, p = here.grams(), here.chance
+    flat = (np.sqrt(p)[:, None, None] * G).reshape(len(G), -1)
+    square = (flat.T @ flat).reshape(G.shape[1:] * 2)
+    return square, np.tensordot(p, G, 1), np.einsum("n,ni,njk->ijk", p, here.eps, G), (p * here.eps.T) @ here.eps
+
+
+def step_risk(given, L, N):
+    """The risk of w* + N s, from the moments of s."""
+    square, _, cross, P = given
+    V, mixed = square[:-1, -1, :-1, -1], cross[:, :-1, -1]
+    return np.trace(L @ (P - N @ mixed.T - mixed @ N.T + N @ V @ N.T))
+
+
+def second_moment(task, extra=1.0, noise=1.0):
+    """V of the page; without the 1/C of equal pairs (extra = 0), or with another noise."""
+    L, P, C = task.feature_cov, task.prior_cov, task.context_size
+    return (1 + extra / C) * L @ P @ L + (np.trace(L @ P) + noise * task.noise_std**2) / C * L
+
+
+def parabola(task, eta, **broken):
+    L, P = task.feature_cov, task.prior_cov
+    V = second_moment(task, **broken)
+    return np.trace(L @ P) - 2 * eta * np.trace(L @ L @ P) + eta**2 * np.trace(L @ V)
+
+
+def best_step(task, V=None):
+    """N of the page."""
+    V = second_moment(task) if V is None else V
+    return task.prior_cov @ task.feature_cov @ np.linalg.pinv(V, rcond=1e-12, hermitian=True)
+
+
+def minimum(task):
+    L, P = task.feature_cov, task.prior_cov
+    return np.trace(L @ (P - best_step(task) @ L @ P))
+
+
+@pytest.mark.claim("exact-gd-risk")
+@sizes
+def test_the_risk_of_a_plain_step(size, x64):
+    """The parabola of the page and the library's risk and best step, against the moments of s."""
+    task, eta = make(size), 0.37
+    given, eye = moments(task), np.eye(task.dim)
+    risk = step_risk(given, task.feature_cov, eta * eye)
+    np.testing.assert_allclose(parabola(task, eta), risk, rtol=1e-10)
+    np.testing.assert_allclose(theory.gd_risk(task, eta), risk, rtol=1e-10)
+    at = [step_risk(given, task.feature_cov, e * eye) for e in (0, 1, -1)]
+    vertex = (at[2] - at[1]) / (2 * (at[1] + at[2] - 2 * at[0]))
+    np.testing.assert_allclose(theory.optimal_step(task), vertex, rtol=1e-9)
+    # Controls: the 1/C of equal pairs, the noise.
+    assert abs(parabola(task, eta, extra=0) / risk - 1) > 1e-6
+    assert not task.noise_std or abs(parabola(task, eta, noise=0) / risk - 1) > 1e-6
+
+
+@pytest.mark.claim("exact-gd-risk")
+@pytest.mark.parametrize("size", SMALL[:4], ids=str)
+def test_only_second_moments_of_weights_and_noise_count(size):
+    """Skewed weights around another point, and noise of signs; not the covariance of the weights."""
+    task = make(size)
+    given = moments(task, eps=OFF_CENTER, noise=SIGNS)
+    mean = root(task.prior_cov) @ np.full(task.dim, 0.6)
+
+    def stated(P):
+        return parabola(
+            tasks.GaussianTask(task.prior_mean, task.context_size, task.feature_cov, P, task.noise_std), 0.37
+        )
+
+    risk = step_risk(given, task.feature_cov, 0.37 * np.eye(task.dim))
+    np.testing.assert_allclose(stated(given[3]), risk, rtol=1e-10)
+    assert abs(stated(given[3] - np.outer(mean, mean)) / risk - 1) > 1e-3
+
+
+def least_squares(given, L, offset=None):
+    """The minimum risk of all that is affine in G, or with a fixed guess that is off by offset'[x_q; 1]."""
+    square, mean, cross, P = given
+    i, j = np.triu_indices(len(mean))
+    square, mean, cross = square[i, j][:, i, j], mean[i, j], cross[:, i, j]
+    solved = lambda square, mixed: mixed @ np.linalg.pinv(square, rcond=1e-11, hermitian=True) @ mixed.T
+    if offset is None:  # the constant is free
+        return np.trace(L @ (P - solved(square - np.outer(mean, mean), cross)))
+    second, query = np.outer(offset, offset), np.pad(L, (0, 1))
+    second[:-1, :-1] += P
+    query[-1, -1] = 1
+    wanted = np.vstack([cross, 0 * mean]) + np.outer(offset, mean)
+    return np.trace(query @ (second - solved(square, wanted)))
+
+
+@pytest.mark.claim("preconditioned-optimum")
+@sizes
+def test_the_best_preconditioned_step_is_the_minimum_with_a_trained_guess(size, x64):
+    """Least squares on a constant and all entries of G finds nothing better; the library has the same step."""
+    task = make(size)
+    given, L, least = moments(task), task.feature_cov, minimum(task)
+    np.testing.assert_allclose(step_risk(given, L, best_step(task)), least, rtol=1e-10)
+    np.testing.assert_allclose(least_squares(given, L), least, rtol=1e-8)
+    np.testing.assert_allclose(theory.yq_risk(task), least, rtol=1e-9)
+    np.testing.assert_allclose(step_risk(given, L, theory.optimal_preconditioner(task)), least, rtol=1e-9)
+    # Controls: the step without its 1/C, the inverse covariance, and the best plain step.
+    for V in (second_moment(task, extra=0), L @ task.prior_cov @ L):
+        assert step_risk(given, L, best_step(task, V)) > least * (1 + 1e-7)
+    if np.linalg.matrix_rank(L @ task.prior_cov) > 1:
+        assert theory.gd_risk(task) > least * (1 + 1e-7)
+
+
+def lifted_gradient(given, L, N):
+    """The largest entry of E[x_q (f - target) G], and of E[x_q (f - target)]."""
+    square, mean, cross, _ = given
+    by_heads = np.tensordot(N, square[:-1, -1], 1) - cross
+    return max(np.abs(np.tensordot(L, by_heads, 1)).max(), np.abs(L @ N @ mean[:-1, -1]).max())
+
+
+@pytest.mark.claim("exact-stationarity")
+@sizes
+def test_the_gradient_by_the_lift_is_zero_at_the_best_step(size, x64):
+    """By all outcomes or exact moments; not at the best plain step, where that is another one."""
+    task = make(size)
+    given, L = moments(task), task.feature_cov
+    scale = lifted_gradient(given, L, np.eye(task.dim))
+    assert lifted_gradient(given, L, best_step(task)) < 1e-11 * scale
+    if np.linalg.matrix_rank(L @ task.prior_cov) > 1:
+        assert lifted_gradient(given, L, theory.optimal_step(task) * np.eye(task.dim)) > 1e-5 * scale
+
+
+def slope(task, N, guess):
+    """The largest entry of the gradient by the four matrices and the guess: one head with N, and two idle heads."""
+    D, rng = task.dim + 1, np.random.default_rng(task.context_size)
+    W_K, W_Q, W_V, W_P = rng.normal(size=(4, 3, D, D)) / D**0.5
+    W_K[0], W_P[0], W_Q[0] = np.eye(D), np.eye(D), np.pad(N.T, (0, 1))
+    W_V[0] = np.outer(np.eye(D)[-1], np.append(-task.prior_mean, 1.0))
+    W_P[1], W_Q[2] = 0, 0  # one writes nothing, one reads nothing
+    params = attention.LSAParams(W_K=W_K, W_Q=W_Q, W_P=W_P, W_V=W_V)
+    slopes = jax.grad(lambda params, guess: theory.population_risk(params, task, guess), (0, 1))(
+        jax.tree.map(jax.numpy.asarray, params), jax.numpy.asarray(guess)
+    )
+    return max(float(np.abs(np.asarray(leaf)).max()) for leaf in jax.tree.leaves(slopes))
+
+
+@pytest.mark.claim("exact-stationarity")
+@pytest.mark.parametrize("size", LARGE[:5], ids=str)
+def test_all_weights_and_the_guess_are_stationary_beside_idle_heads(size, x64):
+    """Automatic differentiation at d = 10; not at the step 1, and not with another guess."""
+    task = make(size)
+    N, w_star = best_step(task), task.prior_mean
+    moved = slope(task, np.eye(10), w_star)
+    assert slope(task, N, w_star) < 1e-11 * moved
+    assert slope(task, N, w_star + 0.1) > 1e-3 * moved
+
+
+def share(task, rank=None, one=1.0, noise=1.0):
+    """What a fixed guess pays of its squared error; with another rank, without the 1, or without the noise."""
+    L, P, C = task.feature_cov, task.prior_cov, task.context_size
+    square, tau = np.trace(L @ P @ L @ P), np.trace(L @ P) + task.noise_std**2
+    K = 2 * square + 2 / C * (square + tau**2)
+    rank = np.linalg.matrix_rank(L) if rank is None else rank
+    return 1 / (one + C / 2 * rank + noise * task.noise_std**4 / K)
+
+
+@pytest.mark.claim("exact-multihead-risk")
+@sizes
+def test_the_price_of_a_fixed_guess(size, x64):
+    """Least squares over all lifts, the library's formula and its heads pay the share that the page states."""
+    task = make(size)
+    off = np.random.default_rng(70).normal(size=task.dim + 1)
+    guess, bias = task.prior_mean - off[:-1], -off[-1]
+    delta2 = off[:-1] @ task.feature_cov @ off[:-1] + bias**2
+    law = minimum(task) + delta2 * share(task)
+    brute = least_squares(moments(task), task.feature_cov, off)
+    np.testing.assert_allclose(brute, law, rtol=1e-8)
+    np.testing.assert_allclose(theory.optimal_risk(task, guess, bias), law, rtol=1e-9)
+    heads = theory.optimal_weights(task, guess, bias)
+    np.testing.assert_allclose(theory.population_risk(heads, task, guess, bias), law, rtol=1e-9)
+    # Controls: the trace in place of the rank, the 1 below the line, the noise.
+    paid = (brute - minimum(task)) / delta2
+    broken = [share(task, rank=np.trace(task.feature_cov)), share(task, one=0.0)]
+    broken += [share(task, noise=0.0)] * (task.noise_std > 0)
+    assert min(abs(np.array(broken) / paid - 1)) > 1e-5
+
+
+@pytest.mark.claim("exact-cost")
+def test_the_stored_memory_of_exact_risks():
+    """It does not depend on the context; in d it grows like d^3 for given heads, like d^4 for the moments of G."""
+    rows = json.loads(stored.path("engine_cost.json").read_text())["rows"]
+    tall = [row for row in rows if row["d"] == row["C"] >= 20]
+    for name, power in (("weights", 3), ("moments", 4)):
+        flat = np.array([row["bytes"][name] for row in rows if row["d"] == 10])
+        np.testing.assert_allclose(flat / flat[0], 1, rtol=0.01)
+        found = np.polyfit(np.log([row["d"] for row in tall]), np.log([row["bytes"][name] for row in tall]), 1)[0]
+        assert abs(found - power) < 0.3 < abs(found - (power - 1))

@@ -1,8 +1,8 @@
 """Several layers that rewrite the labels of all tokens: what a wrong guess costs them.
 
-A layer changes labels alone, and no two labels are multiplied: every token's new label is an affine function of the old
-ones, ``y + <S, M> y + (M'(S) + N s).x`` with ``s`` the average of ``y x`` and any M, N and linear map M'. In a single
-layer of noise-free labels nothing is lost by that.
+A layer writes only labels and multiplies no two of them: every token's new label is an affine function of the old
+ones, ``y + <S, M> y + (M'(S) + N s).x`` with ``s`` the average of ``y x`` and any M, N and linear map M'. Without label
+noise, products of labels gain nothing in a single layer. Two layers that use products can have less risk.
 """
 
 import math
@@ -18,12 +18,13 @@ __all__ = ["depth_price", "depth_risk"]
 @checks_task
 @full_precision
 def depth_price(task: GaussianTask, layers: int) -> Number:
-    r"""The least price, in risk, that layers which write labels pay for each unit of a guess's mean squared error.
+    r"""The least price, per unit of a guess's mean squared error, of layers that are affine in the labels.
 
     .. math:: \binom{L + Ck/2}{L}^{-1} = \prod_{j=1}^{L} \frac{j}{j + Ck/2}
 
-    `k` is the rank of `\Lambda`. One layer and two pay exactly this, and so does any number of them for one
-    feature; more layers pay it in the limit of large errors.
+    (eq. depth-price of the book) `k` is the rank of `\Lambda`. The layers write only labels and multiply no two of
+    them. For identity covariances, one layer and two pay exactly this, and so does any number of them for one feature;
+    more layers pay it in the limit of large errors. Two layers that multiply labels can pay less.
 
     Args:
         task: the task distribution, free of label noise.
@@ -54,14 +55,15 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
 @checks_task
 @full_precision
 def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
-    r"""The minimum risk of one or two layers that write labels, or of any number for one feature.
+    r"""The minimum risk of one or two layers that are affine in the labels, or of any number for one feature.
 
     .. math:: R_L + \frac{\lVert w_\star - g \rVert^2}{\binom{L + Cd/2}{L}}, \quad
        R_1 = \frac{d (d+1)}{C+d+1}, \quad
        R_2 = d\, \frac{(d^2+3d+4)\, C + (d-1)(d+1)(d+4)}{(C+d+1) (C^2 + (d+3)\, C + (d-1)(d+4))}
 
-    for identity covariances; for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The answer is the query's last label,
-    which begins with the guess.
+    for identity covariances (eq. depth-two of the book); for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The layers
+    write only labels and multiply no two of them; two layers that do can have less risk. The prediction is the query's
+    last label, which begins with the guess.
 
     Args:
         task: the task distribution, free of label noise, its covariances multiples of the identity. This is not

@@ -133,9 +133,9 @@ def test_every_search_of_one_and_two_layers_ends_at_the_law():
     assert (minus > 1.001 * plus).all()
 
 
-@pytest.mark.claim("depth-gap", "depth-floor")
-def test_three_layers_lie_between_bounds_that_are_proved():
-    """Above the price's bound, below two layers, concave in the squared error; two layers' price is no bound."""
+@pytest.mark.claim("depth-gap")
+def test_the_best_searches_of_three_layers_behave_like_minima():
+    """Differences of what was found, which no theorem bounds: above the bound, below two layers, and concave."""
     arrays, about = stored.load("depth")
     best, u2 = arrays["risk"][0, :, 2].min(-1), np.square(about["errors"])
     for (i, C), sign in product(enumerate(about["lengths"]), range(2)):
@@ -148,8 +148,8 @@ def test_three_layers_lie_between_bounds_that_are_proved():
 
 
 @pytest.mark.claim("depth-floor")
-def test_layers_that_write_features_lie_between_bounds_that_are_proved():
-    """Above the floor, and without a guess at most (1 + |u|^2/d) times the risk at zero; half of that is too little."""
+def test_the_best_searches_of_layers_that_write_features_behave_like_minima():
+    """Above the floor; of what was found, no guess costs at most |u|^2/d times the risk at zero, and more than half."""
     arrays, about = stored.load("depth")
     best, u2 = arrays["features"].min(-1), np.square(about["errors"][1:])
     right, none = best[..., 0], best[..., about["tasks"].index([1, 0])]

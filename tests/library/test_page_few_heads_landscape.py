@@ -9,7 +9,6 @@ from theory_reference import make_task
 
 from lsalib import attention, tasks, theory, training
 
-CLAIM = pytest.mark.claim("training-wants-d-plus-one")
 SIZES = [(1, 1), (1, 4), (2, 1), (2, 5), (3, 4), (4, 2), (5, 6)]
 
 
@@ -32,7 +31,7 @@ def trap(u, C, bias):
     return lines[k]
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 @pytest.mark.parametrize("size", SIZES)
 def test_the_price_of_a_random_direction(size, x64):
     """Least squares for all keys; not the formula without the offset."""
@@ -45,7 +44,7 @@ def test_the_price_of_a_random_direction(size, x64):
     assert abs(measured - price(z, u, C)) > 1e-8
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 @pytest.mark.parametrize("size", SIZES)
 def test_an_offset_makes_a_trap(size, x64):
     """8 beta^2 < |u|^2: a stationary point above the minimum without a way down; an idle head opens one."""
@@ -59,7 +58,7 @@ def test_an_offset_makes_a_trap(size, x64):
     assert np.linalg.eigvalsh(hessian(*spare, given)[1])[0] < -1e-4
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 def test_the_bound_for_traps_is_sharp_far_away():
     """A guess far away: the price rises somewhere 1 % within the bound, and nowhere 1 % beyond it."""
     C, far = 4, 1000 * np.eye(3)[0]
@@ -72,7 +71,7 @@ def test_the_bound_for_traps_is_sharp_far_away():
     assert rise(0.99) > 1e-6 and rise(1.01) < 0
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 @pytest.mark.parametrize("length", [0.0, 0.3, 1.8])
 @pytest.mark.parametrize("size", SIZES)
 def test_without_an_offset_every_local_minimum_of_the_price_is_zero(size, length):
@@ -91,7 +90,7 @@ def test_without_an_offset_every_local_minimum_of_the_price_is_zero(size, length
     assert length == 0 or minima(length / 3).max() > 1e-5
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 @pytest.mark.parametrize("size", [(2, 3), (2, 1), (3, 4), (3, 2), (4, 2), (5, 6)])
 def test_the_saddle_where_d_heads_wait(size, x64):
     """All features but one across u, and the label: stationary, one negative curvature. Not with u itself left out."""
@@ -102,7 +101,7 @@ def test_the_saddle_where_d_heads_wait(size, x64):
     assert at_direction(np.eye(d + 1)[0], given)[1] > 1e-3
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 def test_searches_with_one_head_more_than_features_all_arrive(x64):
     """Random covariances, noise, slopes and offsets; d heads end in the trap of an offset."""
     general = make_task(11, 3, 2, noise_std=1.5)
@@ -134,7 +133,7 @@ def trained_guess(task, heads, bias, train_bias, starts=6):
     return np.asarray(ends.value)[rests]
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 @pytest.mark.parametrize(("bias", "train_bias"), [(0.8, False), (0.8, True)])
 def test_enough_heads_beside_a_trained_guess_rest_at_the_minimum_only(bias, train_bias, x64):
     """Random covariances and noise, a fixed offset or a trained one."""
@@ -143,14 +142,14 @@ def test_enough_heads_beside_a_trained_guess_rest_at_the_minimum_only(bias, trai
     np.testing.assert_allclose(trained_guess(task, 3, bias, train_bias), lowest, rtol=1e-7)
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 def test_one_head_beside_a_trained_guess_can_be_stuck(x64):
     """The control: two features, one example, a trained offset."""
     short = tasks.GaussianTask([1.0, 0.5], 1)
     assert trained_guess(short, 1, 0.8, True, starts=12).max() > theory.yq_risk(short) + 1e-3
 
 
-@CLAIM
+@pytest.mark.claim("training-wants-d-plus-one")
 def test_ten_heads_that_arrive_keep_the_label_in_a_mixture(x64):
     """Training on the exact risk: the missing direction is the second free one, not the label."""
     task = tasks.GaussianTask([2.0] * 10, context_size=10)

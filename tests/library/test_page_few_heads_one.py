@@ -8,8 +8,6 @@ from few_heads_reference import Problem, best_keys, hessian, off_by
 
 from lsalib import tasks, theory, training
 
-CLAIM = pytest.mark.claim("one-head-landscape")
-
 
 def one_head(xi, d, C, var=0.0):
     """The minimum risk of one head with a trained guess whose value vector has this ratio of squares."""
@@ -29,7 +27,7 @@ def beside_the_best_guess(d, C, noise_std=0.0):
 CASES = [(4, 5, 0.0), (3, 2, 0.0), (6, 9, 0.0), (2, 1, 0.0), (1, 3, 0.0), (1, 2, 0.7), (3, 1, 1.3), (5, 2, 0.4)]
 
 
-@CLAIM
+@pytest.mark.claim("one-head-landscape")
 @pytest.mark.parametrize("case", [*CASES, (2, 4, 1.0), (10, 10, 0.0)])
 def test_the_curve_is_least_squares_for_all_the_rest(case, x64):
     """For a random value vector; with noise not the formula without it."""
@@ -41,7 +39,7 @@ def test_the_curve_is_least_squares_for_all_the_rest(case, x64):
     assert noise == 0 or abs(least - one_head(xi, d, C)) > 1e-6
 
 
-@CLAIM
+@pytest.mark.claim("one-head-landscape")
 def test_where_the_curve_rises():
     """From three features on with any noise; for two, from three examples on without noise, and not otherwise."""
     along = np.append(0, np.geomspace(1e-3, 1e4, 400))
@@ -51,7 +49,7 @@ def test_where_the_curve_rises():
     assert max(slowest(2, 1), slowest(2, 2), slowest(2, 3, 20.0)) < 0
 
 
-@CLAIM
+@pytest.mark.claim("one-head-landscape")
 def test_a_slope_leads_away_from_exchanged_roles(x64):
     """A feature as value and the label as key: stationary, with a way down, but for two features and one example."""
 

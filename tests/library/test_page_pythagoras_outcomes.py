@@ -24,7 +24,6 @@ BROKEN = {
     "skewed noise, features off center": lambda: contexts(2, 3, x=OFF_CENTER, noise=SKEWED, level=2.0),
     "weights off the prior mean": lambda: contexts(2, 3, x=SIGNS, eps=((-0.5, 1.5), (0.5, 0.5))),
 }
-evidence = pytest.mark.claim("pythagoras-general")
 
 
 def any_query(rng, here):
@@ -77,7 +76,7 @@ def entries(here):
     return np.column_stack([np.ones(len(G)), G[:, *np.triu_indices(G.shape[1])]])
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_the_angle_is_right_for_symmetric_tasks(name, x64):
     """Ten random layers with any query and guess: the risk is the best step's plus the squared distance from it."""
@@ -87,7 +86,7 @@ def test_the_angle_is_right_for_symmetric_tasks(name, x64):
     assert min(broken_angle(here, seed, part=0.9) for seed in range(10)) > 1e-9
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_angle_is_not_right_without_symmetry(name, x64):
     """Skewed weights, skewed noise on features off center, and weights off the prior mean break the identity."""
@@ -96,7 +95,7 @@ def test_the_angle_is_not_right_without_symmetry(name, x64):
     assert max(broken_angle(symmetric, seed) for seed in range(10)) < 1e-12, "the control"
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 def test_the_query_has_to_be_independent(x64):
     """A query that is one of the examples breaks the identity; any other query for the same tasks does not."""
     here = contexts(2, 3, x=SIGNS)
@@ -104,7 +103,7 @@ def test_the_query_has_to_be_independent(x64):
     assert max(broken_angle(here, seed) for seed in range(10)) < 1e-12, "the control"
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 def test_ridge_regression_is_outside_of_the_theorem():
     """Ridge regression is not affine in the Gram matrix, and its risk is not the sum of the two squares."""
     here, level = contexts(2, 3), 0.7
@@ -121,7 +120,7 @@ def test_ridge_regression_is_outside_of_the_theorem():
         assert off(0.3 * here.s) < 1e-12, "the control: another gradient step"
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_no_layer_is_better_than_the_step(name):
     """Least squares on the constant and all entries of G knows no symmetry, and finds the best step's risk."""
@@ -133,7 +132,7 @@ def test_no_layer_is_better_than_the_step(name):
     assert least_squares(here, np.unique(pairs.round(12), axis=1)) < (1 - 1e-7) * best
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 def test_skewed_weights_let_a_layer_be_better_than_the_step():
     """With skewed weights of mean 0 and variance 1 the minimum risk is 59/62 where the best step's is 1."""
     here = BROKEN["skewed weights"]()
@@ -141,7 +140,7 @@ def test_skewed_weights_let_a_layer_be_better_than_the_step():
     assert here.chance @ ((here.eps - here.step()) ** 2).sum(1) == pytest.approx(1, rel=1e-9)
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("name", SYMMETRIC | BROKEN)
 def test_three_moments_of_the_error_are_what_is_needed(name):
     """The error t of the best step has E[t] = E[t S] = E[t q] = 0 exactly where the angle is right."""
@@ -153,7 +152,7 @@ def test_three_moments_of_the_error_are_what_is_needed(name):
     assert largest < 1e-12 if name in SYMMETRIC else largest > 1e-3
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("C", [1, 3])
 def test_one_feature_without_noise_allows_skewed_weights(C, x64):
     """With one feature, skewed weights break the theorem only if there is noise, as Exercise 3 says."""
@@ -170,7 +169,7 @@ def gaussian(seed, few=NORMAL):
     return task, contexts(d, C, x=few, noise=NORMAL, level=task.noise_std, U=U, T=T)
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("seed", range(6))
 def test_outcomes_and_exact_moments_agree(seed, x64):
     """Three values in place of a normal variable give all three sides of Gaussian tasks exactly; two values do not."""
@@ -188,7 +187,7 @@ def test_outcomes_and_exact_moments_agree(seed, x64):
     assert np.abs(listed / exact - 1).min() > 1e-6, "the control"
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize(
     "x, kurtosis, d, C, sigma",
     [(NORMAL, 3, 2, 2, 0.7), (NORMAL, 3, 1, 3, 0), (SIGNS, 1, 3, 2, 0.7), (SKEWED, 3.25, 2, 3, 1.5)],
@@ -203,7 +202,7 @@ def test_the_best_step_for_any_fourth_moment(x, kurtosis, d, C, sigma):
     assert abs(risk - d * (1 - eta(2.0))) > 1e-3, "the control: a fourth moment of 2"
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_preconditioner_of_gaussian_tasks(seed):
     """The preconditioner and its risk agree: all outcomes, eq. general-preconditioner, and the library."""
@@ -219,7 +218,7 @@ def test_the_best_preconditioner_of_gaussian_tasks(seed):
     assert np.abs(np.linalg.inv(L + spread) / N - 1).max() > 1e-3, "the control: without the 1/C"
 
 
-@evidence
+@pytest.mark.claim("pythagoras-general")
 @pytest.mark.parametrize("d, C, sigma", [(1, 1, 0.0), (1, 3, 0.0), (2, 2, 0.0), (2, 1, 0.8), (2, 2, 1.5)])
 def test_the_price_is_the_distance_from_the_constant(d, C, sigma):
     """The squared distance from 1 to what heads can imitate is the library's price (eq. price-as-distance)."""

@@ -8,9 +8,6 @@ from jax.flatten_util import ravel_pytree
 
 from lsalib import attention, tasks, theory, training
 
-searched = pytest.mark.claim("conjecture-global-optimum")
-known = pytest.mark.claim("trained-guess-weights")
-
 
 def uneven_task(C, d=6):
     """A prior mean with a different entry for each feature."""
@@ -40,8 +37,8 @@ def search(task, heads, seeds, scale, steps):
     return np.asarray(value), jax.tree.map(np.asarray, point)
 
 
-@searched
-@known
+@pytest.mark.claim("conjecture-global-optimum")
+@pytest.mark.claim("trained-guess-weights")
 @pytest.mark.parametrize("C", [2, 15])
 def test_one_head_finds_a_gradient_step_of_the_known_form(C, x64):
     """Twelve searches end at the minimum risk, at weights of the proposition's form."""
@@ -58,7 +55,7 @@ def test_one_head_finds_a_gradient_step_of_the_known_form(C, x64):
     assert np.abs(c[:, :, None] * A[:, 0] - np.diag([1.0] * 6 + [0])).max(axis=(1, 2)).min() > 1e-2
 
 
-@searched
+@pytest.mark.claim("conjecture-global-optimum")
 @pytest.mark.parametrize("heads, steps", [(2, 500), (7, 1500)])
 def test_several_heads_find_the_same_function(heads, steps, x64):
     """Searches with more heads end at the same risk, at weights whose lift is that of one gradient step."""
@@ -95,7 +92,7 @@ def exchanged(task):
     return first, theory.optimal_step(task) * np.einsum("i,hj->hij", rho, first), task.prior_mean
 
 
-@searched
+@pytest.mark.claim("conjecture-global-optimum")
 @pytest.mark.parametrize("d, C, saddle", [(6, 2, True), (6, 15, True), (2, 3, True), (2, 1, False)])
 def test_exchanged_roles_are_stationary(d, C, saddle, x64):
     """Their risk is d less the best step. A way leads down, except for two features and one example."""
@@ -108,7 +105,7 @@ def test_exchanged_roles_are_stationary(d, C, saddle, x64):
     assert (np.linalg.eigvalsh(curve)[0] < -0.01) == saddle
 
 
-@searched
+@pytest.mark.claim("conjecture-global-optimum")
 def test_exchanged_roles_can_be_a_local_minimum(x64):
     """For d = 2, C = 1 no nearby risk is below 1.75, though the minimum is 1.5; for C = 3 some is."""
 
@@ -132,7 +129,7 @@ def nullity(H):
     return int((np.abs(values) < 1e-9 * values[-1]).sum())
 
 
-@known
+@pytest.mark.claim("trained-guess-weights")
 def test_the_nullity_in_what_a_prediction_reads(x64):
     """At d = 6 it is d + 2 at the best step, where no direction leads down, and another number at step 1."""
     task = uneven_task(15)
@@ -159,7 +156,7 @@ def tangents(params, v):
     return np.hstack([np.asarray(part).reshape(len(part), -1) for part in parts])
 
 
-@known
+@pytest.mark.claim("trained-guess-weights")
 @pytest.mark.parametrize("d, C", [(2, 3), (3, 5)])
 def test_the_nullity_in_all_weights_and_its_directions(d, C, x64):
     """3(d+1)^2 + 1 null directions, spanned by the tangents of the symmetries where W_K is invertible."""

@@ -112,7 +112,7 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
 def compare(result: dict, other: dict | None, readout: str = "written") -> Interval:
     """The difference of two results' mean squared errors, negative where the first is better; of the same pairs.
 
-    Where there is no other, the guesses that the first was shown are the predictions that it is held against.
+    Where there is no other, the guesses that the first was shown are the predictions that it is compared with.
     """
     mine = outcome(result, readout)
     if other is None:

@@ -1,4 +1,4 @@
-"""Certificates beyond one layer with a fixed guess: a guess that is trained along, and layers one after the other.
+"""Certificates beyond one layer with a fixed guess: a guess that is trained jointly, and layers one after the other.
 
 For the trained guess the least risk of H heads is a function of one number: X, the squared length of what the mixed
 value vector reads of the features, over that of the residual label. As in test_certificates.py, a test is named by

@@ -30,7 +30,7 @@ def shown(monkeypatch):
         (1.0, 1.3, {"atol": 0.2}, False),
         (100.0, 101.0, {"rtol": 0.02}, True),
         (100.0, 103.0, {"rtol": 0.02}, False),
-        # Two per cent of what is expected, not of what is measured.
+        # 2% of what is expected, not of what is measured.
         (100.0, 102.03, {"rtol": 0.02}, True),
         (102.03, 100.0, {"rtol": 0.02}, False),
         (-100.0, -101.0, {"rtol": 0.02}, True),

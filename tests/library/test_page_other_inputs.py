@@ -201,7 +201,7 @@ def test_two_heads_and_a_constant_reach_the_step(x64, kurtosis):
 @pytest.mark.claim("constant-coordinate")
 @pytest.mark.parametrize(("rows", "size"), SKEWED[1:])
 def test_for_skewed_features_the_constant_helps_the_step_too(x64, rows, size):
-    """Any prior and guess: the two heads reach the least risk, which is below the step without the constant."""
+    """Any prior and guess: the two heads reach the minimum risk, which is below the step without the constant."""
     m = rows.shape[1]
     Z, w, guess = (RANDOM.normal(size=shape) for shape in ((m, m + 1), m, m))
     heads, risk, step = two_heads(alike(rows), size, w, Z @ Z.T, guess)

@@ -75,7 +75,7 @@ chi_numbers = jax.jit(_white.chi, static_argnums=2)
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
-    """In both types, and without correlations inside a draw; two per cent of another scale are seen."""
+    """In both types, and without correlations inside a draw; 2% of another scale are seen."""
     numbers = np.asarray(normal(jax.random.key(3), (400_001,), dtype)).astype(np.float64)
     assert stats.kstest(numbers, "norm").pvalue > ALPHA
     assert stats.kstest(1.02 * numbers, "norm").pvalue < ALPHA
@@ -88,7 +88,7 @@ def test_normal_numbers_pass_kolmogorov_smirnov(dtype, x64):
 
 @pytest.mark.parametrize("degrees", [[2.0, 3.0, 11.0], [9_991.0, 10_000.0, 1e6]])
 def test_chi_numbers_have_their_law(degrees):
-    """For few degrees of freedom and for many; the control has two per cent more."""
+    """For few degrees of freedom and for many; the control has 2% more."""
     chi = np.asarray(chi_numbers(jax.random.key(1), np.float32(degrees), 200_000)).astype(np.float64)
     for row, k in zip(chi, degrees, strict=True):
         assert stats.kstest(row, stats.chi(k).cdf).pvalue > ALPHA / len(degrees)

@@ -141,7 +141,7 @@ def test_what_is_silent_in_a_tree_is_what_is_silent_in_whole_prompts():
 
 
 def test_guesses_after_one_context_are_those_of_whole_prompts():
-    """The model is a stand-in whose answers hang on the whole text."""
+    """The model is a stand-in whose answers depend on the whole text."""
 
     def score_logprobs(texts, endings):
         return np.array([[hash(text + ending) % 97 for ending in endings] for text in texts], float)

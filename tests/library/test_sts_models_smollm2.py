@@ -112,7 +112,7 @@ def test_a_cut_answer_ends_before_the_first_stop_string(answer, stop):
 
 
 USER = {"role": "user", "content": "Hello"}
-BARE = object.__new__(smollm2.SmolLM2)  # without weights: what is wrong is said before they are needed
+BARE = object.__new__(smollm2.SmolLM2)  # without weights: errors come before they are needed
 BARE.stored = (None,) * 4
 complete = lambda prompts, stop=(), limit=1: BARE.complete(prompts, max_new_tokens=limit, stop=stop)
 test_bad_input_is_refused = refusals(

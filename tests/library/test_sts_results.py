@@ -147,7 +147,7 @@ def test_the_draws_of_a_setting_are_taken_together(three, tmp_path):
 
 
 def test_most_unreadable_answers_are_counted(three):
-    """By condition; nothing is said where it is half of them at most."""
+    """Counts by condition; none where at most half of the answers are unreadable."""
     failed = results.outcome(three["guess"]).failed.sum()
     assert results.unreadable([three["none"], three["guess"]]) == ""
     junk = three["none"] | {"records": [row | {"answer": "?"} for row in three["none"]["records"]]}

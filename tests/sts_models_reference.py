@@ -1,4 +1,4 @@
-"""A second road to a Llama's logits: NumPy, float64, no cache, head by head, rotating halves as Hugging Face does.
+"""An independent derivation of a Llama's logits: NumPy, float64, no cache, head by head, rotating halves as Hugging Face does.
 
 The order of the rows of W_q and W_k is the other one there, so that a mistake in either order shows.
 """

@@ -1,4 +1,4 @@
-"""Second roads to the numbers of ``lsalib.theory``: sampling, quadrature and dense quadratic forms."""
+"""Independent derivations of the numbers of ``lsalib.theory``: sampling, quadrature and dense quadratic forms."""
 
 from functools import partial
 from itertools import product

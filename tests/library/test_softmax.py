@@ -109,7 +109,7 @@ def test_debiased_risk_against_samples():
 
 
 def test_approximate_risk_in_its_special_cases():
-    """One head and two opposite heads have closed forms; a third road is a grid over mu."""
+    """One head and two opposite heads have closed forms; a grid over mu is a third derivation."""
     noise = (1 + 0.1) * 5 / 40
     one = 5**-0.5
     np.testing.assert_allclose(theory.softmax_risk(TASK, [one]), 1 - 1 / (1 + np.e * noise), rtol=1e-12)

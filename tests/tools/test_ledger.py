@@ -75,7 +75,12 @@ def test_of_no_words():
         ([CLAIM._replace(page="llm")], [CHECK], {}, "in tiny: the ledger names the page llm"),
         ([CLAIM._replace(paper="")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
         ([CLAIM._replace(place="new")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
-        ([CLAIM._replace(roads=("hearsay",))], [CHECK], {}, "tiny-claim: roads hearsay, expected some of: closed form"),
+        (
+            [CLAIM._replace(derivations=("hearsay",))],
+            [CHECK],
+            {},
+            "tiny-claim: derivations hearsay, expected some of: closed form",
+        ),
     ],
 )
 def test_a_disagreement_is_named(entries, records, marks, problem):
@@ -158,7 +163,7 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
         claims.main(root)
     listed.write_text(LEDGER.replace("status", "verdict"))
     with pytest.raises(
-        SystemExit, match="tiny-claim: expected the keys id, place, page, paper, finding, status, roads"
+        SystemExit, match="tiny-claim: expected the keys id, place, page, paper, finding, status, derivations"
     ):
         claims.main(root)
     (tmp_path / "book/tiny.ipynb").unlink()

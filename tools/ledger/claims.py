@@ -23,7 +23,7 @@ STATUSES = {
     NOT_RUN: "We have not run it.",
 }
 # The kinds of independent derivations of a claim's numbers, beside its tests and certificates.
-ROADS = ("closed form", "dense algebra", "samples", "stored runs", "others' numbers")
+DERIVATIONS = ("closed form", "dense algebra", "samples", "stored runs", "others' numbers")
 
 
 class Claim(NamedTuple):
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
     paper: str
     finding: str
     status: str
-    roads: tuple[str, ...] = ()
+    derivations: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
@@ -72,7 +72,7 @@ def read_claims(root: Path) -> list[Claim]:
         if set(entry) | set(Claim._field_defaults) != set(Claim._fields):
             name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
             raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
-    return [Claim(**entry | {"roads": tuple(entry.get("roads", ()))}) for entry in entries]
+    return [Claim(**entry | {"derivations": tuple(entry.get("derivations", ()))}) for entry in entries]
 
 
 def read_marks(root: Path) -> Marks:
@@ -125,8 +125,10 @@ def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
             found.append(f"{claim.id}: “{claim.status}”, but {what}")
         if (claim.source == "new") == bool(claim.paper) or not claim.finding:
             found.append(f"{claim.id}: expected a finding, and what the paper says unless the place is “new”")
-        if unknown := set(claim.roads) - set(ROADS):
-            found.append(f"{claim.id}: roads {', '.join(sorted(unknown))}, expected some of: {', '.join(ROADS)}")
+        if unknown := set(claim.derivations) - set(DERIVATIONS):
+            found.append(
+                f"{claim.id}: derivations {', '.join(sorted(unknown))}, expected some of: {', '.join(DERIVATIONS)}"
+            )
     for page, record in ((page, record) for page, records in by_page.items() for record in records):
         where = f"{record.id}, {record.kind} “{record.label}” in {page}"
         if record.id not in by_id:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lsalib.book.records import Record
-from tools.ledger.claims import ROADS, STATUSES, Claim, Marked, read_claims, read_marks, read_records
+from tools.ledger.claims import DERIVATIONS, STATUSES, Claim, Marked, read_claims, read_marks, read_records
 from tools.notebooks import pages
 
 KINDS = ("check", "control")
@@ -88,7 +88,7 @@ def as_csv(data: dict[str, Any]) -> str:
 def schema() -> dict[str, Any]:
     """The JSON Schema of claims.json."""
     claim: dict[str, Any] = dict.fromkeys(Claim._fields, TEXT) | {"status": {"enum": list(STATUSES)}}
-    claim |= {"roads": {"type": "array", "items": {"enum": list(ROADS)}}, "worst_margin": OPTIONAL}
+    claim |= {"derivations": {"type": "array", "items": {"enum": list(DERIVATIONS)}}, "worst_margin": OPTIONAL}
     claim["checks"] = {"type": "array", "items": whole(FIELDS | {"margin": OPTIONAL, "anchor": TEXT})}
     claim |= {name: {"type": "array", "items": whole(dict.fromkeys(Marked._fields, TEXT))} for name in TESTS}
     book = {"commit": TEXT, "runs": {"type": "object"}, "claims": {"type": "array", "items": whole(claim)}}

@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 
 from lsalib.book.records import Record, rows, tally
 from tools.ledger import export
-from tools.ledger.claims import ROADS, STATUSES, Claim, Marked, read_claims, read_records
+from tools.ledger.claims import DERIVATIONS, STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell
 from tools.notebooks.address import BRANCH
 from tools.notebooks.labels import chapters
@@ -74,7 +74,7 @@ def evidence(claim: Claim, records: list[Record]) -> str:
     counts += [f"{len(found)} {name}{'s' * (len(found) > 1)}" for name, found in listed.items() if found]
     about = f'<a href="#{claim.id}">{claim.id}</a>'
     about += f"; {claim.where} of {SOURCES[claim.source]}" if claim.where else ""
-    about += f"; computed by {escape(', '.join(claim.roads))}" if claim.roads else ""
+    about += f"; computed by {escape(', '.join(claim.derivations))}" if claim.derivations else ""
     checks = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}") if records else ""
     more = "".join(tests(f"{name.capitalize()}s", found) for name, found in listed.items())
     summary = f"<summary>Evidence: {', '.join(counts) or 'none'}</summary>"
@@ -137,17 +137,17 @@ class Verdicts(Table):
         return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
-class Roads(Directive):
+class Derivations(Directive):
     """How many claims rest on each kind of independent derivation, and on three kinds or more."""
 
     def run(self) -> list[nodes.Node]:
         certified, claims = marked("certificate"), read_claims(ROOT)
-        kinds = [(*claim.roads, *["certificate"] * (claim.id in certified)) for claim in claims]
-        counts = {kind: sum(kind in each for each in kinds) for kind in (*ROADS, "certificate")}
+        kinds = [(*claim.derivations, *["certificate"] * (claim.id in certified)) for claim in claims]
+        counts = {kind: sum(kind in each for each in kinds) for kind in (*DERIVATIONS, "certificate")}
         counts["three kinds or more"] = sum(len(each) > 2 for each in kinds)
         counts["all"] = len(claims)
         body = "".join(f"<tr><td>{kind}</td><td>{count}</td></tr>" for kind, count in counts.items())
-        table = f'<table class="roads">{head("derivation", "claims")}<tbody>{body}</tbody></table>'
+        table = f'<table class="derivations">{head("derivation", "claims")}<tbody>{body}</tbody></table>'
         return [raw(f'<div class="results claims-table">{table}</div>')]
 
 
@@ -160,5 +160,5 @@ def write_files(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.add_directive("ledger", Ledger)
     app.add_directive("verdicts", Verdicts)
-    app.add_directive("roads", Roads)
+    app.add_directive("derivations", Derivations)
     app.connect("build-finished", write_files)

@@ -1,6 +1,7 @@
-"""An independent derivation of a Llama's logits: NumPy, float64, no cache, head by head, rotating halves as Hugging Face does.
+"""An independent derivation of a Llama's logits: NumPy, float64, no cache, one head at a time.
 
-The order of the rows of W_q and W_k is the other one there, so that a mistake in either order shows.
+Halves are rotated as Hugging Face does: there the rows of W_q and W_k have the other order,
+so a mistake in either order shows.
 """
 
 import jax

@@ -7,8 +7,8 @@ Learning Is Gradient Descent» (arXiv 2512.04268): ``tasks`` (section 2),
 Not imported with them: ``lsalib.book``, which serves the pages, and ``lsalib.sts``, which asks language models.
 """
 
-from lsalib import attention, estimators, metrics, tasks, theory, training
+from lsalib import attention, estimators, layers, metrics, tasks, theory, training
 
-__all__ = ["attention", "estimators", "metrics", "tasks", "theory", "training"]
+__all__ = ["attention", "estimators", "layers", "metrics", "tasks", "theory", "training"]
 
 __version__ = "0.1.0"

@@ -1,0 +1,27 @@
+r"""The layers of the field behind one interface: linear attention, gates, the delta rule, softmax attention.
+
+A ``Layer`` says what is computed, and is no array: a rule, the number of heads, of layers one after the other, and so
+on. Its weights are a ``LayerParams``, a pytree. Every layer has two methods::
+
+    layer = layers.Layer("delta", heads=2)
+    params = layer.init(key, dim)                    # draws weights
+    prediction = layer.predict(params, X, y, x_q)    # a scalar, for one example
+
+So ``jax.vmap``, ``metrics.sampled_risk`` and ``training.train`` work with any of them.
+
+Each head keeps a matrix, its state. It starts at `S_0`, and each context token `z_t = [x_t; y_t]` changes it by its key
+`k_t = W_K z_t` and its value `v_t = W_V z_t`. The query's token `z_q = [x_q; g^\top x_q]` reads the last state:
+
+.. math:: f = g^\top x_q + \Big[ \sum_h W_P S_C W_Q z_q \Big]_{-1}
+
+The initial state `S_0` and the guess `g` are zero after ``init``; set others by ``params._replace(guess=...)``. All
+weights are trained but those named in ``Layer(frozen=...)``.
+
+``recurrence`` computes the states of one head token by token, as the papers define them, and ``chunked`` many tokens at
+once.
+"""
+
+from lsalib.layers.layer import RULES, Layer, LayerParams
+from lsalib.layers.states import chunked, recurrence
+
+__all__ = ["RULES", "Layer", "LayerParams", "chunked", "recurrence"]

@@ -50,14 +50,14 @@ class Layer:
 
     The rule says how a context token changes the state of a head, by its key k and its value v:
 
-    ============== ================================================================================
+    =============== ================================================================================
     ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, as eq. 3
     ``normalized``  linear, and an output is divided by `\varphi(q)^\top \sum_t \varphi(k_t)`
     ``gated``       `S_t = \alpha S_{t-1} + v_t k_t^\top`
     ``delta``       `S_t = S_{t-1} + \beta (v_t - S_{t-1} k_t) k_t^\top`
     ``gated_delta`` `S_t = \alpha S_{t-1} (I - \beta k_t k_t^\top) + \beta v_t k_t^\top`
     ``softmax``     no state: `\sum_t p_t v_t` with `p_t \propto \exp(q^\top k_t / \sqrt{n})`
-    ============== ================================================================================
+    =============== ================================================================================
 
     The rule ``normalized`` has keys and queries `\varphi(W z)` with `\varphi(u) = \mathrm{elu}(u) + 1`. The query's
     token is never written. Every layer adds to all tokens what its heads read, `z \leftarrow z + \sum_h W_P o_h`.

@@ -27,10 +27,10 @@ RULES = {
 
 
 class LayerParams(NamedTuple):
-    """The weights of N layers with H heads each, on tokens of length D = d + 1.
+    r"""The weights of N layers with H heads each, on tokens of length D = d + 1.
 
     Keys have n entries and values m. What a rule does not use is None. With the rule ``normalized``, a state has one
-    more row, the start of the normalizer.
+    more row, the start `r_0` of the normalizer.
     """
 
     W_K: Float[Array, "N H n D"]
@@ -50,17 +50,17 @@ class Layer:
 
     The rule says how a context token changes the state of a head, by its key k and its value v:
 
-    =============== ================================================================================
+    =============== ============================================================================================
     ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, as eq. 3
-    ``normalized``  linear, and an output is divided by `\varphi(q)^\top \sum_t \varphi(k_t)`
+    ``normalized``  `S_t = S_{t-1} + v_t \varphi(k_t)^\top`, and what is read is divided by `r_t^\top \varphi(q)`
     ``gated``       `S_t = \alpha S_{t-1} + v_t k_t^\top`
     ``delta``       `S_t = S_{t-1} + \beta (v_t - S_{t-1} k_t) k_t^\top`
     ``gated_delta`` `S_t = \alpha S_{t-1} (I - \beta k_t k_t^\top) + \beta v_t k_t^\top`
     ``softmax``     no state: `\sum_t p_t v_t` with `p_t \propto \exp(q^\top k_t / \sqrt{n})`
-    =============== ================================================================================
+    =============== ============================================================================================
 
-    The rule ``normalized`` has keys and queries `\varphi(W z)` with `\varphi(u) = \mathrm{elu}(u) + 1`. The query's
-    token is never written. Every layer adds to all tokens what its heads read, `z \leftarrow z + \sum_h W_P o_h`.
+    with `\varphi(u) = \mathrm{elu}(u) + 1` and the normalizer `r_t = r_{t-1} + \varphi(k_t)`, the last row of the state.
+    The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`.
 
     Args:
         rule: one of ``RULES``.
@@ -71,7 +71,8 @@ class Layer:
         normalize: "keys" divides each key by its length. "step" divides what a token writes by `\lVert k_t \rVert^2`:
             the delta rule with `\beta = 1` then answers `v_t` to the last key, whatever its length. None does neither.
         key_size, value_size: n and m; None is D.
-        chunk: how many tokens are computed at once (``chunked``); None computes one after the other (``recurrence``).
+        chunk: how many tokens are computed at once (``chunked``); None computes them one by one (``recurrence``). The
+            prediction is the same up to rounding.
         frozen: names of weights that are not trained: their gradient is zero. Weight decay would still change them.
 
     Raises:
@@ -96,7 +97,7 @@ class Layer:
     normalize: str | None = None
     key_size: int | None = None
     value_size: int | None = None
-    chunk: int | None = None
+    chunk: int | None = 64
     frozen: tuple[str, ...] = ()
 
     def __post_init__(self):

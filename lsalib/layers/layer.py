@@ -59,7 +59,7 @@ class Layer:
     ``softmax``     no state: `\sum_t p_t v_t` with `p_t \propto \exp(q^\top k_t / \sqrt{n})`
     =============== ============================================================================================
 
-    with `\varphi(u) = \mathrm{elu}(u) + 1` and the normalizer `r_t = r_{t-1} + \varphi(k_t)`, the last row of the state.
+    with `\varphi(u) = \mathrm{elu}(u) + 1` and `r_t = r_{t-1} + \varphi(k_t)`, which is the last row of the state.
     The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`.
 
     Args:
@@ -188,6 +188,8 @@ class Layer:
 
         return LayerParams(**{name: weight(name, shape) for name, shape in shapes.items()})
 
+    @partial(_arrays.promoted, skip=("self",))
+    @partial(jax.jit, static_argnames="self")
     def predict(
         self, params: LayerParams, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
     ) -> Float[Array, ""]:
@@ -211,32 +213,24 @@ class Layer:
             >>> float(layer.predict(params._replace(W_P=0 * params.W_P), jnp.eye(2), jnp.ones(2), jnp.ones(2)))
             3.0
         """
-        return _predict(params, X, y, x_q, self)
-
-
-@partial(_arrays.promoted, skip=("layer",))
-@partial(jax.jit, static_argnames=("layer",))
-def _predict(
-    params: LayerParams, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], layer: Layer
-) -> Float[Array, ""]:
-    _validate.context(X, y, x_q)
-    shapes = layer.shapes(X.shape[1])
-    for name, leaf in params._asdict().items():
-        if name in shapes:
-            _validate.shape(name, leaf, shapes[name])
-        elif leaf is not None:
-            raise ValueError(f"{name} must be None for the rule {layer.rule}, got {_arrays.describe(leaf)}")
-    params = params._replace(**{name: jax.lax.stop_gradient(getattr(params, name)) for name in layer.frozen})
-    guess = params.guess @ x_q
-    tokens = jnp.concatenate([X, y[:, None]], axis=1)
-    Z = jnp.concatenate([tokens, jnp.append(x_q, guess)[None]])
-    stacked = {name: leaf for name, leaf in params._asdict().items() if leaf is not None and name != "guess"}
-    for place in range(layer.depth):
-        weights = {name: leaf[place] for name, leaf in stacked.items()}
-        if place < layer.depth - 1:
-            Z = Z + jax.vmap(partial(_read, layer, False), (0, None))(weights, Z).sum(0)
-    read = jax.vmap(partial(_read, layer, True), (0, None))(_last_entry(weights), Z)
-    return Z[-1, -1] + read.sum()
+        _validate.context(X, y, x_q)
+        shapes = self.shapes(X.shape[1])
+        for name, leaf in params._asdict().items():
+            if name in shapes:
+                _validate.shape(name, leaf, shapes[name])
+            elif leaf is not None:
+                raise ValueError(f"{name} must be None for the rule {self.rule}, got {_arrays.describe(leaf)}")
+        params = params._replace(**{name: jax.lax.stop_gradient(getattr(params, name)) for name in self.frozen})
+        guess = params.guess @ x_q
+        tokens = jnp.concatenate([X, y[:, None]], axis=1)
+        Z = jnp.concatenate([tokens, jnp.append(x_q, guess)[None]])
+        stacked = {name: leaf for name, leaf in params._asdict().items() if leaf is not None and name != "guess"}
+        for place in range(self.depth):
+            weights = {name: leaf[place] for name, leaf in stacked.items()}
+            if place < self.depth - 1:
+                Z = Z + jax.vmap(partial(_read, self, False), (0, None))(weights, Z).sum(0)
+        read = jax.vmap(partial(_read, self, True), (0, None))(_last_entry(weights), Z)
+        return Z[-1, -1] + read.sum()
 
 
 def _last_entry(weights: dict) -> dict:
@@ -289,5 +283,5 @@ def _stateful(layer: Layer, weights: dict, keys, values, queries, squares, causa
     given = weights["state"], keys, values, queries[:-1] if causal else None
     state, before = rule(*given, step=step, gate=weights.get("gate"), delta="delta" in layer.rule)
     # The query reads the last state, and without causality every token does.
-    outputs = jnp.concatenate([before, queries[-1:] @ state.T]) if causal else queries @ state.T
+    outputs = queries @ state.T if before is None else jnp.concatenate([before, queries[-1:] @ state.T])
     return outputs[:, :-1] / outputs[:, -1:] if layer.rule == "normalized" else outputs

@@ -129,7 +129,7 @@ def test_predictions_by_loops(x64, layer):
     np.testing.assert_allclose(both, [expected, predict_by_loops(layer, params, 2 * X, 2 * y, 2 * x_q)], rtol=1e-11)
     for name, shape in layer.shapes(3).items():
         other = params._replace(**{name: getattr(params, name) + 0.1 * np.random.default_rng(1).normal(size=shape)})
-        assert abs(layer.predict(other, X, y, x_q) - expected) > 1e-6, name
+        assert abs(layer.predict(other, X, y, x_q) - expected) > 1e-8, name
 
 
 def shared(params, names, **rest):

@@ -126,7 +126,9 @@ FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX}
 FIELDS |= {"noise_std": POSITIVE._replace(least=None), "context_size": Numbers(np.array(4.0))}
 STANDARD = Built(tasks.StandardTask, FIELDS)
 LSA, SOFTMAX = weights(attention.LSAParams, 6), weights(attention.SoftmaxParams, 10, outputs=1)
-SHAPES = layers.Layer("gated_delta", heads=2).shapes(2)
+# Small heads, so that narrow types do not overflow.
+LAYER_KIND = layers.Layer("gated_delta", heads=2, normalize="step", key_size=1, value_size=1)
+SHAPES = LAYER_KIND.shapes(2)
 LAYER = Built(layers.LayerParams, {name: numbers(70 + k, *shape) for k, (name, shape) in enumerate(SHAPES.items())})
 OPTIONAL_STEP = numbers(42, optional=True)
 
@@ -179,7 +181,7 @@ def few_heads(task, heads, guess, bias):
 
 
 def layer(params, X, y, x_q):
-    return layers.Layer("gated_delta", heads=2).predict(params, X, y, x_q)
+    return LAYER_KIND.predict(params, X, y, x_q)
 
 
 # Holders of what the library has computed, which compute nothing.

@@ -96,4 +96,4 @@ def measured(name: str, quick: bool) -> str:
 Training steps of one layer, d = C = 10, batch {BATCH}, float32. Each is measured beside a plain implementation in JAX
 that keeps all states in full and loops over the tokens. Their blocks take turns; the ratios are of medians.
 """
-    return "\n".join([head, *(steps_per_second(heads, *((2, 0.05) if quick else (5, 0.5))) for heads in (1, 4))])
+    return "\n".join([head, *(steps_per_second(heads, *((2, 0.05) if quick else (5, 0.2))) for heads in (1, 4))])

@@ -63,8 +63,8 @@ class Layer:
     The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`.
 
     Args:
-        rule: one of ``RULES``.
-        heads: H.
+        rule: one of the names above.
+        heads: H, their number.
         depth: N, the number of layers one after the other.
         causal: whether a context token reads the state after itself, `S_t`; otherwise it reads the last one. With one
             layer there is no difference, since only the query is read.
@@ -76,8 +76,8 @@ class Layer:
         frozen: names of weights that are not trained: their gradient is zero. Weight decay would still change them.
 
     Raises:
-        ValueError: if there is no such rule, a count is below 1, ``normalize`` is none of these or does not fit the
-            rule, or ``frozen`` names a weight that the rule does not have.
+        ValueError: if there is no such rule, a count is below 1, ``normalize`` is none of these or does not fit the rule,
+            or ``frozen`` names a weight that the rule does not have.
 
     Example:
         >>> layer = Layer("delta", frozen=("guess",))
@@ -156,7 +156,7 @@ class Layer:
         Args:
             key: a key of ``jax.random``.
             dim: d, the number of features.
-            scale: s.
+            scale: s, the standard deviation of each entry.
             step: `\beta` of every head. None is 1 where keys or steps are normalized. Otherwise it is `1/(d + 2)`, the
                 best constant step of online gradient descent on standard normal features.
             gate: `\alpha` of every head; 1 forgets nothing.

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from lsalib.layers import RULES, Layer
+from lsalib.layers import Layer
+from lsalib.layers.layer import RULES
 from lsalib.tasks import GaussianTask
 from studies.benchmarks.measuring import medians, origin, sentence, table
 

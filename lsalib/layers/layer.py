@@ -76,8 +76,8 @@ class Layer:
         frozen: names of weights that are not trained: their gradient is zero. Weight decay would still change them.
 
     Raises:
-        ValueError: if there is no such rule, a count is below 1, ``normalize`` is none of these or does not fit the rule,
-            or ``frozen`` names a weight that the rule does not have.
+        ValueError: if there is no such rule, a count is below 1, ``normalize`` is none of these or does not fit the
+            rule, or ``frozen`` names a weight that the rule does not have.
 
     Example:
         >>> layer = Layer("delta", frozen=("guess",))

@@ -203,7 +203,7 @@ TABLE |= {
     "metrics.prediction_difference": predictors(metrics.prediction_difference),
     "metrics.sampled_risk": entry(sampled, "float32", batch_size=count(8)),
     "theory.LiftedRisk": entry(point, "float32"),
-    "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=QUIET),
+    "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=ISOTROPIC),
     "theory.centred_task": entry(lambda task: jax.tree.leaves(theory.centred_task(task)), "float64"),
     "theory.debiased_risk": entry(theory.debiased_risk, "float64", step_size=OPTIONAL_STEP),
     "theory.delta_rule_step": entry(theory.delta_rule_step, "float64", task=SILENT),
@@ -217,5 +217,5 @@ TABLE |= {
     "theory.standard_form": entry(theory.standard_form, y_q=numbers(46, 3), task=STANDARD),
     "theory.standard_risk": entry(theory.standard_risk, task=STANDARD),
 }
-FLOAT32 = ("ltb_risk", "optimal_weights", "population_risk", "squared_distance", "yq_optimal_weights")
+FLOAT32 = ("ltb_risk", "optimal_guess", "optimal_weights", "population_risk", "squared_distance", "yq_optimal_weights")
 TABLE |= {f"theory.{name}": TABLE[f"theory.{name}"]._replace(least="float32") for name in FLOAT32}

@@ -5,7 +5,7 @@ of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]`` and
 of the risk couple through ``E[z_q z_q^T]`` alone.
 """
 
-from functools import partial
+from functools import partial, wraps
 from typing import NamedTuple
 
 import jax
@@ -17,8 +17,9 @@ from lsalib import _arrays, _validate
 from lsalib._arrays import float_if_known
 from lsalib.attention import LSAParams, lift
 from lsalib.attention.layer import check_params
+from lsalib.mixtures import MixtureTask, averaged
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, task_arrays
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, pseudo_inverse, task_arrays
 from lsalib.theory.moments import gram_moments
 
 __all__ = ["LiftedRisk", "lifted_risk", "squared_distance"]
@@ -64,10 +65,54 @@ class LiftedRisk(NamedTuple):
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
         return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
 
+    def minimizer(self) -> Float[np.ndarray | Array, "D D D"]:
+        r"""The lift with the smallest risk, and among several the one with the smallest norm.
+
+        .. math:: M = -\tfrac 12\, E[z_q z_q^\top]^+\, s\, E[G \otimes G]^+
+
+        The quadratic is convex, so the lift is optimal exactly if ``gradient`` vanishes there. It needs up to d+1 heads
+        (``attention.from_lift``). Under ``jax.grad`` it is held fixed.
+        """
+        xp, (query, second, slope) = _arrays.numpy_or_jax(*map(_held, (self.query, self.second, self.slope)))
+        D = len(query)
+        by_token = slope.reshape(D, D * D) @ pseudo_inverse(xp, second.reshape(D * D, D * D))
+        return -(pseudo_inverse(xp, query) @ by_token).reshape(D, D, D) / 2
+
+    def minimum(self) -> Number:
+        """The smallest risk of enough heads: its gradient with respect to the task and the guess is exact.
+
+        Example:
+            >>> from lsalib.mixtures import MixtureTask
+            >>> two_modes = MixtureTask([GaussianTask([-2.0, 0.0], 5), GaussianTask([2.0, 0.0], 5)])
+            >>> round(lifted_risk(two_modes).minimum(), 4), round(lifted_risk(two_modes.tasks[0]).minimum(), 4)
+            (2.1111, 1.4167)
+        """
+        xp, (query, second, slope, constant, M) = _arrays.numpy_or_jax(*self, self.minimizer())
+        pulled = xp.einsum("jk,kpq->jpq", query, xp.einsum("mnpq,kpq->kmn", second, M))
+        return float_if_known(xp, constant + xp.sum((slope + pulled) * M))
+
     def _moments(self, name: str, M: Lift) -> tuple:
         """In the type of a point whose shape fits."""
         _validate.shape(name, M, self.slope.shape)
         return self.query.astype(M.dtype), self.second.astype(M.dtype)
+
+
+def _held(x):
+    return jax.lax.stop_gradient(x) if _arrays.traced(x) else x
+
+
+def _of_one_query(function):
+    """A decorator: the mean of several quadratics has their form if all have the same query."""
+
+    @wraps(function)
+    def checked(task, *args, **options):
+        if isinstance(task, MixtureTask) and not _arrays.traced(task):
+            covs = [np.eye(task.dim) if each.feature_cov is None else each.feature_cov for each in task.tasks]
+            if not all(np.array_equal(cov, covs[0]) for cov in covs):
+                raise ValueError("task must have one feature_cov for all components of a mixture")
+        return function(task, *args, **options)
+
+    return checked
 
 
 @jax.jit
@@ -85,6 +130,8 @@ def _value(constant, slope, query, second, M):
     return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
+@_of_one_query
+@averaged
 @checks_task
 @full_precision
 def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
@@ -97,7 +144,7 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     into one quadratic a component (eq. 18).
 
     Args:
-        task: the task distribution.
+        task: the task distribution, or a ``MixtureTask`` whose components have the same ``feature_cov``.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
         fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
@@ -130,6 +177,7 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     return LiftedRisk(query, second, slope, float_if_known(xp, off @ L @ off + xp.trace(L @ P) + bias**2))
 
 
+@averaged
 @checks_task
 @_promote_weights
 @full_precision

@@ -142,6 +142,7 @@ USUAL |= {"other": weights(attention.LSAParams, 50), "other_guess": numbers(54, 
 USUAL |= {"other_bias": numbers(55)}
 USUAL |= {"start": numbers(56, 2, optional=True), "normalized": flag(False), "schedule": flag(False)}
 USUAL |= {"decay": numbers(57)}
+USUAL |= {"query_cov": MATRIX}
 USUAL |= {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
 
 

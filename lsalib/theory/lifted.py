@@ -106,10 +106,12 @@ def _of_one_query(function):
 
     @wraps(function)
     def checked(task, *args, **options):
-        if isinstance(task, MixtureTask) and not _arrays.traced(task):
+        if isinstance(task, MixtureTask) and not _arrays.traced(task) and options.get("query_cov") is None:
             covs = [np.eye(task.dim) if each.feature_cov is None else each.feature_cov for each in task.tasks]
             if not all(np.array_equal(cov, covs[0]) for cov in covs):
-                raise ValueError("task must have one feature_cov for all components of a mixture")
+                raise ValueError(
+                    "task must have one feature_cov for all components of a mixture, or query_cov be given"
+                )
         return function(task, *args, **options)
 
     return checked
@@ -134,7 +136,7 @@ def _value(constant, slope, query, second, M):
 @averaged
 @checks_task
 @full_precision
-def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
+def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None, query_cov=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
     .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda & g^\top \Lambda g + \beta^2
@@ -144,16 +146,19 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     into one quadratic a component (eq. 18).
 
     Args:
-        task: the task distribution, or a ``MixtureTask`` whose components have the same ``feature_cov``.
+        task: the task distribution, or a ``MixtureTask`` whose queries have one covariance.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
         fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
+        query_cov: the covariance of the query's features where they have another one than the examples', (d, d); it
+            takes the place of Lambda in the first matrix. The risk reads nothing else of the query's distribution.
 
     Returns:
         A ``LiftedRisk``. It holds D^4 numbers, so D = d+1 must be small; ``population_risk`` works for any D.
 
     Raises:
-        ValueError: if ``guess`` or ``fourth`` does not have its shape or ``bias`` is not finite.
+        ValueError: if ``guess``, ``fourth`` or ``query_cov`` does not have its shape, ``bias`` is not finite or
+            ``query_cov`` is no covariance; for a mixture, if its components' queries have several covariances.
 
     Example:
         >>> from lsalib.attention import gd_weights, lift
@@ -161,13 +166,19 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
         >>> risk = lifted_risk(task, guess=[2.0, 2.0])
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
+        >>> wider = lifted_risk(task, guess=[2.0, 2.0], query_cov=4 * np.eye(2))
+        >>> round(float(wider.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
+        4.0
 
     Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one (``a4-hessian`` in the
     ledger).
     """
     guess = guess_vector(task, guess)
-    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias)
-    xp, w, L, P, _, (mean, second, cross), guess, bias = task_arrays(task, *given)
+    query_cov = task.feature_cov if query_cov is None else _validate.covariance("query_cov", query_cov, task.dim)
+    query_cov = np.eye(task.dim) if query_cov is None else query_cov
+    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias), query_cov
+    # From here on L is the query's: the moments hold what is to be known of the examples.
+    xp, w, _, P, _, (mean, second, cross), guess, bias, L = task_arrays(task, *given)
     # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
     reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w
     last = xp.eye(task.dim + 1, dtype=w.dtype)[-1]

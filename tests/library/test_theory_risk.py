@@ -22,7 +22,7 @@ from theory_reference import (
     z_bound,
 )
 
-from lsalib.attention import LSAParams, gd_weights, lift, linear_transformer_block
+from lsalib.attention import LSAParams, lift, linear_transformer_block
 from lsalib.theory import gd_risk, ltb_risk, population_risk
 
 BOUND = z_bound(100)
@@ -48,16 +48,6 @@ def test_equal_dense_form(name, heads, x64):
         np.testing.assert_array_equal(plain, population_risk(params, task, np.zeros(task.dim)))
         identity = jnp.asarray(np.eye(task.dim + 1))  # a block without an MLP
         np.testing.assert_allclose(ltb_risk(params, identity, identity, task), plain, rtol=1e-14)
-
-
-@pytest.mark.claim("gd-in-one-head", "exact-gd-risk")
-@pytest.mark.parametrize("name", TASKS)
-def test_gd_weights_have_the_gd_risk(name, x64):
-    """One head with the weights of eq. 7 has the risk of a gradient step of any size."""
-    task = TASKS[name]
-    for step in (0.0, 0.3, 1.0):
-        params = gd_weights(jnp.asarray(task.prior_mean), step)
-        np.testing.assert_allclose(population_risk(params, task, task.prior_mean), gd_risk(task, step), rtol=1e-12)
 
 
 def test_dense_form_sees_each_ingredient(x64):

@@ -42,13 +42,6 @@ def test_each_tool_says_how_it_is_used(name, capsys):
     assert stop.value.code == 0 and capsys.readouterr().out.startswith("usage: ")
 
 
-def test_an_unknown_tool_is_refused_with_the_list():
-    """No command, or one that does not exist, gets the list of commands."""
-    for arguments in ([], ["huge"]):
-        with pytest.raises(SystemExit, match=r"(?s)usage: .*execute .*build "):
-            tools.main(arguments)
-
-
 COUNT = """
 import jax
 events = []

@@ -124,13 +124,6 @@ def test_a_fold_says_everything(monkeypatch):
     assert export.worst_margin([CONTROL, CHECK]) == pytest.approx(10) and export.worst_margin([]) == math.inf
 
 
-def test_a_tally_counts_each_source_and_names_what_is_refuted():
-    listed = [CLAIM, CLAIM._replace(id="false", status="refuted as stated"), CLAIM._replace(place="new", paper="")]
-    paper, _, ours = site_ledger.summary(listed).split("<li>")[1:]
-    assert "1 of 2 claims hold; refuted: <a" in paper and "1 sharpened" in paper and "1 refuted as stated" in paper
-    assert ": 1 claims. " in ours and "refuted" not in ours.partition("</ul>")[0]
-
-
 def test_a_box_says_where_each_claim_is_and_how_long_its_page_takes(monkeypatch):
     """400 words at 100 a minute, ten formulas at 12 seconds each, 20 lines at three; folded text takes none."""
     monkeypatch.setattr(site_claims, "marked", lambda kind: {"law": [SUM]})

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from refusals import refusals
 
+from lsalib.book import figures
 from lsalib.book.charts import chart, spread
 
 
@@ -59,6 +60,13 @@ def test_names_move_as_little_as_possible():
         others = best + scale * rng.normal(size=(2000, 7))
         allowed = others[(np.diff(others) >= gaps).all(1)]
         assert len(allowed) and (((allowed - wanted) ** 2).sum(1) >= ((best - wanted) ** 2).sum()).all()
+
+
+def test_positive_is_blue_and_negative_orange():
+    """The opacity is the size, up to the limit."""
+    shown = figures.tint([[0.5, -3.0]], 2.0)[0]
+    np.testing.assert_allclose(shown[:, 3], [0.25, 1.0])
+    assert shown[0, 2] > shown[0, 0] and shown[1, 0] > shown[1, 2]
 
 
 def test_an_error_in_the_block_is_raised_and_the_figure_closed():

@@ -6,7 +6,6 @@ from itertools import cycle
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import ml_dtypes
 import numpy as np
 import plain_table
@@ -15,7 +14,7 @@ import pytest
 from plain_table import Built, Numbers
 
 from lsalib import attention, tasks, training
-from lsalib.book import check, claims, control, figures, notebook, sampling, seeds, stored
+from lsalib.book import charts, check, claims, control, figures, notebook, sampling, seeds, stored
 
 TABLE = plain_table.TABLE | plain_training.TABLE
 MODULES = plain_table.MODULES | {"training": training}
@@ -203,20 +202,16 @@ def test_pages_take_any_form_of_numbers(form, monkeypatch, tmp_path):
         np.testing.assert_array_equal(np.float64(stored.load("x", tmp_path).arrays["a"]), np.float64(VALUES))
 
 
-def test_figures_draw_any_form_of_numbers(form):
-    """Curves, exact lines, ticks, colors and windows."""
-    figure, ax = plt.subplots()
-    figures.loss_curve(ax, form([3, 1, 4, 2]), colour="lsa", window=2)
-    figures.exact_line(ax, form([2])[0], colour="gd", label="risk")
-    assert ax.lines[0].get_ydata().tolist() == [2.0, 3.0] and ax.lines[1].get_label() == "risk, 2.000"
-    veil = ax.collections[0].get_paths()[0].vertices
+def test_charts_draw_any_form_of_numbers(form):
+    """Curves, exact lines and colors."""
+    with charts.chart("x", "y", show=False) as c:
+        c.curve(form([3, 1, 4, 2]), color="lsa", window=2)
+        c.exact(form([2])[0], "risk", color="gd")
+    assert c.ax.lines[0].get_ydata().tolist() == [2.0, 3.0] and c.ax.texts[0].get_text() == "risk 2.000"
+    veil = c.ax.collections[0].get_paths()[0].vertices
     for middle, least, most in ((1.0, 1.0, 3.0), (3.0, 2.0, 4.0)):
         assert set(veil[veil[:, 0] == middle, 1]) == {least, most}, "the smallest and the largest loss of a window"
-    figures.plain_log_ticks(ax, form([1, 2, 4]))
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["1", "2", "4"]
-    plt.close(figure)
     np.testing.assert_array_equal(figures.tint(form(VALUES), form([4])[0]), figures.tint(np.float64(VALUES), 4.0))
-    assert figures.windows(form([3, 1, 4]), 2).tolist() == [[3.0, 1.0]]
 
 
 @pytest.mark.parametrize("kind", [int, np.int32, np.uint8, np.int64, jnp.int32], ids=lambda kind: kind.__name__)
@@ -224,8 +219,6 @@ def test_whole_numbers_of_any_type_are_whole_numbers(kind, as_users):
     """Counts, places and seeds."""
     draw, equal = (lambda key: jax.random.normal(key, ())), np.testing.assert_array_equal
     equal(sampling.by_batch(draw, [kind(3)], batches=kind(2)), sampling.by_batch(draw, [3], batches=2))
-    assert figures.strokes(kind(2), "lsa") == figures.strokes(2, "lsa")
-    assert figures.windows([1, 2, 3], kind(2)).tolist() == [[1.0, 2.0]]
     run = stored.load("softmax_heads")
     jax.tree.map(equal, stored.circuits(run, kind(1), kind(2), kind(3)), stored.circuits(run, 1, 2, 3))
     assert check("c", 1, 1, atol=1, seeds=[kind(7)]).seeds == [7]

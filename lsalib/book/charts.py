@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from lsalib import _validate
 from lsalib.book._conversion import real, scalar, written
-from lsalib.book.figures import INK, color_of, use_style, windows
+from lsalib.book.figures import INK, color_of, use_style
 
 __all__ = ["Chart", "chart", "tokens"]
 

@@ -57,17 +57,6 @@ def test_the_gradient_at_a_gradient_step(seed, x64):
     assert off(closed_form(task, eta, best=1.0)) > 1e-9, "the control: the best step in the limit of long contexts"
 
 
-@pytest.mark.claim("thm4-stationary")
-@pytest.mark.parametrize("eta", [0.0, 0.5, 1.5])
-def test_other_fixed_steps_are_not_stationary_in_the_limit(eta, x64):
-    """With C = 100,000 the gradient by b is 2d(eta - 1), and zero, up to 1/C, for step 1 only."""
-    task = tasks.GaussianTask([2.0] * 10, 10**5)
-    by_b = lambda eta: gradient(task, eta)[10]
-    near = 20 * 2 * 11 / 10**5
-    assert by_b(eta) == pytest.approx(20 * (eta - 1), abs=near)
-    assert abs(by_b(eta)) > near >= abs(by_b(1.0))
-
-
 def one_loss(point, X, y, x_q, target):
     """The squared error of one task, by eq. yq-form."""
     b, A, v = point

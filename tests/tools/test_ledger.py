@@ -15,7 +15,6 @@ from tools.ledger import claims, export
 from tools.ledger.claims import Claim, Marked, problems
 from tools.notebooks import execute as notebooks
 from tools.site import claims as site_claims
-from tools.site import ledger as site_ledger
 
 RECORD = {
     "id": "tiny-claim", "label": "the sum", "measured": 4.01, "expected": 4.0, "relation": "=", "tolerance": 0.1,
@@ -104,32 +103,8 @@ def test_marks_are_read_from_the_files_without_running_them(tmp_path):
             claims.read_marks(tmp_path)
 
 
-def test_a_fold_says_everything(monkeypatch):
-    monkeypatch.setattr(site_ledger, "marked", lambda kind: {**TEST, **CERTIFICATE}[kind])
-    text = site_ledger.evidence(CLAIM, [CHECK, CONTROL])
-    for part in (
-        "Evidence: 1 check and 1 control hold, 1 test, 1 certificate",
-        "Theorem 1 of the paper on linear attention",
-        '<td class="claim-number">4.01</td>',
-        "<td>0, 1</td>",
-        'href="tiny.html#claim-tiny-claim-2"',
-        "tests/test_sums.py, test_the_sum",
-    ):
-        assert part in text
-    assert "<a href" not in site_ledger.tests("Tests", [SUM])
-    monkeypatch.setattr(site_ledger.install_cell, "address", lambda root: "https://github.com/owner/name")
-    linked = '<a href="https://github.com/owner/name/blob/main/tests/test_sums.py">'
-    assert linked in site_ledger.tests("Tests", [SUM])
-    # The check's margin, 0.1 over 0.01, is nearer to the other verdict than the control's 80.
-    assert export.worst_margin([CONTROL, CHECK]) == pytest.approx(10) and export.worst_margin([]) == math.inf
-
-
-def test_a_box_says_where_each_claim_is_and_how_long_its_page_takes(monkeypatch):
+def test_the_reading_time_counts_what_is_open():
     """400 words at 100 a minute, ten formulas at 12 seconds each, 20 lines at three; folded text takes none."""
-    monkeypatch.setattr(site_claims, "marked", lambda kind: {"law": [SUM]})
-    box = site_claims.facts_html([CLAIM, CLAIM._replace(id="law", place="P Figure 2")], 7)
-    assert "<li>Theorem 1: <a" in box and "<li>Figure 2: <a" in box and "7 min to read" in box
-    assert box.count("∀") == 1 and 'aria-label="Figure 2: sharpened, algebra checked for all d and C"' in box
     page = new_document("page")
     page += [
         nodes.paragraph(text="word " * 400),

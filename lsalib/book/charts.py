@@ -73,6 +73,8 @@ class Chart:
             window: how many steps a point of the line stands for.
         """
         rows = np.atleast_2d(real("risk", risk))
+        if rows.ndim != 2:
+            raise ValueError(f"risk must have shape (steps,) or (seeds, steps), got shape {rows.shape}")
         window = min(_validate.count("window", window), rows.shape[1])
         # A last window that is not full is left out.
         blocks = rows[:, : rows.shape[1] // window * window].reshape(len(rows), -1, window)

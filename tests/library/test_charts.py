@@ -79,7 +79,10 @@ C = chart("x", "y", show=False)
 test_what_cannot_be_drawn_is_refused = refusals(
     (lambda: C.line([0, 1], [1.0]), r"x and y must be vectors of one length, got shapes \(2,\) and \(1,\)"),
     (lambda: C.points([0, np.nan], [1.0, 2.0]), "x must be finite"),
-    (lambda: C.curve(np.ones((2, 3, 4))), "values must be a vector"),
+    (
+        lambda: C.curve(np.ones((2, 3, 4))),
+        r"risk must have shape \(steps,\) or \(seeds, steps\), got shape \(2, 3, 4\)",
+    ),
     (lambda: C.exact([1.0, 2.0]), "value must be a single number"),
     (lambda: chart("x", "y", log="z"), "log must be '', 'x', 'y' or 'xy', got 'z'"),
     (lambda: chart("x", "y", size=(0, 1)), "size must be"),

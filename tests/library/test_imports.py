@@ -49,7 +49,7 @@ def test_importing_lsalib_loads_nothing_that_it_does_not_need():
     code = f"""
 import sys, lsalib
 assert not [name for name in sys.modules if name.startswith(("matplotlib", "lsalib.book", "lsalib.sts", *{names}))]
-from lsalib.book import check, control, glue, stored
+from lsalib.book import Claim, glue, stored
 assert "matplotlib" not in sys.modules
 from lsalib.book import figures
 assert "matplotlib" in sys.modules

@@ -14,7 +14,7 @@ import pytest
 from plain_table import Built, Numbers
 
 from lsalib import attention, tasks, training
-from lsalib.book import charts, check, claims, control, figures, notebook, sampling, seeds, stored
+from lsalib.book import Claim, charts, claims, figures, notebook, sampling, seeds, stored
 
 TABLE = plain_table.TABLE | plain_training.TABLE
 MODULES = plain_table.MODULES | {"training": training}
@@ -175,13 +175,14 @@ def test_pages_take_any_form_of_numbers(form, monkeypatch, tmp_path):
     """Checks and controls, tables and glued numbers, deviations, and stored arrays are the same for every type."""
     one = lambda value: form([value])[0]
     same = lambda record: record._replace(anchor="", name="")  # of its place on the page
-    for claim, measured in ((check, VALUES), (control, [[number + 8 for number in row] for row in VALUES])):
-        expected = claim("some-claim", np.float64(measured), np.float64(VALUES), atol=4.0, rtol=0.5, seeds=[1, 2])
-        found = claim("some-claim", form(measured), form(VALUES), atol=one(4), rtol=0.5, seeds=[1, 2])
+    claim = Claim("some-claim")
+    for compare, measured in ((claim.holds, VALUES), (claim.fails, [[number + 8 for number in row] for row in VALUES])):
+        expected = compare("", np.float64(measured), np.float64(VALUES), atol=4.0, rtol=0.5, seeds=[1, 2])
+        found = compare("", form(measured), form(VALUES), atol=one(4), rtol=0.5, seeds=[1, 2])
         assert same(found) == same(expected)
-    assert same(check("c", one(5), one(4), atol=one(2))) == same(check("c", 5.0, 4.0, atol=2.0))
+    assert same(claim.holds("", one(5), one(4), atol=one(2))) == same(claim.holds("", 5.0, 4.0, atol=2.0))
     with pytest.raises(claims.ClaimError):
-        check("c", one(5), one(4), relation="<")
+        claim.holds("", one(5), one(4), relation="<")
 
     bundles = []
     monkeypatch.setattr(notebook, "show", lambda bundle, *_: bundles.append(bundle))
@@ -221,7 +222,7 @@ def test_whole_numbers_of_any_type_are_whole_numbers(kind, as_users):
     equal(sampling.by_batch(draw, [kind(3)], batches=kind(2)), sampling.by_batch(draw, [3], batches=2))
     run = stored.load("softmax_heads")
     jax.tree.map(equal, stored.circuits(run, kind(1), kind(2), kind(3)), stored.circuits(run, 1, 2, 3))
-    assert check("c", 1, 1, atol=1, seeds=[kind(7)]).seeds == [7]
+    assert Claim("c", seeds=[kind(7)]).holds("", 1, 1, atol=1).seeds == [7]
     with seeds.shifted(2):
         moved = jax.random.key(kind(7))
     assert (jax.random.key_data(moved) == jax.random.key_data(jax.random.key(7 + 2 * seeds.STRIDE))).all()

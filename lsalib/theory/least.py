@@ -22,7 +22,7 @@ from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
 from lsalib.theory.optimum import optimal_weights
-from lsalib.theory.risk import standard_form, standard_risk
+from lsalib.theory.risk import _constants, standard_form, standard_risk
 
 try:
     from jax import enable_x64
@@ -115,7 +115,9 @@ def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
         else:
             params, exact, reason = _search(heads, *held, *options)
     # A singular covariance has a root only while its numbers are known: outside of the program.
-    risk, gradient = _risk_and_gradient(params, jnp.append(guess, bias), standardize(task))
+    dtype = params.W_K.dtype
+    y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(bias, dtype))
+    risk, gradient = _risk_and_gradient(params, y_q, _constants(task, dtype))
     return LeastRisk(risk, params, exact, reason, gradient)
 
 

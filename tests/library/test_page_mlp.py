@@ -46,31 +46,24 @@ def apart(f, g):
 
 
 @pytest.mark.claim("lemma3-inclusion")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_each_model_is_one_of_the_other(seed, x64):
     """Both constructions reproduce all answers; with the factor in keys or values, too, they do not."""
     params, v, mlp, contexts = random_models(seed)
     answers = yq_answers(params, v, *contexts)
     assert apart(block_answers(*block_from_yq(params, v), *contexts), answers) < 1e-11
     assert apart(yq_answers(*yq_from_block(params, *mlp), *contexts), block_answers(params, *mlp, *contexts)) < 1e-11
-    for factors in ("QK", "QV", "QKV"):
-        assert apart(block_answers(*block_from_yq(params, v, factors), *contexts), answers) > 1e-3
-    # Nor do they if the labels come from one weight vector, other than the guess.
+    three = block_from_yq(params, v, "QKV")
+    for block in (block_from_yq(params, v, "QK"), block_from_yq(params, v, "QV"), three):
+        assert apart(block_answers(*block, *contexts), answers) > 1e-3
+    # The paper's three factors see y = Xv in place of the labels: they are right where the labels are those of the
+    # guess, and wrong for labels of another weight vector.
     X, _, x_q = contexts
-    linear = X, X @ np.ones_like(v), x_q
-    assert apart(block_answers(*block_from_yq(params, v, "QKV"), *linear), yq_answers(params, v, *linear)) > 1e-3
-
-
-@pytest.mark.claim("lemma3-inclusion")
-@pytest.mark.parametrize("seed", range(4))
-def test_three_factors_compute_the_answer_for_the_labels_of_the_guess(seed, x64):
-    """The paper's construction sees y = Xv in place of the labels: it has no gradient with respect to them."""
-    params, v, _, (X, y, x_q) = random_models(seed)
-    three, one = (block_from_yq(params, v, factors) for factors in ("QKV", "Q"))
-    assert apart(block_answers(*three, X, y, x_q), yq_answers(params, v, X, X @ v, x_q)) < 1e-11
-    by_labels = jax.jit(jax.grad(lambda y, block: block_answers(*block, X, y, x_q).sum()))
-    assert np.abs(by_labels(y, three)).max() < 1e-12
-    assert np.abs(by_labels(y, one)).max() > 1e-3
+    for labels, same in ((X @ v, True), (X @ np.ones_like(v), False)):
+        off = apart(block_answers(*three, X, labels, x_q), yq_answers(params, v, X, labels, x_q))
+        assert off < 1e-11 if same else off > 1e-3
+    of_any = apart(block_answers(*three, *contexts), yq_answers(params, v, X, X @ v, x_q))
+    assert of_any < 1e-11
 
 
 def circuits(params, row):

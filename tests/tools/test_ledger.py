@@ -150,6 +150,8 @@ def test_the_book_s_ledger_holds_and_its_files_are_whole_and_unrounded(tmp_path)
     for claim, told in zip(read, data["claims"], strict=True):
         records, own = claim.records(by_page), [line for line in lines if line["claim"] == claim.id]
         assert told["finding"] == claim.finding == own[0]["finding"]
+        margins = [check["margin"] for check in told["checks"] if check["margin"] is not None]
+        assert told["worst_margin"] == min(margins, default=None)
         for record, check, line in zip(records, told["checks"], own[: len(records)], strict=True):
             assert line["anchor"] == check["anchor"] == f"{claim.page}.html#{record.anchor}"
             assert check["margin"] == (record.margin if math.isfinite(record.margin) else None)

@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tools.notebooks.imports import parts_imported
 
 LIBRARY = Path(__file__).parents[2] / "lsalib"
@@ -22,22 +20,6 @@ def test_each_part_imports_few_others():
         assert len(found) > 4 and not set().union(*found.values()), found
     assert set().union(*(imported(LIBRARY / f"{module}.py") for module in COMMON)) <= COMMON
     assert imported(LIBRARY / "tasks.py") - COMMON == {"_white"}, "the control"
-
-
-@pytest.mark.parametrize(
-    ("code", "parts"),
-    [
-        ("import lsalib.theory.risk as r, numpy", {"theory"}),
-        ("from lsalib import theory, tasks", {"theory", "tasks"}),
-        ("from lsalib.theory.risk import gd_risk", {"theory"}),
-        ("def f():\n    from lsalib import training", {"training"}),
-        ("import lsalib", {"lsalib"}),
-        ("import lsalibrary.theory; from numpy import lsalib", set()),
-    ],
-)
-def test_every_form_of_an_import_is_seen(code, parts):
-    """Whatever its form, an import counts for the part that it loads."""
-    assert parts_imported(code) == parts
 
 
 def test_importing_lsalib_loads_nothing_that_it_does_not_need():

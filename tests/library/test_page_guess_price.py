@@ -140,16 +140,6 @@ def test_every_guess_and_covariance_pays_the_price(kind, seed):
     assert kind is not linear or abs(found / length - 1) > 1e-3
 
 
-@pytest.mark.claim("universality")
-@pytest.mark.parametrize("seed", range(4))
-def test_one_bit_is_worth_much(seed):
-    """The sign of the right guess costs 1 - 2/pi of what the guess zero costs."""
-    task, guess, bias = random_case(seed)
-    bit, zero = gap(task, one_bit(task, guess, bias)), gap(task, linear(task, 0 * guess))
-    assert bit / zero == pytest.approx(1 - 2 / np.pi, rel=1e-6)
-    assert gap(task, linear(task, task.prior_mean / 2)) / zero == pytest.approx(1 / 4, rel=1e-6), "half of the guess"
-
-
 def constant_feature(x, chance):
     return np.c_[x[:, :-1], np.ones(len(x))], chance
 

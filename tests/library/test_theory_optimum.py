@@ -95,19 +95,6 @@ def test_order_of_the_risks(make, step, shift, bias):
     assert theory.yq_risk(task) <= theory.yq_risk(replace(task, noise_std=task.noise_std + 1))
 
 
-@pytest.mark.claim("price-general", "thm2-exact-gap")
-@modest
-@given(make=tasks, shift=numbers, bias=numbers)
-def test_label_noise_only_narrows_the_gap(make, shift, bias):
-    """Without noise the gap is the formula's exactly, with noise it is no larger."""
-    task = make()
-    u = np.full(task.dim, shift)
-    L = np.eye(task.dim) if task.feature_cov is None else task.feature_cov
-    law = 2 * (u @ L @ u + bias**2) / (task.context_size * task.dim + 2)
-    gap = theory.optimal_risk(task, task.prior_mean + shift, bias) - theory.yq_risk(task)
-    assert gap <= law + 1e-9 if task.noise_std else abs(gap - law) < 1e-9
-
-
 def test_a_guess_that_is_nearly_right_is_corrected():
     """One head is enough for the right guess alone; what is off by a millionth of a percent gets all of them."""
     task = TASKS["isotropic"]

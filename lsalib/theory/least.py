@@ -124,7 +124,7 @@ def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
 @jax.jit
 @full_precision
 def _risk_and_gradient(params, y_q, task):
-    risk = lambda pair: standard_risk(*standard_form(*pair, y_q, y_q, task), task)
+    risk = lambda pair: standard_risk(*standard_form(pair[0], pair[1], y_q, y_q, task), task)
     value, slopes = jax.value_and_grad(risk)(effective(params))
     return value, jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
 

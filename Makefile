@@ -86,7 +86,8 @@ coverage: setup  ## print which lines of lsalib its tests never run
 	@$(PYTEST) --cov=lsalib --cov-branch --cov-report=term-missing:skip-covered lsalib tests/library
 
 check: named setup  ## test one page and its claims: make check NAME=heads
-	@$(PY) -m tools check $(NAME)
+	@$(PY) -m tools validate $(NAME)
+	@$(PY) -m tools ledger
 
 page: named setup  ## begin a page that passes, and put it into the book: make page NAME=first_light
 	@$(PY) -m tools page "$(NAME)"

@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib.attention import LSAParams, embed, from_effective, gram, lsa
+from lsalib.attention import LSAParams, embed, gram, lsa
 from lsalib.tasks import GaussianTask, sample
-from lsalib.theory import gram_moments, optimal_preconditioner, population_risk
-from lsalib.training import minimize
+from lsalib.theory import gram_moments, optimal_preconditioner
 
 
 def make_task(seed: int, dim: int, context_size: int, noise_std: float = 0.0, covariances: bool = True) -> GaussianTask:
@@ -48,22 +47,10 @@ def make_params(seed: int, dim: int, heads: int, scale: float = 0.5) -> LSAParam
     return LSAParams(*map(jnp.asarray, weights))
 
 
-def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0):
-    """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the task's own coordinates."""
-    return dense_form(M, guess, bias, dense_task(task))
-
-
-def dense_task(task: GaussianTask):
-    """What ``dense_form`` reads of a task: the moments, the prior mean, and the covariances of features and prior."""
-    identity = np.eye(task.dim)
-    covs = (identity if cov is None else cov for cov in (task.feature_cov, task.prior_cov))
-    return gram_moments(task), task.prior_mean, *covs
-
-
 @jax.jit
-def dense_form(M, guess, bias, task):
+def dense_form(M, guess, bias, moments, w, L, P):
     """``dense_risk`` for arrays alone."""
-    (mean, second, cross), w, L, P = task
+    mean, second, cross = moments
     d = len(w)
     # f - w.x_q = sum_j (guess_j + <G, N_j> - w_j) x_q[j] + bias + <G, bias M_d>
     N = M[:d] + guess[:, None, None] * M[d][None]
@@ -73,6 +60,12 @@ def dense_form(M, guess, bias, task):
     pairs += jnp.outer(guess, on_mean) + jnp.outer(on_mean, guess) - with_w - with_w.T
     constant = 1 + 2 * jnp.vdot(M[d], mean) + jnp.einsum("mn,mnpq,pq->", M[d], second, M[d])
     return jnp.vdot(L, pairs) + bias**2 * constant
+
+
+def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0):
+    """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the task's own coordinates."""
+    covs = (np.eye(task.dim) if cov is None else cov for cov in (task.feature_cov, task.prior_cov))
+    return dense_form(M, guess, bias, gram_moments(task), task.prior_mean, *covs)
 
 
 def products(moments, c, M):
@@ -102,38 +95,6 @@ def exact_sides(task: GaussianTask, M, query, N=None):
     risk = products(moments, rho, M) - mixed - mixed.T + P
     away = products(moments, rho, M - np.einsum("m,nj->jmn", rho, A))
     return [np.vdot(query, part) for part in (risk, best, away)]
-
-
-def least(quadratic, size: int):
-    """``minimum(*args)`` of a convex ``quadratic(z, *args)`` in ``size`` numbers z, by its normal equations."""
-
-    @jax.jit
-    def expand(*args):
-        zero = jnp.zeros(size)
-        return tuple(derivative(quadratic)(zero, *args) for derivative in (lambda f: f, jax.grad, jax.hessian))
-
-    def minimum(*args) -> float:
-        value, slope, curvature = map(np.asarray, expand(*args))
-        return value - slope @ np.linalg.pinv(curvature, rcond=1e-13, hermitian=True) @ slope / 2
-
-    return minimum
-
-
-def descend(task: GaussianTask, cases, starts: int = 12, scale: float = 0.3):
-    """The least risks that L-BFGS finds over the heads (b, A), for each number of heads, guess and bias."""
-    rng, most, D = np.random.default_rng(0), max(heads for heads, *_ in cases), task.dim + 1
-
-    def search(start, guess, bias):
-        risk = lambda pair: population_risk(from_effective(*pair), task, guess, bias)
-        return minimize(risk, start, steps=300).value
-
-    # A head that starts at zero stays there: each factor's gradient contains the other.
-    there = np.array([np.arange(most) < heads for heads, *_ in cases], float)[..., None]
-    b = scale * rng.normal(size=(starts, len(cases), most, D)) * there
-    A = scale * rng.normal(size=(starts, len(cases), most, D, D)) * there[..., None]
-    guesses = np.stack([np.zeros(task.dim) if guess is None else guess for _, guess, _ in cases])
-    biases = np.array([bias for *_, bias in cases])
-    return np.asarray(jax.jit(jax.vmap(jax.vmap(search), (0, None, None)))((b, A), guesses, biases)).min(0)
 
 
 def sampled_gram(seed: int, task: GaussianTask, count: int):
@@ -182,10 +143,17 @@ def root(cov, dim: int):
     return vectors * np.sqrt(np.maximum(values, 0))
 
 
-def listed_moments(task: GaussianTask, features=None, noise=None):
+def three_values(*kurtosis):
+    """All values of independent coordinates with these fourth moments, (n, d), and their chances."""
+    each = [((-(k**0.5), 0.5 / k), (0, 1 - 1 / k), (k**0.5, 0.5 / k)) for k in kurtosis]
+    listed = np.array([*product(*each)])
+    return listed[..., 0], listed[..., 1].prod(1)
+
+
+def listed_moments(task: GaussianTask, features=None, noise=None, weights=None):
     """E[G], E[G⊗G] and E[w_i G] by brute force: all values of a token's features and noise, with their chances.
 
-    Both are Gaussian unless they are given as (values, chances).
+    They are Gaussian unless they are given as (values, chances); those of the weights are before their covariance.
     """
     points, weight = gauss_hermite(task.dim)
     x, odds = (points @ root(task.feature_cov, task.dim).T, weight) if features is None else features
@@ -193,7 +161,7 @@ def listed_moments(task: GaussianTask, features=None, noise=None):
     n, of_noise = (task.noise_std * hermite[0][:, 0], hermite[1]) if noise is None else noise
     x, n, odds = np.repeat(x, len(n), axis=0), np.tile(n, len(x)), np.outer(odds, of_noise).ravel()
     mean, second, cross = 0, 0, 0
-    for eps, chance in zip(points, weight, strict=True):
+    for eps, chance in zip(*((points, weight) if weights is None else weights), strict=True):
         w = task.prior_mean + root(task.prior_cov, task.dim) @ eps
         z = np.column_stack([x, x @ w + n])
         pair = np.einsum("t,tm,tn->mn", odds, z, z)

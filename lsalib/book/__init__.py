@@ -4,7 +4,7 @@ One import is enough: ``from lsalib.book import Claim, charts, glue, stored, tab
 need matplotlib, which the library does not require: ``pip install matplotlib`` if it is missing.
 """
 
-from lsalib.book.claims import Claim, ClaimError, Record, check, control
+from lsalib.book.claims import Claim, ClaimError, Record
 from lsalib.book.notebook import glue, table
 from lsalib.book.seeds import from_environment
 
@@ -13,8 +13,6 @@ __all__ = [
     "ClaimError",
     "Record",
     "charts",
-    "check",
-    "control",
     "figures",
     "glue",
     "sampling",

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from lsalib import _validate
 from lsalib.book._conversion import real, scalar, written
-from lsalib.book.figures import INK, color_of, use_style, windows
+from lsalib.book.figures import INK, color_of, use_style
 
 __all__ = ["Chart", "chart", "tokens"]
 
@@ -73,8 +73,12 @@ class Chart:
             window: how many steps a point of the line stands for.
         """
         rows = np.atleast_2d(real("risk", risk))
-        blocks = np.stack([windows(row, min(window, len(row))) for row in rows])
-        middle = (np.arange(blocks.shape[1]) + 0.5) * blocks.shape[2]
+        if rows.ndim != 2:
+            raise ValueError(f"risk must have shape (steps,) or (seeds, steps), got shape {rows.shape}")
+        window = min(_validate.count("window", window), rows.shape[1])
+        # A last window that is not full is left out.
+        blocks = rows[:, : rows.shape[1] // window * window].reshape(len(rows), -1, window)
+        middle = (np.arange(blocks.shape[1]) + 0.5) * window
         low, high = blocks.min((0, 2)), blocks.max((0, 2))
         self.ax.fill_between(middle, low, high, color=color_of(color), alpha=0.15, linewidth=0)
         for means in blocks.mean(2):

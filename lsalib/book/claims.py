@@ -15,7 +15,7 @@ from lsalib.book._conversion import real, whole, written
 from lsalib.book.notebook import after_cell, show
 from lsalib.book.records import METADATA, Record, rows, tally
 
-__all__ = ["Claim", "ClaimError", "Record", "check", "control"]
+__all__ = ["Claim", "ClaimError", "Record"]
 
 # How many records each claim has in this session, and each "claim/name": no two records share an anchor or a key.
 _seen: Counter[str] = Counter()
@@ -118,26 +118,6 @@ class Claim:
         """
         seeds = self.seeds if seeds is None else seeds
         return _judge("control", self.id, label, measured, expected, atol, rtol, relation, seeds, name, paper_setting)
-
-
-def check(claim_id: str, measured, expected, *, label: str = "", **how) -> Record | None:
-    """``Claim(claim_id).holds(label, measured, expected, ...)`` in one call.
-
-    Example:
-        >>> check("exact-gd-risk", 5.2381, 110 / 21, atol=1e-4, label="one-step GD").measured
-        5.2381
-    """
-    return Claim(claim_id).holds(label, measured, expected, **how)
-
-
-def control(claim_id: str, measured, expected, *, label: str = "", **how) -> Record | None:
-    """``Claim(claim_id).fails(label, measured, expected, ...)`` in one call.
-
-    Example:
-        >>> control("exact-gd-risk", 6.1, 110 / 21, atol=1e-4, label="a step twice too long").kind
-        'control'
-    """
-    return Claim(claim_id).fails(label, measured, expected, **how)
 
 
 def _judge(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds, name, paper_setting):

@@ -22,7 +22,7 @@ from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
 from lsalib.theory.optimum import optimal_weights
-from lsalib.theory.risk import population_risk
+from lsalib.theory.risk import _constants, standard_form, standard_risk
 
 try:
     from jax import enable_x64
@@ -114,15 +114,19 @@ def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
             params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page few_heads)"
         else:
             params, exact, reason = _search(heads, *held, *options)
-    risk, gradient = _risk_and_gradient(params, task, guess, bias)
+    # A singular covariance has a root only while its numbers are known: outside of the program.
+    dtype = params.W_K.dtype
+    y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(bias, dtype))
+    risk, gradient = _risk_and_gradient(params, y_q, _constants(task, dtype))
     return LeastRisk(risk, params, exact, reason, gradient)
 
 
 @jax.jit
-def _risk_and_gradient(params, task, guess, bias):
-    risk = lambda pair: population_risk(from_effective(*pair), task, guess, bias)
-    slopes = jax.grad(risk)(effective(params))
-    return population_risk(params, task, guess, bias), jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
+@full_precision
+def _risk_and_gradient(params, y_q, task):
+    risk = lambda pair: standard_risk(*standard_form(pair[0], pair[1], y_q, y_q, task), task)
+    value, slopes = jax.value_and_grad(risk)(effective(params))
+    return value, jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
 
 
 @full_precision

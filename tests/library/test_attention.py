@@ -40,52 +40,6 @@ def test_three_derivations_of_a_prediction(x64, seed):
     assert abs(seen * 7 / 6 - (literal - y_q)) > 1e-2
 
 
-@pytest.mark.claim("thm1-construction")
-def test_lift_says_all_about_the_predictions(x64):
-    """d + 1 heads have any lift, and predict what all layers with this lift predict."""
-    for seed in SEEDS:
-        params, X, y, x_q, y_q = example(seed)
-        same = attention.from_lift(attention.lift(params))
-        assert same.W_K.shape == (5, 5, 5)
-        E = attention.embed(X, y, x_q, y_q)
-        np.testing.assert_allclose(attention.lsa(same, E), attention.lsa(params, E), rtol=1e-11)
-    M = jnp.asarray(np.random.default_rng(3).standard_normal((6, 6, 6)))
-    np.testing.assert_array_equal(attention.lift(attention.from_lift(M)), M)
-    again = attention.effective(attention.from_effective(M[0, :3], M[:3]))
-    jax.tree.map(np.testing.assert_array_equal, again, (M[0, :3], M[:3]))
-
-
-def test_only_the_symmetric_part_is_read(x64):
-    """And a control: the symmetric part itself is read."""
-    params, X, y, x_q, y_q = example(2)
-    M, G = np.asarray(attention.lift(params)), attention.gram(X, y)
-    of = lambda M: float(attention.predict(attention.from_lift(jnp.asarray(M)), G, x_q, y_q))
-    np.testing.assert_allclose(of((M + M.transpose(0, 2, 1)) / 2), of(M), rtol=1e-11)
-    assert abs(of(np.triu(M)) - of(M)) > 0.1
-
-
-@jax.jit
-@jax.grad
-def loss_gradient(w, X, y):
-    return jnp.sum((X @ w - y) ** 2) / (2 * len(y))
-
-
-@pytest.mark.claim("gd-in-one-head")
-@pytest.mark.parametrize("seed", SEEDS)
-def test_gd_weights_take_one_gradient_step(x64, seed):
-    """The layer, the estimator and automatic differentiation of the loss; without y_q, and with both 1/C, it breaks."""
-    _, X, y, x_q, _ = example(seed)
-    w_star, eta = jnp.asarray(np.arange(1.0, 5.0)), 0.7
-    guess = float(np.dot(w_star, x_q))
-    exact = np.dot(x_q, w_star - eta * np.asarray(loss_gradient(w_star, X, y)))
-    layer = lambda step, y_q: float(attention.lsa(attention.gd_weights(w_star, step), attention.embed(X, y, x_q, y_q)))
-    yq = attention.yq_lsa(attention.gd_weights(w_star, eta), w_star, X, y, x_q)
-    step = estimators.one_step_gd(X, y, x_q, w_star, eta)
-    np.testing.assert_allclose([layer(eta, guess), float(step), float(yq)], exact, rtol=1e-12)
-    assert abs(layer(eta / len(y), guess) - exact) > 1e-3
-    assert abs(layer(eta, 0.0) - exact) > 1e-3
-
-
 def test_linear_transformer_block_against_dense_algebra(x64):
     """Attention, then the MLP's two matrices, with the query's token masked."""
     params, X, y, x_q, _ = example(5)

@@ -76,52 +76,33 @@ def test_thm2_exact_gap():
     "exact-multihead-risk",
     "Without label noise, d explicit heads have the stated risk, for every prior mean, guess and offset.",
 )
-def test_exact_multihead_risk():
-    certify(least_risk(), GD_RISK + GAP, GD_RISK + GAP.subs(C, C + 1))
-
-
 @pytest.mark.certificate(
     "sharp-head-count",
     "Without label noise, d explicit heads have the minimum risk of all layers, for every prior mean, "
     "guess and offset.",
 )
-def test_sharp_head_count():
-    """What the d heads would have to do better is what another share does worse."""
-    certify(least_risk(), GD_RISK + GAP, GD_RISK)
-    another = mean(heads_error(share=1 / d) * heads_error(share=1 / d))
-    assert same(without_noise(another) - least_risk(), 2 * GAP / (C * d))
-
-
 @pytest.mark.certificate(
     "gd-strict-lower-bound",
     "Without a guess, the minimum risk exceeds the risk of one gradient step by 2|w⋆|²/(Cd+2).",
 )
-def test_gd_strict_lower_bound():
-    gap = least_risk().subs({UU: 0, UW: 0, beta: 0}) - GD_RISK
-    certify(gap, 2 * W / (C * d + 2), 2 * W / (C * d))
-
-
 @pytest.mark.certificate("fig3-linear-gap", "The slope of the minimum risk in |w⋆|² is 2/(Cd+2).")
-def test_fig3_linear_gap():
-    certify(least_risk().subs({UU: 0, UW: 0, beta: 0}).diff(W), 2 / (C * d + 2), 2 / (C * d + d))
-
-
 @pytest.mark.certificate("fig4-guess-slope", "With prior mean zero, the slope of the minimum risk in |g|² is 2/(Cd+2).")
-def test_fig4_guess_slope():
-    certify(least_risk().subs({W: 0, UW: 0, beta: 0}).diff(UU), 2 / (C * d + 2), 2 / (C * d + d))
-
-
 @pytest.mark.certificate("fig4-bias-slope", "The slope of the minimum risk in the squared offset is 2/(Cd+2).")
-def test_fig4_bias_slope():
-    certify(least_risk().subs({W: 0, UW: 0, UU: 0}).coeff(beta, 2), 2 / (C * d + 2), 2 / (C * d + d))
-
-
 @pytest.mark.certificate(
     "lemma1-nonconvex",
     "The risk of the zero map exceeds the risk of the best heads by a sum of positive terms.",
 )
-def test_lemma1_nonconvex():
-    """The zero map, half-way between the best heads and the same with two signs turned, is worse than they are."""
+def test_the_risk_of_d_heads():
+    """The stated one, its slopes, what another share adds, and what half-way to the same with two signs turned adds."""
+    certify(least_risk(), GD_RISK + GAP, GD_RISK + GAP.subs(C, C + 1))
+    another = mean(heads_error(share=1 / d) * heads_error(share=1 / d))
+    assert same(without_noise(another) - least_risk(), 2 * GAP / (C * d))
+    slope, changed = 2 / (C * d + 2), 2 / (C * d + d)
+    without_guess = least_risk().subs({UU: 0, UW: 0, beta: 0})
+    certify(without_guess - GD_RISK, slope * W, 2 * W / (C * d))
+    certify(without_guess.diff(W), slope, changed)
+    certify(least_risk().subs({W: 0, UW: 0, beta: 0}).diff(UU), slope, changed)
+    certify(least_risk().subs({W: 0, UW: 0, UU: 0}).coeff(beta, 2), slope, changed)
     zero_map = mean((y_q() - target()) * (y_q() - target()))
     above = d * GD_STEP + (MISSED + beta**2) * C * d / (C * d + 2)
     certify(zero_map - least_risk(), above, above - d * GD_STEP)

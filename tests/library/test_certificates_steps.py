@@ -96,34 +96,25 @@ def differences(left, right):
     "The gradient at the weights of one gradient step, with respect to b, a_j, a_{d+1} and v, for every "
     "step size and label noise.",
 )
-def test_thm4_stationary():
-    """With label noise, too, whose best step is C / (C + d + 1 + sigma^2)."""
-    gradient = gd_gradient(eta)
-    assert all_zero(differences(gradient, residual(eta, eta / NOISY_STEP - 1)))
-    assert not all_zero(differences(gradient, residual(eta, eta / GD_STEP - 1)))
-    assert all_zero(entry.subs(eta, NOISY_STEP) for entry in gradient)
-
-
 @pytest.mark.certificate(
     "exact-stationarity",
     "For identity covariances without noise, the gradient with respect to b, a_j, a_{d+1} and v is zero "
     "at the best gradient step.",
 )
-def test_exact_stationarity():
-    gradient = [without_noise(entry) for entry in gd_gradient(GD_STEP)]
-    assert all_zero(gradient)
-    assert not all_zero(without_noise(entry) for entry in gd_gradient(C / (C + d)))
-
-
 @pytest.mark.certificate(
     "thm4-residual-order",
     "At step size 1 the gradient is (d+1)/C times a constant, and zero in the guess.",
 )
-def test_thm4_residual_order():
-    gradient = [without_noise(entry) for entry in gd_gradient(1)]
-    assert all_zero(differences(gradient, residual(1, (d + 1) / C)))
-    assert not all_zero(differences(gradient, residual(1, d / C)))
-    assert gradient[-1] == 0
+def test_the_gradient_at_a_gradient_step():
+    """With label noise, whose best step is C / (C + d + 1 + sigma^2); without it at the best step, another, and 1."""
+    gradient = gd_gradient(eta)
+    assert all_zero(differences(gradient, residual(eta, eta / NOISY_STEP - 1)))
+    assert not all_zero(differences(gradient, residual(eta, eta / GD_STEP - 1)))
+    assert all_zero(entry.subs(eta, NOISY_STEP) for entry in gradient)
+    at = lambda step: [without_noise(entry).subs(eta, step) for entry in gradient]
+    assert all_zero(at(GD_STEP)) and not all_zero(at(C / (C + d)))
+    assert all_zero(differences(at(1), residual(1, (d + 1) / C))) and at(1)[-1] == 0
+    assert not all_zero(differences(at(1), residual(1, d / C)))
 
 
 @pytest.mark.certificate(
@@ -179,27 +170,22 @@ SHARE = C * p / ((C + 1) * p + tau)
     "ltb-optimum",
     "The risk of one step with any preconditioner and prior covariance, and its minimum along each direction.",
 )
-def test_ltb_optimum():
-    """Features are white without loss of generality: the risk of any step N, and its least along one direction."""
+@pytest.mark.certificate(
+    "ltb-newton",
+    "The share of a Newton step that the optimum takes, its limit, and its value for identity covariances.",
+)
+def test_the_best_step_along_each_direction():
+    """Features are white without loss of generality: the risk of any step N, its least along one, and the share."""
     N, law = Function("N"), Law(prior="P")
     error = lambda: paired(N, lambda c, e: query(c) * s(e)) - dot(query, eps)
     squares = (1 + 1 / C) * trace("NNP") + (trace("P") + sigma2) * trace("NN") / C
     risk = squares - 2 * trace("NP") + trace("P")
     certify(mean(error() * error(), law), risk, risk + trace("NNP") / C)
-    along = lambda n: (1 + 1 / C) * n**2 * p + tau * n**2 / C - 2 * n * p + p
-    assert same(along(eta).diff(eta).subs(eta, SHARE), 0)
-    certify(along(SHARE), p * (p + tau) / ((C + 1) * p + tau), p * tau / ((C + 1) * p + tau))
-    certify(along(SHARE).subs({p: 1, tau: d}) * d, GD_RISK, d)
-
-
-@pytest.mark.certificate(
-    "ltb-newton",
-    "The share of a Newton step that the optimum takes, its limit, and its value for identity covariances.",
-)
-def test_ltb_newton():
-    """The share of a Newton step that the best block takes: all of it in the end, and less for every context."""
-    along = (1 + 1 / C) * eta**2 * p + tau * eta**2 / C - 2 * eta * p
+    along = (1 + 1 / C) * eta**2 * p + tau * eta**2 / C - 2 * eta * p + p
     certify(sympy.solve(along.diff(eta), eta)[0], SHARE, C * p / (C * p + tau))
+    least = along.subs(eta, SHARE)
+    certify(least, p * (p + tau) / ((C + 1) * p + tau), p * tau / ((C + 1) * p + tau))
+    certify(least.subs({p: 1, tau: d}) * d, GD_RISK, d)
     certify(at_infinity(SHARE), 1, GD_STEP)
     certify(SHARE.subs({p: 1, tau: d}), GD_STEP, C / (C + d))
 

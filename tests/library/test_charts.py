@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from refusals import refusals
 
+from lsalib.book import figures
 from lsalib.book.charts import chart, spread
 
 
@@ -61,6 +62,13 @@ def test_names_move_as_little_as_possible():
         assert len(allowed) and (((allowed - wanted) ** 2).sum(1) >= ((best - wanted) ** 2).sum()).all()
 
 
+def test_positive_is_blue_and_negative_orange():
+    """The opacity is the size, up to the limit."""
+    shown = figures.tint([[0.5, -3.0]], 2.0)[0]
+    np.testing.assert_allclose(shown[:, 3], [0.25, 1.0])
+    assert shown[0, 2] > shown[0, 0] and shown[1, 0] > shown[1, 2]
+
+
 def test_an_error_in_the_block_is_raised_and_the_figure_closed():
     with pytest.raises(ValueError, match="color must be one of lsa"), chart("x", "y") as c:
         c.line([0, 1], [0, 1], color="red")
@@ -71,7 +79,10 @@ C = chart("x", "y", show=False)
 test_what_cannot_be_drawn_is_refused = refusals(
     (lambda: C.line([0, 1], [1.0]), r"x and y must be vectors of one length, got shapes \(2,\) and \(1,\)"),
     (lambda: C.points([0, np.nan], [1.0, 2.0]), "x must be finite"),
-    (lambda: C.curve(np.ones((2, 3, 4))), "values must be a vector"),
+    (
+        lambda: C.curve(np.ones((2, 3, 4))),
+        r"risk must have shape \(steps,\) or \(seeds, steps\), got shape \(2, 3, 4\)",
+    ),
     (lambda: C.exact([1.0, 2.0]), "value must be a single number"),
     (lambda: chart("x", "y", log="z"), "log must be '', 'x', 'y' or 'xy', got 'z'"),
     (lambda: chart("x", "y", size=(0, 1)), "size must be"),

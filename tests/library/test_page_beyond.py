@@ -4,59 +4,49 @@ Among the tasks are one feature, one example, fewer examples than features, feat
 """
 
 import json
+from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from outcomes import NORMAL, OFF_CENTER, SIGNS, ZERO, contexts
+from theory_reference import listed_moments, root, three_values
 
 from lsalib import attention, tasks, theory
 from lsalib.book import stored
 
-# d, C, the ranks of both covariances, and whether labels have noise.
+# d, C, the ranks of both covariances, and the kurtosis of the label noise: signs, Gaussian, Laplace; 0 without noise.
 SMALL = [
-    *[(1, 1, 1, 1, True), (1, 3, 1, 1, True), (2, 1, 2, 2, True), (2, 2, 2, 2, True), (3, 1, 3, 3, True)],
-    *[(2, 3, 2, 2, True), (3, 2, 3, 3, False), (1, 1, 1, 1, False), (2, 3, 1, 2, True), (3, 2, 1, 3, False)],
-    *[(2, 2, 2, 1, True), (3, 2, 2, 1, False)],
+    *[(1, 1, 1, 1, 3), (1, 3, 1, 1, 6), (2, 1, 2, 2, 1), (2, 2, 2, 2, 3), (3, 1, 3, 3, 3), (2, 3, 2, 2, 1)],
+    *[(3, 2, 3, 3, 0), (1, 1, 1, 1, 0), (2, 3, 1, 2, 3), (3, 2, 1, 3, 0), (2, 2, 2, 1, 6), (3, 2, 2, 1, 0)],
+    *[(1, 6, 1, 1, 1), (3, 5, 2, 1, 6), (3, 5, 3, 2, 3), (3, 2, 2, 3, 0)],
 ]
-LARGE = [(10, C, 10, 10, True) for C in (1, 4, 10, 30)] + [(10, 10, 4, 10, True), (7, 12, 7, 7, False)]
+LARGE = [(10, C, 10, 10, 3) for C in (1, 4, 10, 30)] + [(10, 10, 4, 10, 3), (7, 12, 7, 7, 0)]
 sizes = pytest.mark.parametrize("size", SMALL + LARGE, ids=lambda size: "-".join(map(str, size)))
 
 
 def make(size):
     """A random task; eigenvalues are zero or within a factor of five, so that rounding stays small."""
-    d, C, *ranks, noisy = size
+    d, C, *ranks, noise = size
     rng = np.random.default_rng([d, C, *ranks])
     axes = [np.linalg.qr(rng.normal(size=(d, rank)))[0] for rank in ranks]
     covs = [U * rng.uniform(0.4, 2.0, U.shape[1]) @ U.T for U in axes]
-    return tasks.GaussianTask(rng.normal(size=d), C, *covs, rng.uniform(0.5, 1.5) if noisy else 0.0)
+    return tasks.GaussianTask(rng.normal(size=d), C, *covs, rng.uniform(0.5, 1.5) if noise else 0.0)
 
 
-def root(cov):
-    """U with U U' = cov."""
-    values, vectors = np.linalg.eigh(cov)
-    return vectors * np.sqrt(np.clip(values, 0, None))
-
-
-def listed(task, eps=NORMAL, noise=NORMAL):
-    """All outcomes of a small task."""
-    U, T = root(task.feature_cov), root(task.prior_cov)
-    kind = noise if task.noise_std else ZERO
-    return contexts(task.dim, task.context_size, eps=eps, noise=kind, level=task.noise_std, U=U, T=T)
-
-
-def moments(task, **kinds):
+def moments(size, weights=None):
     """E[G x G], E[G] and E[eps G], with residual labels in G, and E[eps eps']: by outcomes where they are few."""
+    task = make(size)
+    at_zero = replace(task, prior_mean=0 * task.prior_mean)
     if task.dim > 3:
-        found = theory.gram_moments(
-            tasks.GaussianTask(0 * task.prior_mean, task.context_size, task.feature_cov, task.prior_cov, task.noise_std)
-        )
+        found = theory.gram_moments(at_zero)
         return found.second, found.mean, found.cross, task.prior_cov
-    here = listed(task, **kinds)
-    G, p = here.grams(), here.chance
-    flat = (np.sqrt(p)[:, None, None] * G).reshape(len(G), -1)
-    square = (flat.T @ flat).reshape(G.shape[1:] * 2)
-    return square, np.tensordot(p, G, 1), np.einsum("n,ni,njk->ijk", p, here.eps, G), (p * here.eps.T) @ here.eps
+    n, chance = three_values(size[-1] or 3)
+    mean, second, cross = listed_moments(at_zero, noise=(task.noise_std * n[:, 0], chance), weights=weights)
+    if weights is None:
+        return second, mean, cross, task.prior_cov
+    eps = weights[0] @ root(task.prior_cov, task.dim).T
+    return second, mean, cross, (weights[1] * eps.T) @ eps
 
 
 def step_risk(given, L, N):
@@ -66,15 +56,15 @@ def step_risk(given, L, N):
     return np.trace(L @ (P - N @ mixed.T - mixed @ N.T + N @ V @ N.T))
 
 
-def second_moment(task, extra=1.0, noise=1.0):
+def second_moment(task, extra=1.0, noise=1.0, P=None):
     """V of the page; without the 1/C of equal pairs (extra = 0), or with another noise."""
-    L, P, C = task.feature_cov, task.prior_cov, task.context_size
+    L, P, C = task.feature_cov, task.prior_cov if P is None else P, task.context_size
     return (1 + extra / C) * L @ P @ L + (np.trace(L @ P) + noise * task.noise_std**2) / C * L
 
 
-def parabola(task, eta, **broken):
-    L, P = task.feature_cov, task.prior_cov
-    V = second_moment(task, **broken)
+def parabola(task, eta, P=None, **broken):
+    L, P = task.feature_cov, task.prior_cov if P is None else P
+    V = second_moment(task, P=P, **broken)
     return np.trace(L @ P) - 2 * eta * np.trace(L @ L @ P) + eta**2 * np.trace(L @ V)
 
 
@@ -89,15 +79,16 @@ def minimum(task):
     return np.trace(L @ (P - best_step(task) @ L @ P))
 
 
-@pytest.mark.claim("exact-gd-risk")
+@pytest.mark.claim("exact-gd-risk", "gd-in-one-head")
 @sizes
 def test_the_risk_of_a_plain_step(size, x64):
-    """The parabola of the page and the library's risk and best step, against the moments of s."""
+    """The parabola of the page, the library's risk and best step, and one head, against the moments of s."""
     task, eta = make(size), 0.37
-    given, eye = moments(task), np.eye(task.dim)
+    given, eye = moments(size), np.eye(task.dim)
     risk = step_risk(given, task.feature_cov, eta * eye)
-    np.testing.assert_allclose(parabola(task, eta), risk, rtol=1e-10)
-    np.testing.assert_allclose(theory.gd_risk(task, eta), risk, rtol=1e-10)
+    head = attention.gd_weights(jnp.asarray(task.prior_mean), eta)
+    of_head = float(theory.population_risk(head, task, task.prior_mean))
+    np.testing.assert_allclose([parabola(task, eta), theory.gd_risk(task, eta), of_head], risk, rtol=1e-10)
     at = [step_risk(given, task.feature_cov, e * eye) for e in (0, 1, -1)]
     vertex = (at[2] - at[1]) / (2 * (at[1] + at[2] - 2 * at[0]))
     np.testing.assert_allclose(theory.optimal_step(task), vertex, rtol=1e-9)
@@ -108,20 +99,15 @@ def test_the_risk_of_a_plain_step(size, x64):
 
 @pytest.mark.claim("exact-gd-risk")
 @pytest.mark.parametrize("size", SMALL[:4], ids=str)
-def test_only_second_moments_of_weights_and_noise_count(size):
-    """Skewed weights around another point, and noise of signs; not the covariance of the weights."""
+def test_only_second_moments_of_weights_count(size):
+    """Skewed weights around another point; not the covariance of the weights."""
     task = make(size)
-    given = moments(task, eps=OFF_CENTER, noise=SIGNS)
-    mean = root(task.prior_cov) @ np.full(task.dim, 0.6)
-
-    def stated(P):
-        return parabola(
-            tasks.GaussianTask(task.prior_mean, task.context_size, task.feature_cov, P, task.noise_std), 0.37
-        )
-
+    skewed = np.array(np.meshgrid(*[[0.0, 3.0]] * task.dim)).reshape(task.dim, -1).T
+    given = moments(size, (skewed, np.where(skewed, 0.2, 0.8).prod(1)))
+    mean = root(task.prior_cov, task.dim) @ np.full(task.dim, 0.6)
     risk = step_risk(given, task.feature_cov, 0.37 * np.eye(task.dim))
-    np.testing.assert_allclose(stated(given[3]), risk, rtol=1e-10)
-    assert abs(stated(given[3] - np.outer(mean, mean)) / risk - 1) > 1e-3
+    np.testing.assert_allclose(parabola(task, 0.37, given[3]), risk, rtol=1e-10)
+    assert abs(parabola(task, 0.37, given[3] - np.outer(mean, mean)) / risk - 1) > 1e-3
 
 
 def least_squares(given, L, offset=None):
@@ -139,21 +125,30 @@ def least_squares(given, L, offset=None):
     return np.trace(query @ (second - solved(square, wanted)))
 
 
-@pytest.mark.claim("preconditioned-optimum")
+@pytest.mark.claim("preconditioned-optimum", "conjecture-global-optimum", "lemma3-inclusion", "ltb-optimum")
+@pytest.mark.claim("pythagoras-general", "exact-stationarity")
 @sizes
 def test_the_best_preconditioned_step_is_the_minimum_with_a_trained_guess(size, x64):
-    """Least squares on a constant and all entries of G finds nothing better; the library has the same step."""
+    """Least squares on a constant and all of G finds nothing better; library, head and block have the step's risk."""
     task = make(size)
-    given, L, least = moments(task), task.feature_cov, minimum(task)
+    given, L, least, w = moments(size), task.feature_cov, minimum(task), task.prior_mean
+    p = np.linalg.eigvals(task.prior_cov @ L).real
+    tau = p.sum() + task.noise_std**2
+    np.testing.assert_allclose(np.sum(p * (p + tau) / ((task.context_size + 1) * p + tau)), least, rtol=1e-9)
     np.testing.assert_allclose(step_risk(given, L, best_step(task)), least, rtol=1e-10)
     np.testing.assert_allclose(least_squares(given, L), least, rtol=1e-8)
     np.testing.assert_allclose(theory.yq_risk(task), least, rtol=1e-9)
-    np.testing.assert_allclose(step_risk(given, L, theory.optimal_preconditioner(task)), least, rtol=1e-9)
-    # Controls: the step without its 1/C, the inverse covariance, and the best plain step.
+    np.testing.assert_allclose(theory.optimal_preconditioner(task), best_step(task), rtol=1e-8, atol=1e-10)
+    head, block = theory.yq_optimal_weights(task), (np.append(w, 1.0)[None], np.eye(task.dim + 1)[-1:])
+    assert len(head.W_K) == 1
+    np.testing.assert_allclose(theory.population_risk(head, task, w), least, rtol=1e-9)
+    np.testing.assert_allclose(theory.ltb_risk(head, *map(jnp.asarray, block), task), least, rtol=1e-9)
+    # Controls: the step without its 1/C, the inverse covariance, the best plain step, another guess.
     for V in (second_moment(task, extra=0), L @ task.prior_cov @ L):
         assert step_risk(given, L, best_step(task, V)) > least * (1 + 1e-7)
     if np.linalg.matrix_rank(L @ task.prior_cov) > 1:
         assert theory.gd_risk(task) > least * (1 + 1e-7)
+    assert float(theory.population_risk(head, task, w + 0.1)) > least * (1 + 1e-6)
 
 
 def lifted_gradient(given, L, N):
@@ -168,11 +163,15 @@ def lifted_gradient(given, L, N):
 def test_the_gradient_by_the_lift_is_zero_at_the_best_step(size, x64):
     """By all outcomes or exact moments; not at the best plain step, where that is another one."""
     task = make(size)
-    given, L = moments(task), task.feature_cov
+    given, L = moments(size), task.feature_cov
     scale = lifted_gradient(given, L, np.eye(task.dim))
     assert lifted_gradient(given, L, best_step(task)) < 1e-11 * scale
     if np.linalg.matrix_rank(L @ task.prior_cov) > 1:
         assert lifted_gradient(given, L, theory.optimal_step(task) * np.eye(task.dim)) > 1e-5 * scale
+
+
+def steepest(slopes):
+    return max(float(np.abs(np.asarray(leaf)).max()) for leaf in jax.tree.leaves(slopes))
 
 
 def slope(task, N, guess):
@@ -182,14 +181,12 @@ def slope(task, N, guess):
     W_K[0], W_P[0], W_Q[0] = np.eye(D), np.eye(D), np.pad(N.T, (0, 1))
     W_V[0] = np.outer(np.eye(D)[-1], np.append(-task.prior_mean, 1.0))
     W_P[1], W_Q[2] = 0, 0  # one writes nothing, one reads nothing
-    params = attention.LSAParams(W_K=W_K, W_Q=W_Q, W_P=W_P, W_V=W_V)
-    slopes = jax.grad(lambda params, guess: theory.population_risk(params, task, guess), (0, 1))(
-        jax.tree.map(jax.numpy.asarray, params), jax.numpy.asarray(guess)
-    )
-    return max(float(np.abs(np.asarray(leaf)).max()) for leaf in jax.tree.leaves(slopes))
+    params = attention.LSAParams(*map(jnp.asarray, (W_K, W_Q, W_P, W_V)))
+    risk = lambda params, guess: theory.population_risk(params, task, guess)
+    return steepest(jax.grad(risk, (0, 1))(params, jnp.asarray(guess)))
 
 
-@pytest.mark.claim("exact-stationarity")
+@pytest.mark.claim("exact-stationarity", "preconditioned-optimum")
 @pytest.mark.parametrize("size", LARGE[:5], ids=str)
 def test_all_weights_and_the_guess_are_stationary_beside_idle_heads(size, x64):
     """Automatic differentiation at d = 10; not at the step 1, and not with another guess."""
@@ -200,34 +197,45 @@ def test_all_weights_and_the_guess_are_stationary_beside_idle_heads(size, x64):
     assert slope(task, N, w_star + 0.1) > 1e-3 * moved
 
 
-def share(task, rank=None, one=1.0, noise=1.0):
-    """What a fixed guess pays of its squared error; with another rank, without the 1, or without the noise."""
+def share(task, kurtosis, rank=None, one=1.0):
+    """What a fixed guess pays of its squared error; with another rank, or without the 1."""
     L, P, C = task.feature_cov, task.prior_cov, task.context_size
-    square, tau = np.trace(L @ P @ L @ P), np.trace(L @ P) + task.noise_std**2
-    K = 2 * square + 2 / C * (square + tau**2)
+    square, tau, noise = np.trace(L @ P @ L @ P), np.trace(L @ P) + task.noise_std**2, task.noise_std**4
+    K = 2 * square + (2 * (square + tau**2) + (kurtosis - 3) * noise) / C
     rank = np.linalg.matrix_rank(L) if rank is None else rank
-    return 1 / (one + C / 2 * rank + noise * task.noise_std**4 / K)
+    return 1 / (one + C / 2 * rank + noise / K)
 
 
-@pytest.mark.claim("exact-multihead-risk")
+@pytest.mark.claim("exact-multihead-risk", "universality", "price-general", "thm1-saturation", "a4-hessian")
 @sizes
 def test_the_price_of_a_fixed_guess(size, x64):
-    """Least squares over all lifts, the library's formula and its heads pay the share that the page states."""
-    task = make(size)
-    off = np.random.default_rng(70).normal(size=task.dim + 1)
-    guess, bias = task.prior_mean - off[:-1], -off[-1]
-    delta2 = off[:-1] @ task.feature_cov @ off[:-1] + bias**2
-    law = minimum(task) + delta2 * share(task)
-    brute = least_squares(moments(task), task.feature_cov, off)
-    np.testing.assert_allclose(brute, law, rtol=1e-8)
-    np.testing.assert_allclose(theory.optimal_risk(task, guess, bias), law, rtol=1e-9)
-    heads = theory.optimal_weights(task, guess, bias)
-    np.testing.assert_allclose(theory.population_risk(heads, task, guess, bias), law, rtol=1e-9)
-    # Controls: the trace in place of the rank, the 1 below the line, the noise.
-    paid = (brute - minimum(task)) / delta2
-    broken = [share(task, rank=np.trace(task.feature_cov)), share(task, one=0.0)]
-    broken += [share(task, noise=0.0)] * (task.noise_std > 0)
-    assert min(abs(np.array(broken) / paid - 1)) > 1e-5
+    """Least squares over all lifts and the library's formula have the page's share; its heads attain it and rest."""
+    task, given, (d, _, rank, _, kurtosis) = make(size), moments(size), size
+    noise = {"noise_cumulant": (kurtosis - 3) * task.noise_std**4}
+    off = np.random.default_rng(70).normal(size=d + 1)
+    for error in (off, np.append(task.prior_mean, 0.0), np.append(0 * task.prior_mean, 1.5)):
+        guess, bias = task.prior_mean - error[:-1], -error[-1]
+        delta2 = error[:-1] @ task.feature_cov @ error[:-1] + bias**2
+        law = minimum(task) + delta2 * share(task, kurtosis)
+        brute = least_squares(given, task.feature_cov, error)
+        np.testing.assert_allclose(brute, law, rtol=1e-8)
+        np.testing.assert_allclose(theory.optimal_risk(task, guess, bias, **noise), law, rtol=1e-9)
+        # Controls: the trace in place of the rank, all features, the 1 below the line, Gaussian noise, none.
+        paid = (brute - minimum(task)) / delta2
+        broken = [share(task, kurtosis, rank=np.trace(task.feature_cov)), share(task, kurtosis, one=0.0)]
+        broken += [share(task, kurtosis, rank=d)] * (rank < d)
+        broken += [share(task, 3)] * (kurtosis not in (0, 3)) + [1 / (1 + size[1] * rank / 2)] * bool(kurtosis)
+        assert min(abs(np.array(broken) / paid - 1)) > 1e-5
+    if kurtosis in (0, 3):  # for which the exact risk of weights is known
+        guess, bias = task.prior_mean - off[:-1], -off[-1]
+        heads, law = theory.optimal_weights(task, guess, bias), theory.optimal_risk(task, guess, bias)
+        assert len(heads.W_K) == d + bool(kurtosis)
+        risk = lambda heads: theory.population_risk(heads, task, guess, bias)
+        np.testing.assert_allclose(risk(heads), law, rtol=1e-9)
+        assert d > 3 or steepest(jax.grad(risk)(heads)) < 1e-9
+        short = jax.tree.map(lambda W: jnp.asarray(np.asarray(W)[1:]), heads)
+        others = [heads._replace(W_Q=jnp.asarray(-np.asarray(heads.W_Q)))] + [short] * (rank == d)
+        assert min(float(risk(other)) for other in others) > law * (1 + 1e-6)
 
 
 @pytest.mark.claim("exact-cost")

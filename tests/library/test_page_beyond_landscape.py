@@ -32,15 +32,14 @@ def step_size(d, C, noise_var=0.0):
 
 
 def by_least_squares(b, task):
-    """The minimum risk for these value vectors, from exact moments, and xi."""
-    found = theory.gram_moments(task)
+    """The minimum risk for these value vectors, from exact moments; the forms A that have it, and their guess."""
+    found, (H, D) = theory.gram_moments(task), b.shape
     spread = found.second - np.multiply.outer(found.mean, found.mean)
     read = np.einsum("hm,mnpq,gp->hngq", b, spread, b).reshape(b.size, -1)
     answer = np.einsum("hm,kmn->khn", b, found.cross).reshape(task.dim, -1)
-    left_out = np.linalg.svd(b)[2][len(b) :]
-    line = left_out.T @ left_out[:, -1]
-    gain = np.trace(answer @ np.linalg.pinv(read, rcond=1e-11, hermitian=True) @ answer.T)
-    return task.dim - gain, line[-1] ** 2 / (line[:-1] @ line[:-1])
+    keys = answer @ np.linalg.pinv(read, rcond=1e-11, hermitian=True)
+    A = np.pad(keys.reshape(task.dim, H, D).transpose(1, 2, 0), ((0, 0), (0, 0), (0, 1)))
+    return task.dim - np.trace(answer @ keys.T), A, -np.einsum("hm,mn,hnk->k", b, found.mean, A)[:-1]
 
 
 @pytest.mark.claim("trained-guess-landscape")
@@ -49,7 +48,10 @@ def by_least_squares(b, task):
 def test_the_risk_of_random_value_vectors_is_a_function_of_one_number(d, C, H, sigma):
     """Least squares for all keys and the guess; not the formula for another number of heads, unless xi is zero."""
     task = tasks.GaussianTask(np.zeros(d), C, np.eye(d), np.eye(d), sigma)
-    value, xi = by_least_squares(np.random.default_rng([d, C, H]).normal(size=(H, d + 1)), task)
+    b = np.random.default_rng([d, C, H]).normal(size=(H, d + 1))
+    value, left_out = by_least_squares(b, task)[0], np.linalg.svd(b)[2][H:]
+    line = left_out.T @ left_out[:, -1]
+    xi = line[-1] ** 2 / (line[:-1] @ line[:-1])
     np.testing.assert_allclose(value, level(xi, H, d, C, sigma**2), rtol=1e-9)
     other = H - 1 if H > 1 else 2
     assert xi < 0.1 or abs(level(xi, other, d, C, sigma**2) / value - 1) > 1e-6
@@ -177,14 +179,7 @@ def in_a_valley(d, C, noise_var):
     b = np.eye(d - 1, d + 1, k=1)
     b[-1] = 0
     b[-1, [0, d]] = xi[inside[0]] ** 0.5, 1
-    task = tasks.GaussianTask(np.zeros(d), C, noise_std=noise_var**0.5)
-    found = theory.gram_moments(task)
-    spread = found.second - np.multiply.outer(found.mean, found.mean)
-    read = np.einsum("hm,mnpq,gp->hngq", b, spread, b).reshape(b.size, -1)
-    keys = np.einsum("hm,kmn->khn", b, found.cross).reshape(d, -1) @ np.linalg.pinv(read, rcond=1e-11, hermitian=True)
-    A = np.zeros((d - 1, d + 1, d + 1))
-    A[..., :d] = keys.reshape(d, d - 1, d + 1).transpose(1, 2, 0)
-    v = -np.einsum("hm,mn,hnk->k", b, found.mean, A)[:d]
+    _, A, v = by_least_squares(b, tasks.GaussianTask(np.zeros(d), C, noise_std=noise_var**0.5))
     start = jnp.asarray(b), jnp.asarray(A), jnp.asarray(v)
     end = training.minimize(partial(loss, size=(float(C), noise_var**0.5)), start, steps=400, patience=20)
     return local(end.params, (float(C), noise_var**0.5)), values[inside[0]], d * (1 - step_size(d, C, noise_var))

@@ -46,44 +46,44 @@ def apart(f, g):
 
 
 @pytest.mark.claim("lemma3-inclusion")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_each_model_is_one_of_the_other(seed, x64):
     """Both constructions reproduce all answers; with the factor in keys or values, too, they do not."""
     params, v, mlp, contexts = random_models(seed)
     answers = yq_answers(params, v, *contexts)
     assert apart(block_answers(*block_from_yq(params, v), *contexts), answers) < 1e-11
     assert apart(yq_answers(*yq_from_block(params, *mlp), *contexts), block_answers(params, *mlp, *contexts)) < 1e-11
-    for factors in ("QK", "QV", "QKV"):
-        assert apart(block_answers(*block_from_yq(params, v, factors), *contexts), answers) > 1e-3
-    # Nor do they if the labels come from one weight vector, other than the guess.
+    three = block_from_yq(params, v, "QKV")
+    for block in (block_from_yq(params, v, "QK"), block_from_yq(params, v, "QV"), three):
+        assert apart(block_answers(*block, *contexts), answers) > 1e-3
+    # The paper's three factors see y = Xv in place of the labels: they are right where the labels are those of the
+    # guess, and wrong for labels of another weight vector.
     X, _, x_q = contexts
-    linear = X, X @ np.ones_like(v), x_q
-    assert apart(block_answers(*block_from_yq(params, v, "QKV"), *linear), yq_answers(params, v, *linear)) > 1e-3
+    for labels, same in ((X @ v, True), (X @ np.ones_like(v), False)):
+        off = apart(block_answers(*three, X, labels, x_q), yq_answers(params, v, X, labels, x_q))
+        assert off < 1e-11 if same else off > 1e-3
+    of_any = apart(block_answers(*three, *contexts), yq_answers(params, v, X, X @ v, x_q))
+    assert of_any < 1e-11
 
 
-@pytest.mark.claim("lemma3-inclusion")
-@pytest.mark.parametrize("seed", range(4))
-def test_three_factors_compute_the_answer_for_the_labels_of_the_guess(seed, x64):
-    """The paper's construction sees y = Xv in place of the labels: it has no gradient with respect to them."""
-    params, v, _, (X, y, x_q) = random_models(seed)
-    three, one = (block_from_yq(params, v, factors) for factors in ("QKV", "Q"))
-    assert apart(block_answers(*three, X, y, x_q), yq_answers(params, v, X, X @ v, x_q)) < 1e-11
-    by_labels = jax.jit(jax.grad(lambda y, block: block_answers(*block, X, y, x_q).sum()))
-    assert np.abs(by_labels(y, three)).max() < 1e-12
-    assert np.abs(by_labels(y, one)).max() > 1e-3
+def circuits(params, row):
+    """What the heads write into ``row``, the values b, and their bilinear forms A."""
+    W_K, W_Q, W_P, W_V = params
+    b = np.einsum("...m,...hmi,...hin->...hn", row, W_P, W_V)
+    return b, np.einsum("...hkm,...hkn->...hmn", W_K, W_Q)
 
 
 def read_block(params, W_1, W_2):
     """What a prediction reads of a block: v, the values b, (H, D), and the query maps, (H, D, d)."""
-    row = W_2[:, -1] @ W_1
-    b = jnp.einsum("m,hmi,hin->hn", row, params.W_P, params.W_V)
-    return row[:-1], b, attention.effective(params)[1][:, :, :-1]
+    row = np.einsum("...m,...mi->...i", W_2[..., -1], W_1)
+    b, A = circuits(params, row)
+    return row[..., :-1], b, A[..., :-1]
 
 
 def read_yq(params, v):
     """The same of yq-LSA, whose heads also read the guess."""
-    b, A = attention.effective(params)
-    return v, b, A[:, :, :-1] + A[:, :, -1:] * v[None, None]
+    b, A = circuits(params, np.eye(v.shape[-1] + 1)[-1])
+    return v, b, A[..., :-1] + A[..., -1:] * v[..., None, None, :]
 
 
 @pytest.mark.claim("lemma3-inclusion")
@@ -103,23 +103,25 @@ def test_a_prediction_reads_only_the_last_row_of_the_mlp(seed, x64):
     assert apart(of(mlp[1][:, -1] @ mlp[0][:, :-1], *read_yq(params, 0 * v)[1:]), answers) > 1e-3
 
 
+def rank(read, *weights):
+    """The dimension of the functions around these weights: the rank of what they read of the Gram matrix."""
+    sizes, flat = [W.size for W in weights], np.concatenate([W.ravel() for W in weights])
+    # All is polynomial, so that an imaginary step gives exact derivatives.
+    stepped = np.split(flat + 1e-30j * np.eye(len(flat)), np.cumsum(sizes)[:-1], axis=1)
+    v, b, B = read(*(part.reshape(-1, *W.shape) for part, W in zip(stepped, weights, strict=True)))
+    M = np.einsum("xhm,xhnj->xjmn", b, B)
+    symmetric = (M + M.swapaxes(2, 3))[..., *np.triu_indices(M.shape[-1])]
+    return np.linalg.matrix_rank(np.hstack([v, symmetric.reshape(len(v), -1)]).imag * 1e30, rtol=1e-9)
+
+
 def ranks(H, d):
     """Dimensions of the functions of yq-LSA, of two blocks, and of attention without a guess, by rank at random."""
     rng, D = np.random.default_rng(1), d + 1
-    params, v = attention.LSAParams(*rng.normal(size=(4, H, D, D))), rng.normal(size=d)
-    rows, columns = np.triu_indices(D)
-
-    def coordinates(v, b, B):
-        M = jnp.einsum("hm,hnj->jmn", b, B)
-        return jnp.concatenate([v, (M + M.swapaxes(1, 2))[:, rows, columns].ravel()])
-
-    def rank(read, *weights):
-        J = jax.jit(jax.jacfwd(lambda weights: coordinates(*read(*weights))))(weights)
-        J = np.concatenate([np.reshape(j, (len(j), -1)) for j in jax.tree.leaves(J)], axis=1)
-        return np.linalg.matrix_rank(J, rtol=1e-9)
-
-    blocks = [rank(read_block, params, *rng.normal(size=(2, m, D))) for m in (1, D)]
-    return rank(read_yq, params, v), *blocks, rank(lambda params: read_yq(params, 0 * v), params)
+    heads, v = tuple(rng.normal(size=(4, H, D, D))), rng.normal(size=d)
+    block = lambda *weights: read_block(weights[:4], *weights[4:])
+    blocks = [rank(block, *heads, *rng.normal(size=(2, m, D))) for m in (1, D)]
+    plain = lambda *heads: read_yq(heads, np.zeros((len(heads[0]), d)))
+    return rank(lambda *weights: read_yq(weights[:4], weights[4]), *heads, v), *blocks, rank(plain, *heads)
 
 
 def dimension(H, d):
@@ -173,18 +175,6 @@ def plain_block(task, step=None):
 def squared_distance(block, other, task):
     (params, v), (others, u) = yq_from_block(*block), yq_from_block(*other)
     return float(theory.squared_distance(params, others, task, v, u))
-
-
-@pytest.mark.claim("ltb-optimum")
-@pytest.mark.parametrize("seed", range(8))
-def test_the_best_block_has_the_risk_of_the_theorem(seed, x64):
-    """On general tasks the explicit block's risk is the sum over the spectrum of Ψ Λ, and below the best plain step."""
-    task = general(seed)
-    C, p = task.context_size, np.linalg.eigvals(task.prior_cov @ task.feature_cov).real
-    tau = p.sum() + task.noise_std**2
-    risk = float(theory.ltb_risk(*best_block(task), task))
-    assert risk == pytest.approx(np.sum(p * (p + tau) / ((C + 1) * p + tau)), rel=1e-11)
-    assert theory.gd_risk(task) > 1.0001 * risk
 
 
 @pytest.mark.claim("ltb-optimum", "pythagoras-general")
@@ -243,18 +233,6 @@ def test_no_search_finds_a_better_block(x64):
 
 
 @pytest.mark.claim("ltb-newton")
-@pytest.mark.parametrize("C", [3, 10, 25])
-def test_with_identity_covariances_the_best_block_is_a_plain_step(C, x64):
-    """At every context size; a full step with the mean Hessian has the risk d (d + 1) / C."""
-    task = tasks.GaussianTask([2.0] * 10, C)
-    assert float(theory.ltb_risk(*best_block(task), task)) == pytest.approx(theory.gd_risk(task), rel=1e-11)
-    full = plain_block(task, 1.0)
-    assert float(theory.ltb_risk(*full, task)) == pytest.approx(110 / C, rel=1e-11)
-    assert squared_distance(best_block(task), plain_block(task), task) < 1e-12
-    assert squared_distance(best_block(task), full, task) > 0.1
-
-
-@pytest.mark.claim("ltb-newton")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_full_step_and_a_true_newton_step_on_samples(seed, x64):
     """The full step has its exact risk on fresh tasks; the context's own Newton step makes no error."""
@@ -269,35 +247,6 @@ def test_a_full_step_and_a_true_newton_step_on_samples(seed, x64):
     mean, error = metrics.sampled_risk(key, task, both, batches=4)
     assert abs(mean[0] - 20 / 8) < 5 * error[0] and mean[1] < 1e-12
     assert abs(mean[0] - theory.yq_risk(task)) > 5 * error[0]
-
-
-@pytest.mark.claim("ltb-newton")
-def test_the_share_of_a_newton_step_tends_to_one_if_the_prior_varies_in_every_direction(x64):
-    """What is missing times C tends to (p + τ) / p. With Λ = I and Ψ = diag(1, 0) the second direction stays at 0."""
-    for C in (10**6, 10**7):
-        task = stretched(30, C=C)
-        p = np.diag(task.feature_cov)
-        share = np.diag(theory.optimal_preconditioner(task)) * p
-        np.testing.assert_allclose(C * (1 - share), (p + p.sum()) / p, rtol=1e-3)
-    for C in (10, 10**6):
-        flat = tasks.GaussianTask([1.0, 2.0], C, prior_cov=np.diag([1.0, 0.0]))
-        share = C / (C + 2)
-        np.testing.assert_allclose(theory.optimal_preconditioner(flat), np.diag([share, 0.0]), atol=1e-12)
-        ratio = float(theory.ltb_risk(*plain_block(flat, 1.0), flat)) / theory.yq_risk(flat)
-        assert ratio == pytest.approx(1.5 * (C + 2) / C, rel=1e-6)
-
-
-@pytest.mark.claim("ltb-optimum")
-@pytest.mark.parametrize("ratio", [30, 1000])
-def test_the_best_block_on_fresh_tasks(ratio, x64):
-    """Its full matrices have the theorem's risk in samples, and not that of the best plain step."""
-    task = stretched(ratio)
-    block = jax.tree.map(jnp.asarray, best_block(task))
-    sampled = metrics.sampled_risk(
-        jax.random.key(ratio), task, partial(attention.linear_transformer_block, *block), batches=8
-    )
-    z = lambda risk: abs(sampled.mean - risk) / sampled.standard_error
-    assert z(theory.yq_risk(task)) < 5 < z(theory.gd_risk(task))
 
 
 @pytest.mark.claim("ltb-newton")

@@ -25,6 +25,20 @@ def first_within(risk, task):
     return (np.asarray(risk) < 1.01 * theory.yq_risk(task)).argmax(-1)
 
 
+def adam(risk, start, length):
+    """The risk before each step, and the mean size of the steps of the second of the weights' parts."""
+    optimizer, each = optax.adam(5e-4), jax.value_and_grad(risk)
+
+    def step(carry, _):
+        weights, state = carry
+        value, gradient = each(weights)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = optimizer.update(gradient, state)
+        return (optax.apply_updates(weights, updates), state), (value, jnp.abs(updates[1]).mean() / 5e-4)
+
+    return jax.lax.scan(step, (start, optimizer.init(start)), length=length)[1]
+
+
 @pytest.mark.claim("training-speed-phase")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_stored_steps_of_yq_lsa_are_those_of_the_sweep(seed):
@@ -41,24 +55,12 @@ def test_the_stored_steps_of_yq_lsa_are_those_of_the_sweep(seed):
 @pytest.mark.claim("training-speed-phase")
 def test_the_stored_steps_of_the_block_are_those_of_its_full_matrices():
     """Adam on ``ltb_risk``, m = 64 at w = 2; half the width takes another time."""
-    place, seeds = list(LEVELS).index(2.0), range(2)
-    task, adam = tasks.GaussianTask([2.0] * 10, 10), optax.adam(5e-4)
-    each = jax.value_and_grad(lambda weights: theory.ltb_risk(*weights, task))
-
-    def train(start):
-        def step(carry, _):
-            weights, state = carry
-            risk, gradient = each(weights)
-            with jax.numpy_dtype_promotion("standard"):
-                updates, state = adam.update(gradient, state)
-            return (optax.apply_updates(weights, updates), state), risk
-
-        return jax.lax.scan(step, (start, adam.init(start)), length=2000)[1]
-
+    place, seeds, task = list(LEVELS).index(2.0), range(2), tasks.GaussianTask([2.0] * 10, 10)
     starts = []
     for seed in seeds:
         head, W_1, u = training_speed.start(seed, 64, 10, 0.1)
         starts.append((head, W_1, np.pad(u[:, None], ((0, 0), (10, 0)))))  # of W_2 only the last column is read
+    train = lambda start: adam(lambda weights: theory.ltb_risk(*weights, task), start, 2000)[0]
     risks = jax.jit(jax.vmap(train))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts))
     there = first_within(risks, task)
     np.testing.assert_allclose(there, STEPS["block"][0, place, 6, :2], atol=10)
@@ -96,18 +98,9 @@ def test_the_guess_of_the_block_comes_half_of_its_way_in_half_the_time_at_four_t
 @pytest.mark.claim("training-speed-phase")
 def test_the_head_imitates_the_guess_first_and_adam_takes_shorter_steps_on_it_then():
     """Exercise 2: at w = 2 the guess of yq-LSA starts with full steps; after the loss has fallen they are a fifth."""
-    task, adam = tasks.GaussianTask([2.0] * 10, 10), optax.adam(5e-4)
-    head, *_ = training_speed.start(0, 1, 10, 0.1)
-    each = jax.value_and_grad(lambda weights: theory.population_risk(weights[0], task, weights[1]))
-
-    def step(carry, _):
-        weights, state = carry
-        risk, gradient = each(weights)
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = adam.update(gradient, state)
-        return (optax.apply_updates(weights, updates), state), (risk, jnp.abs(updates[1]).mean() / 5e-4)
-
+    task, (head, *_) = tasks.GaussianTask([2.0] * 10, 10), training_speed.start(0, 1, 10, 0.1)
     start = jax.tree.map(jnp.asarray, (head, np.zeros(10, np.float32)))
-    risk, pace = jax.jit(lambda start: jax.lax.scan(step, (start, adam.init(start)), length=300)[1])(start)
+    exact = lambda weights: theory.population_risk(weights[0], task, weights[1])
+    risk, pace = jax.jit(lambda start: adam(exact, start, 300))(start)
     assert risk[0] > 45 and risk[200] < 20
     assert pace[:50].min() > 0.9 and pace[200:].max() < 0.3

@@ -17,15 +17,12 @@ def layer(seed):
     return task, make_params(100 + seed, d, 1 + seed % 5)
 
 
-@pytest.mark.claim("pythagoras-general")
+@pytest.mark.claim("pythagoras-general", "conjecture-global-optimum")
 @pytest.mark.parametrize("seed", range(12))
-def test_the_risk_is_the_sum_of_two_squares_for_any_query_and_guess(seed, x64):
-    """Random heads on random Gaussian tasks, with any second moments of the query's token, by exact moments."""
-    task, params = layer(seed)
-    M, Z = (
-        np.asarray(attention.lift(params)),
-        np.random.default_rng(200 + seed).normal(size=(task.dim + 1, task.dim + 2)),
-    )
+def test_the_risk_is_the_sum_of_two_squares(seed, x64):
+    """Random heads and tasks: exact moments for any query's token, and the library's numbers for a linear guess."""
+    (task, params), rng = layer(seed), np.random.default_rng(200 + seed)
+    M, Z, bias = np.asarray(attention.lift(params)), rng.normal(size=(task.dim + 1, task.dim + 2)), 0.8
     risk, best, away = exact_sides(task, M, Z @ Z.T)
     np.testing.assert_allclose(risk, best + away, rtol=1e-12)
     # Controls: half the step; and where there are several features, the best plain step.
@@ -33,18 +30,11 @@ def test_the_risk_is_the_sum_of_two_squares_for_any_query_and_guess(seed, x64):
     for N in wrong:
         _, _, other = exact_sides(task, M, Z @ Z.T, N)
         assert abs((best + other) / risk - 1) > 1e-6
-
-
-@pytest.mark.claim("pythagoras-general")
-@pytest.mark.parametrize("seed", range(12))
-def test_the_library_has_the_same_two_squares(seed, x64):
-    """The library's risk, minimum risk and distance agree with exact moments, for linear guesses with an offset."""
-    task, params = layer(seed)
-    guess, bias = np.random.default_rng(300 + seed).normal(size=task.dim), 0.8
+    guess = rng.normal(size=task.dim)
     reads = np.vstack([np.eye(task.dim), guess])
     query = reads @ task.feature_cov @ reads.T
     query[-1, -1] += bias**2
-    away = exact_sides(task, np.asarray(attention.lift(params)), query)[2]
+    away = exact_sides(task, M, query)[2]
     step = theory.yq_optimal_weights(task), task, guess, task.prior_mean
     risk = float(theory.population_risk(params, task, guess, bias))
     np.testing.assert_allclose(risk, theory.yq_risk(task) + away, rtol=1e-12)

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from theory_reference import make_params
 
-from lsalib import attention, estimators, tasks, theory
+from lsalib import attention, tasks, theory
 
 CONTEXTS = [2, 4, 9, 15]
 
@@ -56,17 +55,6 @@ def test_the_gradient_at_a_gradient_step(seed, x64):
     off = lambda formula: np.abs(by_autodiff - formula).max() / np.abs(formula).max()
     assert off(closed_form(task, eta)) < 1e-9
     assert off(closed_form(task, eta, best=1.0)) > 1e-9, "the control: the best step in the limit of long contexts"
-
-
-@pytest.mark.claim("thm4-stationary")
-@pytest.mark.parametrize("eta", [0.0, 0.5, 1.5])
-def test_other_fixed_steps_are_not_stationary_in_the_limit(eta, x64):
-    """With C = 100,000 the gradient by b is 2d(eta - 1), and zero, up to 1/C, for step 1 only."""
-    task = tasks.GaussianTask([2.0] * 10, 10**5)
-    by_b = lambda eta: gradient(task, eta)[10]
-    near = 20 * 2 * 11 / 10**5
-    assert by_b(eta) == pytest.approx(20 * (eta - 1), abs=near)
-    assert abs(by_b(eta)) > near >= abs(by_b(1.0))
 
 
 def one_loss(point, X, y, x_q, target):
@@ -122,63 +110,3 @@ def test_the_midpoint_of_two_optima_is_above_them(C, x64):
     by_guess = [theory.population_risk(params, task, v + shift) for shift in (1, 0, -1)]
     assert above(by_sign) == pytest.approx(6 * theory.optimal_step(task), rel=1e-9)
     assert above(by_guess) < -0.1, "the control"
-
-
-def random_layer(seed, noise_std=0.0):
-    """1, 2, 5 or 7 heads far from a gradient step, a guess and a task."""
-    task = uneven_task(CONTEXTS[(seed + seed // 4) % 4], noise_std)
-    return make_params(seed, 6, (1, 2, 5, 7)[seed % 4], scale=0.3), np.random.default_rng(seed).normal(size=6), task
-
-
-@pytest.mark.claim("conjecture-global-optimum")
-@pytest.mark.parametrize("noise_std", [0.0, 0.7])
-@pytest.mark.parametrize("seed", range(4))
-def test_the_excess_risk_is_the_squared_distance(seed, noise_std, x64):
-    """For random heads and guesses, with label noise too, as Exercise 1 says; not from other steps."""
-    params, v, task = random_layer(seed, noise_std)
-    d, C = 6, task.context_size
-    excess = float(theory.population_risk(params, task, v)) - d * (1 - C / (C + d + 1 + noise_std**2))
-
-    def away(eta):
-        step = attention.gd_weights(task.prior_mean, eta)
-        return float(theory.squared_distance(params, step, task, v, task.prior_mean))
-
-    assert away(C / (C + d + 1 + noise_std**2)) == pytest.approx(excess, rel=1e-10)
-    for wrong in (1.0, d / (C + d + 1 + noise_std**2)):  # the controls: step 1, and d and C exchanged
-        assert away(wrong) != pytest.approx(excess, rel=1e-4)
-
-
-@pytest.mark.claim("conjecture-global-optimum")
-@pytest.mark.parametrize("seed", range(2))
-def test_the_squared_distance_of_sampled_predictions(seed, x64):
-    """The same for predictions on fresh tasks."""
-    params, away, task = random_layer(seed)
-    # Near the step, so that the distance from another step is seen to be another one.
-    params, v = jax.tree.map(lambda W: W / 2, params), task.prior_mean + away / 4
-    X, y, x_q, *_ = tasks.sample(jax.random.key(1000 + seed), task, 2**14)
-    f = jax.jit(jax.vmap(attention.yq_lsa, (None, None, 0, 0, 0)))(params, jnp.asarray(v), X, y, x_q)
-    excess = float(theory.population_risk(params, task, v)) - theory.yq_risk(task)
-
-    def in_errors(eta):
-        step = jax.vmap(estimators.one_step_gd, (0, 0, 0, None, None))(X, y, x_q, task.prior_mean, eta)
-        square = np.asarray(f - step) ** 2
-        return (square.mean() - excess) / square.std() * np.sqrt(square.size)
-
-    assert abs(in_errors(theory.optimal_step(task))) < 5
-    assert abs(in_errors(1.0)) > 5, "the control"
-
-
-@pytest.mark.claim("conjecture-global-optimum")
-@pytest.mark.parametrize("C", CONTEXTS)
-def test_no_prediction_from_the_gram_matrix_is_better(C):
-    """Least squares on the constant and all entries of G uses no symmetry; 29 of its 50 coefficients matter."""
-    task = uneven_task(C)
-    moments, w_star = theory.gram_moments(task), task.prior_mean
-    mean, full = moments.mean.reshape(1, -1), moments.second.reshape(49, 49)
-    second = np.block([[np.ones((1, 1)), mean], [mean.T, full]])
-    cross = np.column_stack([w_star, moments.cross.reshape(6, 49)])
-    values, vectors = np.linalg.eigh(second)
-    kept = values > 1e-10 * values[-1]
-    minimum = w_star @ w_star + 6 - ((cross @ vectors[:, kept]) ** 2 / values[kept]).sum()
-    assert minimum == pytest.approx(42 / (C + 7), rel=1e-8) and kept.sum() == 1 + 28
-    assert minimum != pytest.approx(C * (C + 1) / (C + 7), rel=1e-8), "the control: d and C exchanged"

@@ -6,7 +6,6 @@ from itertools import cycle
 
 import jax
 import jax.numpy as jnp
-import matplotlib.pyplot as plt
 import ml_dtypes
 import numpy as np
 import plain_table
@@ -15,7 +14,7 @@ import pytest
 from plain_table import Built, Numbers
 
 from lsalib import attention, tasks, training
-from lsalib.book import check, claims, control, figures, notebook, sampling, seeds, stored
+from lsalib.book import Claim, charts, claims, figures, notebook, sampling, seeds, stored
 
 TABLE = plain_table.TABLE | plain_training.TABLE
 MODULES = plain_table.MODULES | {"training": training}
@@ -176,13 +175,14 @@ def test_pages_take_any_form_of_numbers(form, monkeypatch, tmp_path):
     """Checks and controls, tables and glued numbers, deviations, and stored arrays are the same for every type."""
     one = lambda value: form([value])[0]
     same = lambda record: record._replace(anchor="", name="")  # of its place on the page
-    for claim, measured in ((check, VALUES), (control, [[number + 8 for number in row] for row in VALUES])):
-        expected = claim("some-claim", np.float64(measured), np.float64(VALUES), atol=4.0, rtol=0.5, seeds=[1, 2])
-        found = claim("some-claim", form(measured), form(VALUES), atol=one(4), rtol=0.5, seeds=[1, 2])
+    claim = Claim("some-claim")
+    for compare, measured in ((claim.holds, VALUES), (claim.fails, [[number + 8 for number in row] for row in VALUES])):
+        expected = compare("", np.float64(measured), np.float64(VALUES), atol=4.0, rtol=0.5, seeds=[1, 2])
+        found = compare("", form(measured), form(VALUES), atol=one(4), rtol=0.5, seeds=[1, 2])
         assert same(found) == same(expected)
-    assert same(check("c", one(5), one(4), atol=one(2))) == same(check("c", 5.0, 4.0, atol=2.0))
+    assert same(claim.holds("", one(5), one(4), atol=one(2))) == same(claim.holds("", 5.0, 4.0, atol=2.0))
     with pytest.raises(claims.ClaimError):
-        check("c", one(5), one(4), relation="<")
+        claim.holds("", one(5), one(4), relation="<")
 
     bundles = []
     monkeypatch.setattr(notebook, "show", lambda bundle, *_: bundles.append(bundle))
@@ -203,20 +203,16 @@ def test_pages_take_any_form_of_numbers(form, monkeypatch, tmp_path):
         np.testing.assert_array_equal(np.float64(stored.load("x", tmp_path).arrays["a"]), np.float64(VALUES))
 
 
-def test_figures_draw_any_form_of_numbers(form):
-    """Curves, exact lines, ticks, colors and windows."""
-    figure, ax = plt.subplots()
-    figures.loss_curve(ax, form([3, 1, 4, 2]), colour="lsa", window=2)
-    figures.exact_line(ax, form([2])[0], colour="gd", label="risk")
-    assert ax.lines[0].get_ydata().tolist() == [2.0, 3.0] and ax.lines[1].get_label() == "risk, 2.000"
-    veil = ax.collections[0].get_paths()[0].vertices
+def test_charts_draw_any_form_of_numbers(form):
+    """Curves, exact lines and colors."""
+    with charts.chart("x", "y", show=False) as c:
+        c.curve(form([3, 1, 4, 2]), color="lsa", window=2)
+        c.exact(form([2])[0], "risk", color="gd")
+    assert c.ax.lines[0].get_ydata().tolist() == [2.0, 3.0] and c.ax.texts[0].get_text() == "risk 2.000"
+    veil = c.ax.collections[0].get_paths()[0].vertices
     for middle, least, most in ((1.0, 1.0, 3.0), (3.0, 2.0, 4.0)):
         assert set(veil[veil[:, 0] == middle, 1]) == {least, most}, "the smallest and the largest loss of a window"
-    figures.plain_log_ticks(ax, form([1, 2, 4]))
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["1", "2", "4"]
-    plt.close(figure)
     np.testing.assert_array_equal(figures.tint(form(VALUES), form([4])[0]), figures.tint(np.float64(VALUES), 4.0))
-    assert figures.windows(form([3, 1, 4]), 2).tolist() == [[3.0, 1.0]]
 
 
 @pytest.mark.parametrize("kind", [int, np.int32, np.uint8, np.int64, jnp.int32], ids=lambda kind: kind.__name__)
@@ -224,11 +220,9 @@ def test_whole_numbers_of_any_type_are_whole_numbers(kind, as_users):
     """Counts, places and seeds."""
     draw, equal = (lambda key: jax.random.normal(key, ())), np.testing.assert_array_equal
     equal(sampling.by_batch(draw, [kind(3)], batches=kind(2)), sampling.by_batch(draw, [3], batches=2))
-    assert figures.strokes(kind(2), "lsa") == figures.strokes(2, "lsa")
-    assert figures.windows([1, 2, 3], kind(2)).tolist() == [[1.0, 2.0]]
     run = stored.load("softmax_heads")
     jax.tree.map(equal, stored.circuits(run, kind(1), kind(2), kind(3)), stored.circuits(run, 1, 2, 3))
-    assert check("c", 1, 1, atol=1, seeds=[kind(7)]).seeds == [7]
+    assert Claim("c", seeds=[kind(7)]).holds("", 1, 1, atol=1).seeds == [7]
     with seeds.shifted(2):
         moved = jax.random.key(kind(7))
     assert (jax.random.key_data(moved) == jax.random.key_data(jax.random.key(7 + 2 * seeds.STRIDE))).all()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from theory_reference import descend
+from few_heads_reference import problem, search
 
 from lsalib import theory
 from lsalib.tasks import GaussianTask
@@ -18,11 +18,11 @@ def risk_of(heads, guess=None):
 @pytest.mark.claim("few-heads-optimum")
 def test_no_search_finds_better(x64):
     """With one head and with two, without a guess and with one."""
-    cases = [(heads, guess) for heads in (1, 2) for guess in (None, GUESS)]
-    found = descend(TASK, [(*case, 0.0) for case in cases], starts=8)
-    np.testing.assert_allclose([risk_of(*case) for case in cases], found, rtol=1e-7)
+    found = search([problem(TASK), problem(TASK, GUESS)], (1, 2), starts=8).value.min(2)
+    stated = np.array([[risk_of(heads, guess) for heads in (1, 2, 3)] for guess in (None, GUESS)])
+    np.testing.assert_allclose(found, stated[:, :2], rtol=1e-7)
     # The control: one head more is something else.
-    assert (found > np.array([risk_of(heads + 1, guess) for heads, guess in cases]) + 1e-3).all()
+    assert (found > stated[:, 1:] + 1e-3).all()
 
 
 @pytest.mark.claim("few-heads-optimum", "sharp-head-count", "thm1-saturation")
@@ -46,19 +46,6 @@ def test_units_do_not_count(x64):
     ]
     np.testing.assert_allclose(risks[1], 36 * risks[0], rtol=1e-12)
     assert risks[2] < risks[1] * (1 - 1e-3)
-
-
-@pytest.mark.claim("sharp-head-count")
-@pytest.mark.parametrize(("share", "enough"), [(0.98, True), (1.02, False)])
-@pytest.mark.parametrize(("d", "C", "noise_std"), [(2, 4, 2**0.5), (3, 5, 1.0), (4, 9, 0.6)])
-def test_with_label_noise_d_heads_are_enough_up_to_a_distance(share, enough, d, C, noise_std, x64):
-    """|w* - g| <= eta*/(2 sqrt(f kappa)) for f tr S + kappa q, the regression of the constant 1."""
-    centre = GaussianTask(np.zeros(d), C, noise_std=noise_std)
-    constant = theory.constant_regression(centre)
-    distance = share * theory.optimal_step(centre) / (2 * np.sqrt(constant.features[0, 0] * constant.residual))
-    task = GaussianTask(distance * np.eye(d)[0], C, noise_std=noise_std)
-    excess = float(theory.population_risk(theory.few_heads_weights(task, d), task)) - theory.optimal_risk(task)
-    assert (excess < 1e-13) == enough and (excess > 1e-6) == (not enough)
 
 
 @pytest.mark.claim("few-heads-optimum")

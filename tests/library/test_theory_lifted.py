@@ -6,34 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from theory_reference import TASKS, dense_risk, gauss_hermite, least, make_guess, make_params, make_task
+from theory_reference import TASKS, gauss_hermite, make_guess, make_params, make_task
 
-from lsalib.attention import embed, from_lift, lift, lsa
+from lsalib.attention import embed, from_lift, lsa
 from lsalib.tasks import GaussianTask
-from lsalib.theory import lifted_risk, optimal_risk, optimal_weights, population_risk, squared_distance
+from lsalib.theory import lifted_risk, optimal_risk, population_risk, squared_distance
 
 BIAS = 1.3
 
 
 def make_lift(seed, dim, scale=0.5):
     return jnp.asarray(scale * np.random.default_rng(seed).normal(size=(dim + 1,) * 3))
-
-
-@pytest.mark.claim("eq18-decomposition")
-@pytest.mark.parametrize("name", TASKS)
-def test_equal_weights_and_dense_form(name, x64):
-    """The lifted quadratic, the risk of weights and the dense form are one number."""
-    task = TASKS[name]
-    guess = make_guess(task)
-    risk = lifted_risk(task, guess, BIAS)
-    for seed in range(3):
-        params = make_params(seed, task.dim, 5)
-        M = lift(params)
-        np.testing.assert_allclose(risk.value(M), population_risk(params, task, guess, BIAS), rtol=1e-12)
-        np.testing.assert_allclose(risk.value(M), dense_risk(M, task, guess, BIAS), rtol=1e-12)
-        # The control: without the guess, or without its bias, it is another risk.
-        for other in (lifted_risk(task, None, BIAS), lifted_risk(task, guess)):
-            assert abs(float(other.value(M)) / float(risk.value(M)) - 1) > 1e-3
 
 
 @pytest.mark.claim("eq19-gradients", "a4-hessian")
@@ -51,30 +34,6 @@ def test_derivatives_equal_autodiff_through_the_weights(name, x64):
     np.testing.assert_allclose(risk.curvature(V), bend, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(risk.gradient(M), mine, rtol=1e-11, atol=1e-11)
     assert np.abs(np.asarray(risk.curvature(jnp.asarray(np.asarray(V)[::-1]))) - bend).max() > 1e-2
-
-
-@pytest.mark.claim("exact-multihead-risk", "a4-hessian")
-@pytest.mark.parametrize("name", TASKS)
-def test_least_value_is_the_optimum(name, x64):
-    """The normal equations of the lifted risk give the optimum, and its gradient vanishes there."""
-    task = TASKS[name]
-    guess, D = make_guess(task), task.dim + 1
-    risk = lifted_risk(task, guess, BIAS)
-    brute = least(lambda M: risk.value(M.reshape(D, D, D)), D**3)
-    np.testing.assert_allclose(optimal_risk(task, guess, BIAS), brute(), rtol=1e-9)
-    best = np.asarray(lift(optimal_weights(task, guess, BIAS)))
-    steepest = lambda M: np.abs(risk.gradient(jnp.asarray(M))).max()
-    assert steepest(best) < 1e-10
-    assert steepest(1.01 * best) > 1e-3
-
-
-@pytest.mark.claim("eq18-decomposition")
-def test_components_couple_through_the_query_alone():
-    """Eq. 18's split: with identity features, exactly when the linear part of the guess is zero."""
-    task = TASKS["isotropic"]
-    np.testing.assert_allclose(lifted_risk(task, None, BIAS).query, np.diag([1, 1, 1, BIAS**2]))
-    assert np.abs(lifted_risk(task, make_guess(task)).query[:-1, -1]).min() > 1e-3
-    assert lifted_risk(TASKS["general"]).query[0, 1] != 0
 
 
 @pytest.mark.claim("kurtosis-law", "predecessor-uniform")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from theory_reference import TASKS, largest_z, listed_moments, make_task, sampled_gram, z_bound
+from theory_reference import TASKS, largest_z, listed_moments, sampled_gram, z_bound
 
 from lsalib.tasks import GaussianTask
 from lsalib.theory import gram_moments
@@ -58,39 +58,17 @@ def test_fourth_moments_that_are_none(fourth, words):
         gram_moments(GaussianTask([1.0, 2.0], 3), fourth=fourth)
 
 
-@pytest.mark.claim("eq21-cross-moment")
+@pytest.mark.claim("eq21-cross-moment", "eq23-independence")
 @pytest.mark.parametrize("name", ["isotropic", "general, noisy"])
 def test_within_sampling_error(name, x64):
-    """All entries of three samples agree, by Bonferroni."""
+    """All entries of two samples; controls: tokens taken as independent, a pairing dropped, w taken as its mean."""
     task = TASKS[name]
     mean, second, cross = gram_moments(task)
-    for seed in range(3):
-        G, w = sampled_gram(seed, task, 20_000)
-        assert largest_z(G, mean) < BOUND
-        assert largest_z(np.einsum("smn,spq->smnpq", G, G), second) < BOUND
-        assert largest_z(np.einsum("si,smn->simn", w, G), cross) < BOUND
-
-
-@pytest.mark.claim("eq23-independence")
-def test_samples_see_a_wrong_moment(x64):
-    """The negative control: tokens treated as independent, a pairing dropped, w taken to be its mean."""
-    task = TASKS["general, noisy"]
-    mean, second, _ = gram_moments(task)
-    G, w = sampled_gram(0, task, 20_000)
-    draws = np.einsum("smn,spq->smnpq", G, G)
-    assert largest_z(draws, np.multiply.outer(mean, mean)) > 2 * BOUND
     product = gram_moments(replace(task, context_size=10**12)).second
-    assert largest_z(draws, second - product.transpose(0, 2, 1, 3) / task.context_size) > 2 * BOUND
-    assert largest_z(np.einsum("si,smn->simn", w, G), np.multiply.outer(task.prior_mean, mean)) > 2 * BOUND
-
-
-@pytest.mark.claim("eq23-independence")
-def test_tokens_share_the_task():
-    """Eq. 23's limit E[G]⊗E[G] leaves out what the tokens share, however long the context is."""
-    task = make_task(5, 3, 10**12, covariances=False)
-    mean, second, _ = gram_moments(task)
-    missing = second - np.multiply.outer(mean, mean)
-    # Cov(Omega_iy, Omega_jy) = Psi_ij, and Var(|w|^2) = 4|w*|^2 + 2d in the corner.
-    np.testing.assert_allclose(missing[:-1, -1, :-1, -1], np.eye(3), atol=1e-9)
-    np.testing.assert_allclose(missing[-1, -1, -1, -1], 4 * task.prior_mean @ task.prior_mean + 6, rtol=1e-9)
-    assert np.abs(missing[:-1, :-1, :-1, :-1]).max() < 1e-9
+    for seed in range(2):
+        G, w = sampled_gram(seed, task, 20_000)
+        pairs, with_w = np.einsum("smn,spq->smnpq", G, G), np.einsum("si,smn->simn", w, G)
+        assert max(largest_z(G, mean), largest_z(pairs, second), largest_z(with_w, cross)) < BOUND
+        assert largest_z(pairs, np.multiply.outer(mean, mean)) > 2 * BOUND
+        assert largest_z(pairs, second - product.transpose(0, 2, 1, 3) / task.context_size) > 2 * BOUND
+        assert largest_z(with_w, np.multiply.outer(task.prior_mean, mean)) > 2 * BOUND

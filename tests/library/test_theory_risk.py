@@ -22,8 +22,8 @@ from theory_reference import (
     z_bound,
 )
 
-from lsalib.attention import LSAParams, gd_weights, lift, linear_transformer_block
-from lsalib.theory import gd_risk, ltb_risk, population_risk
+from lsalib.attention import LSAParams, lift, linear_transformer_block
+from lsalib.theory import gd_risk, lifted_risk, ltb_risk, population_risk
 
 BOUND = z_bound(100)
 BIAS = 1.0
@@ -37,27 +37,18 @@ def make_mlp(seed, dim, width=5):
 @pytest.mark.parametrize("heads", [1, 6])
 @pytest.mark.parametrize("name", TASKS)
 def test_equal_dense_form(name, heads, x64):
-    """For every task, number of heads and guess the risk is the quadratic form of the Gram matrix's moments."""
+    """For every task, number of heads and guess the risk, also of the lift, is the quadratic form of dense moments."""
     task = TASKS[name]
     for seed in range(3):
         params = make_params(seed, task.dim, heads)
         for y_q in ((np.zeros(task.dim),), (make_guess(task), BIAS)):
             dense = dense_risk(lift(params), task, *y_q)
             np.testing.assert_allclose(population_risk(params, task, *y_q), dense, rtol=1e-12)
+            np.testing.assert_allclose(lifted_risk(task, *y_q).value(lift(params)), dense, rtol=1e-12)
         plain = population_risk(params, task)
         np.testing.assert_array_equal(plain, population_risk(params, task, np.zeros(task.dim)))
         identity = jnp.asarray(np.eye(task.dim + 1))  # a block without an MLP
         np.testing.assert_allclose(ltb_risk(params, identity, identity, task), plain, rtol=1e-14)
-
-
-@pytest.mark.claim("gd-in-one-head", "exact-gd-risk")
-@pytest.mark.parametrize("name", TASKS)
-def test_gd_weights_have_the_gd_risk(name, x64):
-    """One head with the weights of eq. 7 has the risk of a gradient step of any size."""
-    task = TASKS[name]
-    for step in (0.0, 0.3, 1.0):
-        params = gd_weights(jnp.asarray(task.prior_mean), step)
-        np.testing.assert_allclose(population_risk(params, task, task.prior_mean), gd_risk(task, step), rtol=1e-12)
 
 
 def test_dense_form_sees_each_ingredient(x64):
@@ -73,6 +64,7 @@ def test_dense_form_sees_each_ingredient(x64):
         population_risk(params, replace(task, feature_cov=None), guess, BIAS),
         population_risk(params, replace(task, prior_cov=None), guess, BIAS),
         population_risk(params, replace(task, prior_mean=-task.prior_mean), guess, BIAS),
+        *(lifted_risk(task, *y_q).value(lift(params)) for y_q in ((None, BIAS), (guess, 0.0))),
         population_risk(params._replace(W_K=params.W_Q, W_Q=params.W_K), task, guess, BIAS),
         population_risk(params._replace(W_V=jnp.asarray(np.asarray(params.W_V).swapaxes(1, 2))), task, guess, BIAS),
     ]

@@ -8,7 +8,6 @@ import pytest
 from refusals import refusals
 
 from lsalib import attention, estimators, tasks, theory, training
-from lsalib.book import claims, figures
 
 KEY, SGD = jax.random.key(0), optax.sgd(0.1)
 # Its state begins as a whole number and becomes a float.
@@ -102,18 +101,9 @@ test_bad_input_is_refused = refusals(
     (lambda: train().seed(0), "for a training with seeds, got a single one: use it as it is"),
     (lambda: train(optimizer=DRIFTING), "optimizer must keep the shapes and types of params and of its state"),
     (lambda: train(optimizer="adam"), "optimizer must be an optax.GradientTransformation, got 'adam'"),
-    (lambda: claims.check("id", X_Q, Y, atol=1.0), "expected must be one number, or"),
-    (lambda: figures.strokes(6, "lsa"), "count must be at most 5, lines that can be told apart, got 6"),
-    (lambda: figures.strokes(2, "red"), "color must be one of .*lsa.*, got 'red'"),
     (lambda: sweep(run), "runs must be a sequence of at least one Run, got a Run"),
     (lambda: sweep(seeds=[0, -1]), r"seeds must be .* numbers of 0 to 2\*\*32 - 1, got \[0, -1\]"),
     (lambda: sweep(checkpoint="no/such/folder/state"), "checkpoint must be in a folder that exists"),
-    (lambda: claims.check("id", X_Q, 1.0, atol=Y), r"atol must be one number, .* \(2,\), got shape \(3,\)"),
-    (lambda: claims.check("id", 1.0, np.nan, atol=1.0), "must be finite"),
-    (lambda: claims.check("id", 1.0, 1.0, relation="~"), "relation must be"),
-    (lambda: claims.check("id", 1.0, 1.0), "atol or rtol must be given"),
-    (lambda: claims.check("id", X_Q, 1.0, atol=np.array([0.1, 0.0])), "a positive tolerance for each entry"),
-    (lambda: claims.check("id", 1.0, 1.0, atol=-1.0), "must not be negative"),
 )
 
 

@@ -1,14 +1,12 @@
 """The build: every warning fails it, and buttons lead only to what is there."""
 
 import pytest
-from browser import chromium, copy_project, run_build
+from browser import copy_project, run_build
 from bs4 import BeautifulSoup
-from sphinx.config import Config
 from tiny_book import HEADER
 
 from tools.notebooks import address, pages
 from tools.notebooks import execute as notebooks
-from tools.site import book as sphinx_book
 
 # One process builds the small book.
 pytestmark = pytest.mark.xdist_group("build")
@@ -79,31 +77,3 @@ def test_code_in_prose_leads_to_what_it_names(built):
         "task.prior_mean": None,
         "heads.md": None,
     }
-
-
-def options(url: str) -> dict:
-    """What the book asks of its theme for a repository at this address."""
-    config = Config()
-    config.add("html_theme_options", {"repository_url": url}, "", dict)
-    sphinx_book.add_buttons(None, config)
-    return config.html_theme_options
-
-
-def test_buttons_are_those_that_the_address_allows(monkeypatch):
-    offered = {"repository_url": ADDRESS, "use_repository_button": True}
-    assert options("") == {}
-    assert options(ADDRESS) == {**offered, "launch_buttons": {"colab_url": COLAB}}
-    known, other = (ADDRESS.replace("github.com", host) for host in ("gitlab.com", "codeberg.org"))
-    assert options(known) == {"repository_url": known, "use_repository_button": True}
-    (link,) = options(other)["icon_links"]
-    assert link["url"] == other and set(options(other)) == {"icon_links"}
-    monkeypatch.setenv("BOOK_COLAB", "no")
-    assert options(ADDRESS) == offered
-
-
-@pytest.mark.parametrize("ci, outcome", [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])
-def test_without_a_browser_the_book_is_not_called_tested(monkeypatch, tmp_path, ci, outcome):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CI", ci)
-    with pytest.raises(outcome, match=r"none of chromium, .* is installed"), chromium():
-        pass

@@ -1,7 +1,6 @@
 """The interactive figures on their pages: numbers and drawings against the library, questions, drags and failure."""
 
 import re
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -38,14 +37,30 @@ DRAWN = """box => [...box.querySelectorAll("svg[role=img]:has(.explorer-axes)")]
 })"""
 
 
-@contextmanager
-def opened(browser, address, name: str):
-    """An explorer on its page."""
-    with visit(browser, address, f"book/{PAGES[name]}.html") as (page, noise):
+# One page load an explorer; its tests follow one another.
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in PAGES])
+def page_of(request, browser, address):
+    with visit(browser, address, f"book/{PAGES[request.param]}.html") as (page, noise):
         box = page.locator(".explorer")
         box.locator("svg[role=img]").first.wait_for()
-        yield box
+        yield request.param, box
         assert noise == []
+
+
+@pytest.fixture
+def explorer(page_of):
+    """An explorer's name, its box with all controls at their start, and the controls."""
+    name, box = page_of
+    controls = EXPLORERS[name]()["controls"]
+    box.evaluate(SET, {control["name"]: control["value"] for control in controls})
+    return name, box, controls
+
+
+def only(*names):
+    """For these explorers alone."""
+    return pytest.mark.parametrize(
+        "page_of", [pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in names], indirect=True
+    )
 
 
 def numbers(text: str) -> list[float]:
@@ -67,12 +82,12 @@ def misses(values: dict, said: str, wanted: dict) -> list[str]:
     return wrong + agree + [f"text {numbers(said)}"] * (not close(numbers(said), wanted["said"], 6e-4))
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-def test_every_number_is_the_library_s(browser, address, name):
+@only(*FORMULAS)
+def test_every_number_is_the_library_s(explorer):
+    name, box, _ = explorer
     formula, grid = FORMULAS[name]
     every = states(name, **grid)
-    with opened(browser, address, name) as box:
-        told = [box.evaluate(SET, state) for state in every]
+    told = [box.evaluate(SET, state) for state in every]
     wrong = {str(s): found for s, said in zip(every, told, strict=True) if (found := misses(*said, formula(**s)))}
     assert wrong == {}
     # The control: the numbers of one state are not those of another.
@@ -94,102 +109,97 @@ def distance(point: np.ndarray, line: list) -> float:
     return float(np.linalg.norm(a + along[:, None] * (b - a) - point, axis=1).min())
 
 
-@pytest.mark.parametrize(("name", "state", "logs"), DRAWINGS)
-def test_every_curve_is_the_library_s_and_passes_through_its_own_dot(browser, address, name, state, logs):
-    with opened(browser, address, name) as box:
+@only(*dict.fromkeys(name for name, *_ in DRAWINGS))
+def test_every_curve_is_the_library_s_and_passes_through_its_own_dot(explorer):
+    name, box, _ = explorer
+    for state, logs in ((state, logs) for which, state, logs in DRAWINGS if which == name):
         box.evaluate(SET, state)
         drawn = box.evaluate(DRAWN)
-    for chart, (log_x, log_y), (x, wanted) in zip(drawn, logs, curves(name, state), strict=True):
-        lines = [np.array(points).T for _, points in chart["lines"]]
-        pairs = [(on(chart["x"], a, log_x), on(chart["y"], b, log_y)) for a, b in lines]
-        heights = [np.interp(x, *pair) for pair in pairs[: len(wanted)]]
-        np.testing.assert_allclose(heights, wanted, rtol=0.03 if log_y else 0.01, atol=1e-3)
-        first = dict(reversed(chart["lines"]))
-        far = {ink: distance(np.array(dot), first[ink]) for ink, *dot in chart["dots"]}
-        assert len(far) > 0 and max(far.values()) < 1.5
-        if name == "heads":
-            np.testing.assert_allclose(pairs[2], [[3, 3], wanted[::-1]], rtol=0.01)
-        if name == "stand-in" and len(wanted) == 2:
-            assert heights[0] < 0.9 * heights[1]  # label noise is seen
+        for chart, (log_x, log_y), (x, wanted) in zip(drawn, logs, curves(name, state), strict=True):
+            lines = [np.array(points).T for _, points in chart["lines"]]
+            pairs = [(on(chart["x"], a, log_x), on(chart["y"], b, log_y)) for a, b in lines]
+            heights = [np.interp(x, *pair) for pair in pairs[: len(wanted)]]
+            np.testing.assert_allclose(heights, wanted, rtol=0.03 if log_y else 0.01, atol=1e-3)
+            first = dict(reversed(chart["lines"]))
+            far = {ink: distance(np.array(dot), first[ink]) for ink, *dot in chart["dots"]}
+            assert len(far) > 0 and max(far.values()) < 1.5
+            if name == "heads":
+                np.testing.assert_allclose(pairs[2], [[3, 3], wanted[::-1]], rtol=0.01)
+            if name == "stand-in" and len(wanted) == 2:
+                assert heights[0] < 0.9 * heights[1]  # label noise is seen
 
 
-def test_the_triangle_s_sides_are_distances(browser, address):
+@only("triangle")
+def test_the_triangle_s_sides_are_distances(explorer):
     """In pixels, so that both axes of a chart have the same unit of distance."""
-    with opened(browser, address, "triangle") as box:
-        m = EXPLORERS["triangle"]()["controls"][0]["values"][70]
-        box.evaluate(SET, {"m": m, "c": -0.9})
-        plane, sides = box.evaluate(DRAWN)
+    _, box, controls = explorer
+    m = controls[0]["values"][70]
+    box.evaluate(SET, {"m": m, "c": -0.9})
+    plane, sides = box.evaluate(DRAWN)
     v = triangle(m, -0.9)
     length = lambda points: np.linalg.norm(np.subtract(points[-1], points[0]))
-    roots = np.sqrt([v["wrong"], v["even"], v["risk"] - v["base"]])
-    unit = abs(np.polyfit(*np.array(plane["y"]).T, 1)[0])
-    np.testing.assert_allclose([length(points) / unit for _, points in plane["lines"]], roots, rtol=0.01)
-    unit = abs(np.polyfit(*np.array(sides["y"]).T, 1)[0])
-    roots = np.sqrt([v["base"], v["risk"] - v["base"], v["risk"]])
-    np.testing.assert_allclose([length(points) / unit for _, points in sides["lines"][:3]], roots, rtol=0.01)
-    for chart in (plane, sides):
+    for chart, lines, squares in (
+        (plane, plane["lines"], [v["wrong"], v["even"], v["risk"] - v["base"]]),
+        (sides, sides["lines"][:3], [v["base"], v["risk"] - v["base"], v["risk"]]),
+    ):
+        unit = abs(np.polyfit(*np.array(chart["y"]).T, 1)[0])
+        np.testing.assert_allclose([length(points) / unit for _, points in lines], np.sqrt(squares), rtol=0.01)
         layer = chart["dots"][-1]
         assert min(distance(np.array(layer[1:]), line) for ink, line in chart["lines"] if ink == layer[0]) < 1.5
 
 
-def test_patterns_are_those_that_are_stored(browser, address):
-    controls = {control["name"]: control for control in EXPLORERS["patterns"]()["controls"]}
-    layers = [name for name, _ in controls["layer"]["options"]]
-    with opened(browser, address, "patterns") as box:
-        for state in states("patterns", step=controls["step"]["values"], layer=layers):
-            wanted = patterns(**state)
-            values, said = box.evaluate(SET, state)
-            labels = box.locator("svg[role=img]").evaluate_all("all => all.map(e => e.ariaLabel)")
-            for A, b, label in zip(wanted["A"], wanted["b"], labels, strict=True):
-                features = A[:, :-1][~np.eye(len(A), dtype=bool)[:, :-1]]
-                told = [np.trace(A[:-1, :-1]) / (len(A) - 1), abs(features).max(), b[-1], abs(b[:-1]).max()]
-                np.testing.assert_allclose(numbers(label)[1:], told, atol=0.0105)
-            for key, unit in UNITS.items():
-                np.testing.assert_allclose(values.pop(key), wanted.pop(key), atol=0.51 * unit)
-            np.testing.assert_allclose(numbers(said), wanted.pop("said"), atol=0.0052)
-            for key, value in wanted.items():
-                np.testing.assert_allclose(values[key], value, atol=1e-3)
+@only("patterns")
+def test_patterns_are_those_that_are_stored(explorer):
+    _, box, (steps, layer) = explorer
+    for state in states("patterns", step=steps["values"], layer=[name for name, _ in layer["options"]]):
+        wanted = patterns(**state)
+        values, said = box.evaluate(SET, state)
+        labels = box.locator("svg[role=img]").evaluate_all("all => all.map(e => e.ariaLabel)")
+        for A, b, label in zip(wanted["A"], wanted["b"], labels, strict=True):
+            features = A[:, :-1][~np.eye(len(A), dtype=bool)[:, :-1]]
+            told = [np.trace(A[:-1, :-1]) / (len(A) - 1), abs(features).max(), b[-1], abs(b[:-1]).max()]
+            np.testing.assert_allclose(numbers(label)[1:], told, atol=0.0105)
+        for key, unit in UNITS.items():
+            np.testing.assert_allclose(values.pop(key), wanted.pop(key), atol=0.51 * unit)
+        np.testing.assert_allclose(numbers(said), wanted.pop("said"), atol=0.0052)
+        for key, value in wanted.items():
+            np.testing.assert_allclose(values[key], value, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "patterns"])
-def test_no_slider_moves_an_axis(browser, address, name):
-    controls = EXPLORERS[name]()["controls"]
+@only(*FORMULAS)
+def test_no_slider_moves_an_axis(explorer):
+    _, box, controls = explorer
     sliders = [control for control in controls if "options" not in control]
     choices = [{c["name"]: value} for c in controls if "options" in c for value, _ in c["options"]] or [{}]
-    ticks = lambda box: [(chart["x"], chart["y"]) for chart in box.evaluate(DRAWN)]
-    with opened(browser, address, name) as box:
-        for choice in choices:
-            box.evaluate(SET, choice)
-            before = ticks(box)
-            for slider in sliders:
-                low, high = (
-                    [slider["values"][k] for k in (0, -1)] if "values" in slider else (slider["min"], slider["max"])
-                )
-                for value in (low, high, slider["value"]):
-                    box.evaluate(SET, {slider["name"]: value})
-                    assert ticks(box) == before and len(before[0][0]) > 1
+    ticks = lambda: [(chart["x"], chart["y"]) for chart in box.evaluate(DRAWN)]
+    for choice in choices:
+        box.evaluate(SET, choice)
+        before = ticks()
+        for slider in sliders:
+            ends = [slider["values"][k] for k in (0, -1)] if "values" in slider else [slider["min"], slider["max"]]
+            for value in (*ends, slider["value"]):
+                box.evaluate(SET, {slider["name"]: value})
+                assert ticks() == before and len(before[0][0]) > 1
 
 
 # A drag ends where? The frame, the place beyond its left upper corner in widths and heights, a slider, its value there.
-DRAGS = [
-    ("answer", 0, (1.1, 0.5), "error", "max"),
-    ("heads", 0, (1.1, 0.5), "heads", "max"),
-    ("guess", 0, (1.1, 0.5), "guess", "max"),
-    ("guess", 1, (1.1, 0.5), "guess", "max"),
-    ("triangle", 0, (1.1, -0.1), "m", "max"),
-    ("triangle", 0, (1.1, -0.1), "c", "max"),
-    ("triangle", 1, (0.5, 1.1), "c", "0"),
-    ("pair", 0, (-0.1, 0.5), "C", "min"),
-    ("stand-in", 0, (1.1, 0.5), "C", "min"),
-    ("stand-in", 1, (1.1, 0.5), "C", "max"),
-    ("patterns", 0, (1.1, 0.5), "step", "max"),
-]
+DRAGS = {
+    "answer": [(0, (1.1, 0.5), "error", "max")],
+    "heads": [(0, (1.1, 0.5), "heads", "max")],
+    "guess": [(0, (1.1, 0.5), "guess", "max"), (1, (1.1, 0.5), "guess", "max")],
+    "triangle": [(0, (1.1, -0.1), "m", "max"), (0, (1.1, -0.1), "c", "max"), (1, (0.5, 1.1), "c", "0")],
+    "pair": [(0, (-0.1, 0.5), "C", "min")],
+    "stand-in": [(0, (1.1, 0.5), "C", "min"), (1, (1.1, 0.5), "C", "max")],
+    "patterns": [(0, (1.1, 0.5), "step", "max")],
+}
 
 
-@pytest.mark.parametrize(("name", "number", "end", "slider", "wanted"), DRAGS)
-def test_the_picture_can_be_dragged(browser, address, name, number, end, slider, wanted):
-    with opened(browser, address, name) as box:
-        frame, text, mouse = box.locator(".explorer-frame").nth(number), box.locator("[aria-live]"), box.page.mouse
+def test_the_picture_can_be_dragged(explorer):
+    name, box, controls = explorer
+    text, mouse = box.locator("[aria-live]"), box.page.mouse
+    for number, end, slider, wanted in DRAGS[name]:
+        box.evaluate(SET, {control["name"]: control["value"] for control in controls})
+        frame = box.locator(".explorer-frame").nth(number)
         frame.evaluate("e => e.scrollIntoView({ block: 'center' })")
         before, place = text.inner_text(), frame.bounding_box()
         mouse.move(place["x"] + 0.4 * place["width"], place["y"] + 0.4 * place["height"])
@@ -203,19 +213,19 @@ def test_the_picture_can_be_dragged(browser, address, name, number, end, slider,
 
 
 # Where a finger begins, how far it moves, and whether that drags; if not, it scrolls the page.
-SWIPES = [
-    ("guess", "svg:has(.explorer-axes)", (100, 0), True),
-    ("guess", "svg:has(.explorer-axes)", (0, -200), False),
-    ("triangle", ".explorer-grip", (0, -60), True),
-    ("triangle", "svg", (0, -200), False),
-]
+SWIPES = {
+    "guess": [("svg:has(.explorer-axes)", (100, 0), True), ("svg:has(.explorer-axes)", (0, -200), False)],
+    "triangle": [(".explorer-grip", (0, -60), True), ("svg", (0, -200), False)],
+}
 
 
-@pytest.mark.parametrize(("name", "where", "way", "drags"), SWIPES)
-def test_a_finger_drags_or_scrolls_the_page(browser, address, name, where, way, drags):
-    with opened(browser, address, name) as box:
-        touch, target = box.page.context.new_cdp_session(box.page), box.locator(".explorer-frame").locator(where).first
-        touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+@only(*SWIPES)
+def test_a_finger_drags_or_scrolls_the_page(explorer):
+    name, box, _ = explorer
+    touch = box.page.context.new_cdp_session(box.page)
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    for where, way, drags in SWIPES[name]:
+        target = box.locator(".explorer-frame").locator(where).first
         target.evaluate("e => e.scrollIntoView({ block: 'center' })")
         look = lambda: (box.get_attribute("data-values"), box.page.evaluate("scrollY"))
         (values, scroll), place = look(), target.bounding_box()
@@ -229,38 +239,39 @@ def test_a_finger_drags_or_scrolls_the_page(browser, address, name, where, way, 
         box.page.wait_for_timeout(200)
         # A drag goes on to its end.
         assert [seen[10] != values, seen[10] != seen[7], look()[1] == scroll] == [drags] * 3
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
 
 
-def test_the_answer_is_hidden_until_it_is_asked_for(browser, address):
-    with opened(browser, address, "heads") as box:
-        choices, show = (
-            box.get_by_role("group").get_by_role("button"),
-            box.get_by_role("button", name="Show the answer"),
-        )
-        answer = box.locator(f"#{show.get_attribute('aria-controls')}")
-        right = choices.nth(int(box.get_attribute("data-right")) - 1)
-        assert choices.count() == 3 and not answer.is_visible() and answer.locator("p").count() == 2
-        for choice, verdict in ((right, "You were right."), (choices.last, "Not quite.")):
-            choice.press("Enter")
-            assert choice.get_attribute("aria-pressed") == "true" and box.locator(".explorer-right").count() == 0
-            show.press("Enter")
-            assert answer.inner_text().startswith(verdict) and box.locator(".explorer-right").count() == 1
-            box.get_by_role("button", name="Hide the answer").press("Enter")
-            assert not answer.is_visible()
+@only("heads")
+def test_the_answer_is_hidden_until_it_is_asked_for(explorer):
+    _, box, _ = explorer
+    choices, show = box.get_by_role("group").get_by_role("button"), box.get_by_role("button", name="Show the answer")
+    answer = box.locator(f"#{show.get_attribute('aria-controls')}")
+    right = choices.nth(int(box.get_attribute("data-right")) - 1)
+    assert choices.count() == 3 and not answer.is_visible() and answer.locator("p").count() == 2
+    for choice, verdict in ((right, "You were right."), (choices.last, "Not quite.")):
+        choice.press("Enter")
+        assert choice.get_attribute("aria-pressed") == "true" and box.locator(".explorer-right").count() == 0
+        show.press("Enter")
+        assert answer.inner_text().startswith(verdict) and box.locator(".explorer-right").count() == 1
+        box.get_by_role("button", name="Hide the answer").press("Enter")
+        assert not answer.is_visible()
 
 
-def test_the_keyboard_moves_a_slider_and_the_text_follows(browser, address):
-    with opened(browser, address, "answer") as box:
-        slider, text = box.get_by_label("features d", exact=True), box.locator("[aria-live=polite]")
-        before, value = text.inner_text(), int(slider.input_value())
-        slider.press("ArrowRight")
-        assert int(slider.input_value()) == value + 1 and text.inner_text() != before
-        slider.press("ArrowLeft")
-        assert text.inner_text() == before
-    with opened(browser, address, "patterns") as box:
+@only("answer", "patterns")
+def test_the_keyboard_moves_a_slider_and_the_text_follows(explorer):
+    name, box, _ = explorer
+    if name == "patterns":
         slider = box.get_by_label("training step", exact=True)
         slider.press("End")
         assert slider.get_attribute("aria-valuetext") == "100,000"
+        return
+    slider, text = box.get_by_label("features d", exact=True), box.locator("[aria-live=polite]")
+    before, value = text.inner_text(), int(slider.input_value())
+    slider.press("ArrowRight")
+    assert int(slider.input_value()) == value + 1 and text.inner_text() != before
+    slider.press("ArrowLeft")
+    assert text.inner_text() == before
 
 
 def test_an_explorer_that_fails_stays_hidden(browser, address):

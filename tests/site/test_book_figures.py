@@ -2,12 +2,10 @@
 
 import io
 import re
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 from lsalib.book import figures
 from tools.site import figures as sphinx_figures
@@ -47,33 +45,3 @@ def test_a_drawing_in_a_page_has_ids_of_its_own_and_the_theme_s_colours(drawing)
     assert "var(--fig-lsa)" in shown and "var(--fig-ink)" in shown
     assert set(re.findall(r"(?<=: )#[0-9a-f]{6}\b(?!, var)", shown)) == set()
     assert "<style" not in shown and "<?xml" not in shown and "<!--" not in shown
-
-
-def test_the_sheet_has_every_colour_for_both_themes():
-    light, dark = sphinx_figures.sheet().split("html[")
-    for name, (_, day, night) in figures.PALETTE.items():
-        assert f"--fig-{name}: {day};" in light and f"--fig-{name}: {night};" in dark
-
-
-def test_positive_is_blue_and_negative_orange():
-    blue, orange = (np.array(to_rgb(figures.COLOURS[name])) for name in ("yq", "lsa"))
-    np.testing.assert_array_equal(figures.tint([[0.5, -0.5]])[0, :, :3], [blue, orange])
-    assert blue[2] > blue[0] and orange[0] > orange[2]
-
-
-def test_a_window_s_mean_stands_in_its_middle():
-    figure, ax = plt.subplots()
-    figures.loss_curve(ax, np.arange(100.0), colour="lsa", window=50)
-    plt.close(figure)
-    # The loss is the step: where the mean of a window is, so is its place, but for half a step.
-    np.testing.assert_allclose(ax.lines[0].get_xdata() - ax.lines[0].get_ydata(), 0.5)
-
-
-def test_a_notebook_shows_drawings_without_a_date(monkeypatch):
-    backend = SimpleNamespace(instance=lambda parent: shown.append(parent) or backend)
-    shown = []
-    monkeypatch.setattr("IPython.get_ipython", lambda: "a shell")
-    monkeypatch.setattr("matplotlib_inline.config.InlineBackend", backend)
-    figures.use_style()
-    assert (shown, backend.figure_formats, backend.print_figure_kwargs) == (["a shell"], {"svg"}, figures.BARE)
-    plt.rcdefaults()

@@ -60,11 +60,3 @@ def test_every_file_holds_the_address_and_loses_it_without_a_trace(root):
 def test_a_wrong_address_is_refused(url):
     with pytest.raises(SystemExit, match="expected https://host/owner/repository"):
         address.main([url, "--root", "nowhere"])
-
-
-def test_nothing_is_written_where_a_file_has_no_place(root):
-    (root / "_config.yml").write_text((root / "_config.yml").read_text().replace("  url:", "  other:"))
-    before = contents(root)
-    with pytest.raises(SystemExit, match=r"No place for the address in _config\.yml"):
-        write(root, URL)
-    assert contents(root) == before

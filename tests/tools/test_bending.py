@@ -5,66 +5,33 @@ from tiny_book import ROOT
 
 from tools.notebooks import execute, install_cell, pages
 
+# Two settings a page, unless it names its own.
+PLAIN = [{"dim": 4, "context_size": 7, "prior_mean": 1.0}, {"dim": 3, "context_size": 2, "prior_mean": -0.5}]
 SETTINGS = {
-    "beyond": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
-        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
-    ],
-    "llm": [{"guess_model": "concat", "near": 0.2}, {"draws": [0, 1], "live_run": 5}],
-    "intro": [{"dim": 4, "context_size": 7, "prior_mean": 1.0}, {"dim": 3, "context_size": 2, "prior_mean": -0.5}],
-    "embedding": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "heads": 3},
-        {"dim": 3, "context_size": 2, "prior_mean": 0.0, "heads": 5},
-    ],
+    **dict.fromkeys(("beyond", "depth", "gradients", "gradients_appendix", "intro", "trust"), PLAIN),
+    "embedding": [PLAIN[0] | {"heads": 3}, PLAIN[1] | {"prior_mean": 0.0, "heads": 5}],
     "few_heads": [
         {"dim": 2, "context_size": 6, "error": 2.0, "offset": 0.5},
         {"dim": 4, "context_size": 3, "error": 1.2, "offset": 0.3},
     ],
-    "heads": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "heads": [1, 3, 4, 5]},
-        {"dim": 3, "context_size": 2, "prior_mean": 0.0, "heads": [1, 2, 3, 4]},
-    ],
-    "pythagoras": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
-        {"dim": 3, "context_size": 12, "prior_mean": 0.0},
-    ],
-    "depth": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
-        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
-    ],
-    "other_inputs": [{"dim": 3, "context_size": 5}, {"dim": 2, "context_size": 12}],
     "guess_price": [{"dim": 4, "context_size": 7}, {"dim": 1, "context_size": 2}],
+    "heads": [PLAIN[0] | {"heads": [1, 3, 4, 5]}, PLAIN[1] | {"prior_mean": 0.0, "heads": [1, 2, 3, 4]}],
     "initial_guess": [
         {"dim": 4, "context_size": 7, "heads": 5, "worst": 16.0},
         {"dim": 3, "context_size": 12, "heads": 3, "worst": 2.0},
     ],
-    "linear_transformer_block": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "width": 3},
-        {"dim": 3, "context_size": 2, "prior_mean": 0.0, "width": 1},
-    ],
-    "gradients": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
-        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
-    ],
-    "gradients_appendix": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
-        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
-    ],
-    "yq_lsa": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0, "learning_rate": 1e-3, "steps": 1000},
-        {"dim": 3, "context_size": 2, "prior_mean": -0.5, "steps": 2000},
-    ],
-    "yq_lsa_training": [
-        {"dim": 4, "context_size": 7, "learning_rate": 1e-3, "steps": 1200},
-        {"dim": 3, "context_size": 12, "steps": 1200},
-    ],
-    "trust": [
-        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
-        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
-    ],
+    "linear_transformer_block": [PLAIN[0] | {"width": 3}, PLAIN[1] | {"prior_mean": 0.0, "width": 1}],
+    "llm": [{"guess_model": "concat", "near": 0.2}, {"draws": [0, 1], "live_run": 5}],
+    "other_inputs": [{"dim": 3, "context_size": 5}, {"dim": 2, "context_size": 12}],
+    "pythagoras": [PLAIN[0], {"dim": 3, "context_size": 12, "prior_mean": 0.0}],
     "softmax": [
         {"dim": 3, "context_size": 12, "noise_var": 0.5},
         {"dim": 8, "context_size": 100, "noise_var": 0.02},
+    ],
+    "yq_lsa": [PLAIN[0] | {"learning_rate": 1e-3, "steps": 1000}, PLAIN[1] | {"steps": 2000}],
+    "yq_lsa_training": [
+        {"dim": 4, "context_size": 7, "learning_rate": 1e-3, "steps": 1200},
+        {"dim": 3, "context_size": 12, "steps": 1200},
     ],
 }
 

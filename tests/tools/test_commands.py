@@ -42,13 +42,6 @@ def test_each_tool_says_how_it_is_used(name, capsys):
     assert stop.value.code == 0 and capsys.readouterr().out.startswith("usage: ")
 
 
-def test_an_unknown_tool_is_refused_with_the_list():
-    """No command, or one that does not exist, gets the list of commands."""
-    for arguments in ([], ["huge"]):
-        with pytest.raises(SystemExit, match=r"(?s)usage: .*execute .*build "):
-            tools.main(arguments)
-
-
 COUNT = """
 import jax
 events = []
@@ -75,7 +68,7 @@ def test_a_profile_counts_the_programs_of_each_cell(tmp_path):
     """The cell that compiles is charged with its program, the others with none."""
     cells = "import jax\n\njax.jit(lambda x: x + 1)(1.0).item()", "x = 1"
     make(tmp_path, "\n# T\n" + "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells))
-    said = profile.report(Page(tmp_path, "tiny"), keep=False)
+    said = profile.report(Page(tmp_path, "tiny"))
     assert re.search(r"tiny: [\d.]+ s, 1 programs", said) and "in the compiler: jit(<lambda>)" in said
     counted = set(re.findall(r"^ +[\d.]+ +(\d+) +[\d.]+  (import jax|x = 1)$", said, re.MULTILINE))
     assert counted == {("1", "import jax"), ("0", "x = 1")}

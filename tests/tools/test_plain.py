@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from tiny_book import ROOT
 
-from tools.notebooks import fold, markdown, pages
-from tools.notebooks.labels import chapters, labels
+from tools.notebooks import markdown, pages
+from tools.notebooks.labels import labels
 
 SOURCES = markdown.book(ROOT, {}).sources
 BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}, SOURCES, {"a-claim": "sharpened"})
@@ -54,36 +54,3 @@ def test_a_notebook_has_no_directives_roles_or_labels(page):
     found = [hit[0] for text in texts for hit in re.finditer(r":::.*|\{[a-z:]+\}`.*|\$\$ *\(.*", text)]
     named = [name for name in labels(ROOT) if "-" in name and re.search(rf"\b{re.escape(name)}\b", "\n".join(texts))]
     assert found == named == []
-
-
-def test_numbers_follow_chapters_and_order(tmp_path):
-    (tmp_path / "book").mkdir()
-    (tmp_path / "_toc.yml").write_text(
-        "root: a\nparts:\n  - numbered: 1\n    chapters: [{file: book/one.ipynb}]\n"
-        "  - numbered: 1\n    chapters: [{file: book/two.ipynb}]\n  - chapters: [{file: book/end.md}]\n"
-    )
-    theorems = [":::{prf:lemma} L", ":label: l-1", "x", ":::", ":::{prf:theorem}", ":label: t-1", ":::"]
-    equations = ["$$", "a", "$$ (e-1)", "$$", "b", "$$", "$$", "c", "$$ (e-2)"]
-    figure = ["mystnb:", "  figure:", "    caption: c", "    name: fig-a", ""]
-    (tmp_path / "book/two.md").write_text("\n".join([*theorems, *equations, *figure]))
-    assert chapters(tmp_path) == {"one": 1, "two": 2}
-    numbers = {"l-1": "Lemma 2.1", "e-1": "(2.1)", "e-2": "(2.2)", "t-1": "Theorem 2.1", "fig-a": "Figure 2.1"}
-    assert labels(tmp_path) == {label: ("two", number) for label, number in numbers.items()}
-
-
-FOLDED = "# @title What is inside\n1 + 1"
-
-
-def cell(source, *tags):
-    return nbformat.v4.new_code_cell(source, id="a", metadata={"tags": list(tags)})
-
-
-def test_a_folded_cell_is_folded_everywhere():
-    folded, shown = cell(FOLDED, "hide-input"), cell("1 + 1")
-    before = dict(shown.metadata)
-    for each in (folded, shown):
-        fold.fold(each)
-    assert folded.metadata.mystnb.code_prompt_show == "What is inside"
-    assert folded.metadata.jupyter.source_hidden and folded.metadata.cellView == "form"
-    assert shown.metadata == before
-    assert fold.without_title(FOLDED) == "1 + 1" and fold.without_title("1 + 1") == "1 + 1"

@@ -17,7 +17,7 @@ PAGE = """
 ```{code-cell} ipython3
 import jax
 import numpy as np
-from lsalib.book import check, control
+from lsalib.book import Claim
 
 jax.config.update("jax_enable_x64", True)
 drawn = np.random.default_rng(0).normal(size=1000)
@@ -25,20 +25,20 @@ seed = int(jax.random.key_data(jax.random.key(7))[-1])
 ```
 
 ```{code-cell} ipython3
-check("a-mean", drawn.mean(), 0.0, atol=0.2, label="the mean", seeds=[0], name="mean")
-check("a-seed", seed, 7, atol=0.5, label="the seed")
-control("a-mean", drawn.mean(), 0.0, atol=1e-9, label="no tolerance")
-check("a-sum", 2 + 2, 4, atol=0.1, label="the sum")
+Claim("a-mean").holds("the mean", drawn.mean(), 0.0, atol=0.2, seeds=[0], name="mean")
+Claim("a-seed").holds("the seed", seed, 7, atol=0.5)
+Claim("a-mean").fails("no tolerance", drawn.mean(), 0.0, atol=1e-9)
+Claim("a-sum").holds("the sum", 2 + 2, 4, atol=0.1)
 ```
 
 ```{code-cell} ipython3
 for number in [7]:
     assert seed == number, "another seed"
-check("a-rest", 1.0, 1.0, atol=0.1, label="what comes after")
+Claim("a-rest").holds("what comes after", 1.0, 1.0, atol=0.1)
 ```
 
 ```{code-cell} ipython3
-check("a-rest", 1.0, 1.0, atol=0.1, label="the next cell")
+Claim("a-rest").holds("the next cell", 1.0, 1.0, atol=0.1)
 ```
 """
 

@@ -1,4 +1,4 @@
-"""Show what a page costs, cell by cell: python -m tools profile NAME… [--keep]"""
+"""Show what a page costs, cell by cell: python -m tools profile NAME…"""
 
 import argparse
 import re
@@ -47,9 +47,9 @@ def of_cell(cell: NotebookNode) -> Cost:
     return Cost((end - begin).total_seconds(), [(name, float(seconds)) for name, seconds in COMPILED.findall(log)])
 
 
-def report(page: Page, *, keep: bool, most: int = 12) -> str:
+def report(page: Page, most: int = 12) -> str:
     """The totals, the cells that take longest, and the programs that take longest to compile."""
-    total, cells = of_page(page, keep=keep)
+    total, cells = of_page(page)
     slowest = sorted(cells, key=lambda cell: -cell[1].wall)[:most]
     by_name = {name: sum(took for each, took in total.programs if each == name) for name, _ in total.programs}
     programs = sorted(by_name, key=by_name.__getitem__, reverse=True)[:most]
@@ -66,10 +66,8 @@ def report(page: Page, *, keep: bool, most: int = 12) -> str:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools profile", description="Show what pages cost.")
     parser.add_argument("stems", nargs="+", metavar="NAME", help="a page")
-    parser.add_argument("--keep", action="store_true", help="read compiled programs from the cache, and add to it")
-    args = parser.parse_args(argv)
-    for page in execute.named(pages.ROOT, args.stems):
-        print(report(page, keep=args.keep), flush=True)
+    for page in execute.named(pages.ROOT, parser.parse_args(argv).stems):
+        print(report(page), flush=True)
 
 
 if __name__ == "__main__":

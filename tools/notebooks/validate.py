@@ -32,8 +32,14 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     root = args.root.resolve()
     # nbval passes a notebook that was never executed, so we look for missing outputs first.
-    execute.check(root)
+    if not args.stems:
+        execute.check(root)
     todo = execute.named(root, args.stems) if args.stems else pages.code_pages(root)
+    for page in todo if args.stems else ():
+        if defects := pages.text_defects(page):
+            raise SystemExit("\n".join(defects))
+        if not execute.refresh(page):
+            raise SystemExit(f"book/{page.stem}.md has changed code; run: make notebook NAME={page.stem}")
     if subprocess.run(command(todo), cwd=root).returncode:
         raise SystemExit("Some outputs differ from those in the notebooks.")
 

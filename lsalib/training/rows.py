@@ -1,6 +1,6 @@
 """The runs of a sweep as rows of one program: groups of one shape, padded to the same heads, and taken apart again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -8,16 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import PyTree
 
 from lsalib.attention import LSAParams, init
-from lsalib.tasks import standardize
+from lsalib.tasks import GaussianTask, standardize
 from lsalib.training.fits import Fit, Snapshots
 from lsalib.training.groups import Group, GroupRecord
 from lsalib.training.loop import Program, State
 from lsalib.training.objectives import BatchShape, Setting, Weights, pack, risk, unpack
 from lsalib.training.runs import Run
 
-__all__ = ["RunGroup", "grouped", "prepared", "results"]
+__all__ = ["LSAStarts", "RunGroup", "batch_shape_of", "row_groups", "shared"]
 
 
 class RunGroup(NamedTuple):
@@ -32,31 +33,46 @@ class RunGroup(NamedTuple):
         """The most heads: runs with fewer get zeros for the others."""
         return max(run.heads for run in self.runs)
 
+    def prepared(self, keys: list, dtype) -> Group:
+        """The group as the loop takes it: each run's weights in one row, and its constants."""
+        setting, axes = _setting(self.runs, dtype)
+        state = State(*_initial(self, keys, dtype))
+        loss = _loss(self.batch_shape, self.heads, self.runs[0].task.dim, jax.tree.structure(setting), axes)
+        program = Program(loss, _ADAM, str(jax.random.key_impl(keys[0])), axes)
+        data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
+        return Group(program, GroupRecord(state), (setting,), data_keys, len(self.runs))
 
-def grouped(runs: Sequence[Run], sampling: tuple[int, bool] | None) -> list[RunGroup]:
+    def results(self, record: GroupRecord, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
+        """Each run's place and ``Fit``, without the padding."""
+        losses, start, heads = record.loss(), LSAStarts(keys, dtype), self.heads
+        taken = [record.snapshots[step] for step in snapshots if step <= record.steps]
+        for r, (run, place) in enumerate(zip(self.runs, self.places, strict=True)):
+            W_P = np.stack([start(run, seed).W_P for seed in range(len(keys))])
+            end = _unpadded(record.state.params[:, r], heads, run, W_P)
+            kept = [_unpadded(rows[:, r], heads, run, W_P) for rows in taken]
+            stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None
+            (params, guess), losses_here, stacked = jax.device_put((end, losses[:, :, r], stacked))
+            yield place, Fit(params, guess, losses_here, run, stacked)
+
+
+def row_groups(runs: Sequence[Run], places: Sequence[int], sampling: tuple[int, bool] | None) -> list[RunGroup]:
     """Runs by the shape of their program."""
     groups: dict[tuple, RunGroup] = {}
-    for place, run in enumerate(runs):
-        task, batch_shape = run.task, None
-        if sampling is not None:
-            batch_size, compress = sampling
-            compressed = compress and task.context_size > task.dim + task.noisy
-            batch_shape = BatchShape(batch_size, None if compressed else task.context_size, task.noisy)
-        identity_covs = standardize(task).basis is None
-        group = groups.setdefault((task.dim, identity_covs, batch_shape), RunGroup([], [], batch_shape))
+    for run, place in zip(runs, places, strict=True):
+        batch_shape, identity_covs = batch_shape_of(run.task, sampling), standardize(run.task).basis is None
+        group = groups.setdefault((run.task.dim, identity_covs, batch_shape), RunGroup([], [], batch_shape))
         group.runs.append(run)
         group.places.append(place)
     return list(groups.values())
 
 
-def prepared(group: RunGroup, keys: list, dtype) -> Group:
-    """The group as the loop takes it: each run's weights in one row, and its constants."""
-    setting, axes = _setting(group.runs, dtype)
-    state = State(*_initial(group, keys, dtype))
-    loss = _loss(group.batch_shape, group.heads, group.runs[0].task.dim, jax.tree.structure(setting), axes)
-    program = Program(loss, _ADAM, str(jax.random.key_impl(keys[0])), axes)
-    data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
-    return Group(program, GroupRecord(state), (setting,), data_keys, len(group.runs))
+def batch_shape_of(task: GaussianTask, sampling: tuple[int, bool] | None) -> BatchShape | None:
+    """The shape of a task's batches, from their size and whether contexts may be compressed."""
+    if sampling is None:
+        return None
+    batch_size, compress = sampling
+    compressed = compress and task.context_size > task.dim + task.noisy
+    return BatchShape(batch_size, None if compressed else task.context_size, task.noisy)
 
 
 @cache
@@ -84,7 +100,7 @@ _ADAM = optax.chain(optax.scale_by_adam(), _own_rate())
 def _initial(group: RunGroup, keys: list, dtype):
     """Rows (S, R, P) of weights before the first step, and Adam's state there; on the host, nothing is compiled."""
 
-    start, heads = _starts(keys, dtype), group.heads
+    start, heads = LSAStarts(keys, dtype), group.heads
 
     def row(run: Run, seed: int):
         params = start(run, seed)
@@ -98,47 +114,38 @@ def _initial(group: RunGroup, keys: list, dtype):
     return rows, (adam, rates + np.array([[run.learning_rate] for run in group.runs], dtype))
 
 
-def _starts(keys: list, dtype) -> Callable[[Run, int], LSAParams]:
+class LSAStarts:
     """The weights that a run of a seed starts with, on the host; runs of one shape and scale share a draw."""
-    drawn: dict[tuple, LSAParams] = {}
 
-    def start(run: Run, seed: int) -> LSAParams:
+    def __init__(self, keys: list, dtype):
+        self.keys, self.dtype = keys, dtype
+        self.drawn: dict[tuple, LSAParams] = {}
+
+    def __call__(self, run: Run, seed: int) -> LSAParams:
         if run.start is not None:
-            return LSAParams._make(W.astype(dtype) for W in run.start)
+            return LSAParams._make(W.astype(self.dtype) for W in run.start)
         what = seed, run.task.dim, run.heads, run.init_scale
-        if what not in drawn:
-            drawn[what] = jax.device_get(init(keys[seed][0], *what[1:], dtype=dtype))
-        return drawn[what]
-
-    return start
+        if what not in self.drawn:
+            self.drawn[what] = jax.device_get(init(self.keys[seed][0], *what[1:], dtype=self.dtype))
+        return self.drawn[what]
 
 
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
-    """The constants of the runs, and the axis of runs of each: None if all runs agree.
+    """The constants of the runs, and the axis of runs of each."""
+    # ``standardize`` computes in float64, where covariances lose few digits to their roots; the type changes last.
+    each = [Setting(standardize(run.task), run.bias, run.train_guess) for run in runs]
+    return shared(jax.tree.map(lambda leaf: np.asarray(leaf, bool if isinstance(leaf, bool) else dtype), each))
+
+
+def shared(each: Sequence[PyTree]) -> tuple[PyTree, tuple[int | None, ...]]:
+    """The constants of the runs in one tree, and the axis of runs of each: None if all runs agree.
 
     A constant that all runs share is not mapped over, so that what follows from it is computed once for all of them.
     """
-    # ``standardize`` computes in float64, where covariances lose few digits to their roots; the type changes last.
-    each = [Setting(standardize(run.task), run.bias, run.train_guess) for run in runs]
-    stacked = jax.tree.map(
-        lambda *leaves: np.stack(leaves).astype(bool if leaves[0] is True or leaves[0] is False else dtype), *each
-    )
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
     agree = jax.tree.map(lambda leaf: bool((leaf == leaf[:1]).all()), stacked)
     setting = jax.tree.map(lambda leaf, same: leaf[0] if same else leaf, stacked, agree)
     return setting, tuple(None if same else 0 for same in jax.tree.leaves(agree))
-
-
-def results(group: RunGroup, record: GroupRecord, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
-    """Each run's place and ``Fit``, without the padding."""
-    losses, start, heads = record.loss(), _starts(keys, dtype), group.heads
-    taken = [record.snapshots[step] for step in snapshots if step <= record.steps]
-    for r, (run, place) in enumerate(zip(group.runs, group.places, strict=True)):
-        W_P = np.stack([start(run, seed).W_P for seed in range(len(keys))])
-        end = _unpadded(record.state.params[:, r], heads, run, W_P)
-        kept = [_unpadded(rows[:, r], heads, run, W_P) for rows in taken]
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None
-        (params, guess), losses_here, stacked = jax.device_put((end, losses[:, :, r], stacked))
-        yield place, Fit(params, guess, losses_here, run, stacked)
 
 
 def _unpadded(rows: np.ndarray, heads: int, run: Run, W_P: np.ndarray) -> Snapshots:

@@ -4,7 +4,7 @@ Runs whose steps are the same program, up to their numbers, are trained together
 state of the optimizer, and all read the same batches. ``rows`` does the same for the paper's experiments, faster.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -196,7 +196,7 @@ class _GaussianLoss:
 class _SampledLoss:
     """The mean squared error of a layer on a fresh batch of a task."""
 
-    layer: object
+    layer: Callable
     batch_size: int
     dtype: np.dtype
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from jaxtyping import PyTree
 
 from lsalib.attention import LSAParams, init
 from lsalib.tasks import GaussianTask, standardize
+from lsalib.training.devices import BATCH_COST
 from lsalib.training.fits import Fit, Snapshots
 from lsalib.training.groups import Group, GroupRecord
 from lsalib.training.loop import Program, State
@@ -20,6 +22,9 @@ from lsalib.training.runs import Run
 
 __all__ = ["LSAStarts", "RunGroup", "batch_shape_of", "row_groups", "shared"]
 
+# At most so many context sizes have a program of their own. If there are more, contexts are padded.
+_MOST_SIZES = 2
+
 
 class RunGroup(NamedTuple):
     """Runs that share one compiled program, and their places in the sweep."""
@@ -27,6 +32,12 @@ class RunGroup(NamedTuple):
     runs: list[Run]
     places: list[int]
     batch_shape: BatchShape | None
+    chunk: int = 1
+
+    @property
+    def padded(self) -> bool:
+        """Whether contexts are padded to one size."""
+        return self.batch_shape is not None and self.batch_shape.padded
 
     @property
     def heads(self) -> int:
@@ -37,10 +48,10 @@ class RunGroup(NamedTuple):
         """The group as the loop takes it: each run's weights in one row, and its constants."""
         setting, axes = _setting(self.runs, dtype)
         state = State(*_initial(self, keys, dtype))
-        loss = _loss(self.batch_shape, self.heads, self.runs[0].task.dim, jax.tree.structure(setting), axes)
-        program = Program(loss, _ADAM, str(jax.random.key_impl(keys[0])), axes)
+        loss = _loss(self.batch_shape, self.heads, self.runs[0].task.dim, jax.tree.structure(setting), axes, self.chunk)
+        program = Program(loss, _ADAM, str(jax.random.key_impl(keys[0][1])), axes)
         data_keys = np.stack([jax.random.key_data(batches) for _, batches in keys])
-        return Group(program, GroupRecord(state), (setting,), data_keys, len(self.runs))
+        return Group(program, GroupRecord(state), (setting,), data_keys, len(self.runs), self.chunk)
 
     def results(self, record: GroupRecord, keys: list, dtype, snapshots: list[int]) -> Iterator[tuple[int, Fit]]:
         """Each run's place and ``Fit``, without the padding."""
@@ -55,15 +66,54 @@ class RunGroup(NamedTuple):
             yield place, Fit(params, guess, losses_here, run, stacked)
 
 
-def row_groups(runs: Sequence[Run], places: Sequence[int], sampling: tuple[int, bool] | None) -> list[RunGroup]:
-    """Runs by the shape of their program."""
+def row_groups(
+    runs: Sequence[Run], places: Sequence[int], sampling: tuple[int, bool] | None, pads: bool
+) -> list[RunGroup]:
+    """Runs by the shape of their program; ``pads`` says whether contexts may be padded."""
+    shapes = [(r.task.dim, standardize(r.task).basis is None, batch_shape_of(r.task, sampling)) for r in runs]
+    padded = _padded(shapes) if pads else {}
     groups: dict[tuple, RunGroup] = {}
-    for run, place in zip(runs, places, strict=True):
-        batch_shape, identity_covs = batch_shape_of(run.task, sampling), standardize(run.task).basis is None
-        group = groups.setdefault((run.task.dim, identity_covs, batch_shape), RunGroup([], [], batch_shape))
+    for run, place, shape in zip(runs, places, shapes, strict=True):
+        shape = padded.get(shape, shape)
+        group = groups.setdefault(shape, RunGroup([], [], shape[-1]))
         group.runs.append(run)
         group.places.append(place)
-    return list(groups.values())
+    return [_in_chunks(group) if group.padded else group for group in groups.values()]
+
+
+def _padded(shapes: list[tuple]) -> dict[tuple, tuple]:
+    """For shapes of programs that differ only in the context size, and are too many, larger ones that serve several."""
+    alike: dict[tuple, set[int]] = {}
+    for dim, covs, batch in shapes:
+        if batch is not None and batch.context_size is not None:
+            alike.setdefault((dim, covs, batch._replace(context_size=0)), set()).add(batch.context_size)
+    larger = {}
+    for (dim, covs, batch), sizes in alike.items():
+        classes = [[size] for size in sorted(sizes)]
+        while len(classes) > _MOST_SIZES:
+            # Merge the neighbors that need the fewest zeros.
+            zeros = [len(low) * (high[-1] - low[-1]) for low, high in pairwise(classes)]
+            i = zeros.index(min(zeros))
+            classes[i : i + 2] = [classes[i] + classes[i + 1]]
+        for found in classes:
+            if len(found) > 1:
+                most = dim, covs, batch._replace(context_size=found[-1], padded=True)
+                larger |= {(dim, covs, batch._replace(context_size=size)): most for size in found}
+    return larger
+
+
+def _in_chunks(group: RunGroup) -> RunGroup:
+    """The runs in chunks of one length that have one context size each; where runs are missing, the last is repeated.
+
+    The runs of a chunk share a draw. The length is the one that costs least.
+    """
+    by_size: dict[int, list[int]] = {}
+    for i, run in enumerate(group.runs):
+        by_size.setdefault(run.task.context_size, []).append(i)
+    lengths = range(1, max(map(len, by_size.values())) + 1)
+    chunk = min(lengths, key=lambda m: (BATCH_COST + m) * sum(-(-len(each) // m) for each in by_size.values()))
+    order = [i for each in by_size.values() for i in each + [each[-1]] * (-len(each) % chunk)]
+    return RunGroup([group.runs[i] for i in order], [group.places[i] for i in order], group.batch_shape, chunk)
 
 
 def batch_shape_of(task: GaussianTask, sampling: tuple[int, bool] | None) -> BatchShape | None:
@@ -76,14 +126,58 @@ def batch_shape_of(task: GaussianTask, sampling: tuple[int, bool] | None) -> Bat
 
 
 @cache
-def _loss(batch_shape: BatchShape | None, heads: int, dim: int, structure, axes: tuple):
-    """The losses of one seed's runs, which share its batch; the same function for the same program."""
+def _loss(batch_shape: BatchShape | None, heads: int, dim: int, structure, axes: tuple, chunk: int):
+    """The losses of one seed's runs, which share its batch; the same function for the same program.
+
+    If contexts are padded, runs share the batch of their chunk.
+    """
     over_runs = jax.tree.unflatten(structure, axes)
 
     def one(row, setting, key):
         return risk(unpack(row, heads, dim), setting, key, batch_shape)
 
-    return jax.vmap(one, (0, over_runs, None))
+    if batch_shape is None or not batch_shape.padded:
+        return jax.vmap(one, (0, over_runs, None))
+
+    def of_size(setting: Setting, context_size) -> Setting:
+        return setting._replace(task=setting.task._replace(context_size=context_size))
+
+    together = jax.vmap(one, (0, of_size(over_runs, None), None))
+
+    def one_chunk(rows, setting, key):
+        """The losses of a chunk and their gradients."""
+        setting = of_size(setting, setting.task.context_size[0])
+        total = lambda rows: (lambda each: (each.sum(), each))(together(rows, setting, key))
+        (_, each), gradient = jax.value_and_grad(total, has_aux=True)(rows)
+        return each, gradient
+
+    def losses(rows, setting, key):
+        split = lambda leaf: leaf.reshape(-1, chunk, *leaf.shape[1:])
+        numbers = jax.tree.leaves(setting)
+        varied = [split(leaf) for leaf, axis in zip(numbers, axes, strict=True) if axis == 0]
+
+        def body(part):
+            own, varied = part[0], iter(part[1])
+            leaves = [leaf if axis is None else next(varied) for leaf, axis in zip(numbers, axes, strict=True)]
+            return one_chunk(own, jax.tree.unflatten(structure, leaves), key)
+
+        # The gradients are computed here, chunk by chunk: that of the loop would need the batches of all chunks.
+        each, gradient = jax.lax.map(body, (split(jax.lax.stop_gradient(rows)), varied))
+        return _with_gradient(rows, each.ravel(), gradient.reshape(rows.shape))
+
+    return losses
+
+
+@jax.custom_vjp
+def _with_gradient(rows, losses, gradient):
+    """The losses (R,) of rows (R, P), each with a gradient that is known already."""
+    return losses
+
+
+_with_gradient.defvjp(
+    lambda rows, losses, gradient: (losses, gradient),
+    lambda gradient, cotangent: (cotangent[:, None] * gradient, None, None),
+)
 
 
 def _own_rate() -> optax.GradientTransformation:

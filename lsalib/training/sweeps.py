@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from lsalib import _validate
 from lsalib._arrays import describe
+from lsalib._white import can_pad
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, Task
 from lsalib.training.checkpoint import Checkpoint
@@ -216,18 +217,19 @@ def _check(runs: Sequence[Run], objective: str, dtype) -> np.dtype:
 
 def _grouped(runs: Sequence[Run], keys: list, sampling, dtype) -> list[RunGroup | OwnGroup]:
     """The runs by program: first the paper's experiments, then all others."""
-    plain, own = ([(run, place) for place, run in enumerate(runs) if run.plain == kind] for kind in (True, False))
-    groups: list[RunGroup | OwnGroup] = []
-    if plain:
-        groups += row_groups(*zip(*plain, strict=True), sampling)
-    if own:
-        groups += own_groups(*zip(*own, strict=True), keys, sampling, dtype)
-    return groups
+    plain, own = ([place for place, run in enumerate(runs) if run.plain == kind] for kind in (True, False))
+    pads = can_pad(keys[0][1], dtype)
+    fast = row_groups([runs[place] for place in plain], plain, sampling, pads)
+    return [*fast, *own_groups([runs[place] for place in own], own, keys, sampling, dtype)]
 
 
 def _metrics(groups: list[RunGroup | OwnGroup], group, record, losses) -> dict:
     """What a callback sees of a group."""
-    return {"runs": list(groups[group].places), "loss": losses[-1], "losses": losses}
+    places = groups[group].places
+    # A run that fills up a chunk is there twice.
+    columns = [places.index(place) for place in dict.fromkeys(places)]
+    losses = losses[:, :, columns]
+    return {"runs": [places[column] for column in columns], "loss": losses[-1], "losses": losses}
 
 
 def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dtype, groups: list) -> dict:

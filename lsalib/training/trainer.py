@@ -158,7 +158,7 @@ def train(
     state = State(start, jax.device_get(jax.jit(jax.vmap(optimizer.init))(start)))
     if any(map(_is_key, jax.tree.leaves(state))):
         raise ValueError("optimizer must not keep a key in its state, got one that does; draw noise in the loss")
-    program = Program(loss, optimizer, str(jax.random.key_impl(keys[0])))
+    program = Program(loss, optimizer, str(jax.random.key_impl(keys[0][1])))
     program = checked(program, one_seed(state), (), keys[0][1])
     identity = {}
     if checkpoint is not None or jax.process_count() > 1:
@@ -212,12 +212,20 @@ def seed_keys(key: PRNGKeyArray, numbers: Sequence[int]) -> list:
     key = _validate.key(key)
     if not _is_key(key):
         key = jax.random.wrap_key_data(key)
-    keys = [jax.random.split(jax.random.fold_in(key, number)) for number in numbers]
-    if _arrays.traced(keys):
+    pairs = _key_pairs(key, np.array(numbers, np.uint32))
+    if _arrays.traced(pairs):
         raise ValueError(
             "key must be known: a training runs its own program, outside of jax.jit; use seeds in place of jax.vmap"
         )
-    return keys
+    as_key = lambda data: jax.random.wrap_key_data(data, impl=jax.random.key_impl(key))
+    return [(as_key(start), as_key(batches)) for start, batches in jax.device_get(pairs)]
+
+
+@jax.jit
+def _key_pairs(key, numbers):
+    """For each number the data of two keys; one program for all of them."""
+    pair = lambda number: jax.random.split(jax.random.fold_in(key, number))
+    return jax.random.key_data(jax.vmap(pair)(numbers))
 
 
 def snapshot_steps(snapshots: Sequence[int], steps: int) -> list[int]:

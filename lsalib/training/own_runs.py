@@ -83,8 +83,9 @@ def own_groups(
         member = make(run, place)
         structure = jax.tree.structure((member.state, member.data))
         group = groups.setdefault((member.program.step, run.layer, structure), OwnGroup([], [], []))
-        for part, new in zip(group, (run, place, member), strict=True):
-            part.append(new)
+        group.runs.append(run)
+        group.places.append(place)
+        group.members.append(member)
     return list(groups.values())
 
 
@@ -99,10 +100,7 @@ class _Maker:
         self.tasks: dict = {}
 
     def __call__(self, run: Run, place: int) -> _Member:
-        if self.sampling is None and (run.layer is not None or not isinstance(run.task, GaussianTask)):
-            own = "task" if run.layer is None else "layer"
-            raise ValueError(f'objective must be "sampled" for run {place}, since its {own} has no exact risk')
-        loss, data = self._loss(run)
+        loss, data = self._loss(run, place)
         params, optimizer = self._start(run), run.optimizer or _adam(run.learning_rate)
         # Not compiled: runs of one shape share the programs of the single operations, whatever their optimizers.
         state = State(params, jax.device_get(jax.vmap(optimizer.init)(params)))
@@ -119,7 +117,7 @@ class _Maker:
         seeds = range(len(self.keys))
         if run.layer is None:
             weights = jax.tree.map(lambda *W: np.stack(W), *(self.lsa_start(run, seed) for seed in seeds))
-            return weights, np.stack([run.guess] * len(seeds)).astype(self.dtype) if run.train_guess else None
+            return weights, np.stack([np.asarray(run.guess, self.dtype)] * len(seeds)) if run.train_guess else None
         if run.init is None:
             drawn = starts(run.start, None, self.keys)
         else:
@@ -129,13 +127,17 @@ class _Maker:
             drawn = self.drawn[what]
         return jax.tree.map(lambda leaf: leaf.astype(self.dtype), drawn)
 
-    def _loss(self, run: Run):
+    def _loss(self, run: Run, place: int) -> tuple[Callable, tuple]:
         """The loss of one run, and the numbers that it reads."""
         as_type = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf, self.dtype), tree)
         guess = None if run.train_guess else run.guess
         if run.layer is None and isinstance(run.task, GaussianTask):
             task, bias, guess = as_type((standardize(run.task), run.bias, guess))
-            return _GaussianLoss(batch_shape_of(run.task, self.sampling)), (Setting(task, bias, np.array(True)), guess)
+            setting = Setting._make([task, bias, np.array(True)])
+            return _GaussianLoss(batch_shape_of(run.task, self.sampling)), (setting, guess)
+        if self.sampling is None:
+            own = "task" if run.layer is None else "layer"
+            raise ValueError(f'objective must be "sampled" for run {place}, since its {own} has no exact risk')
         loss = _SampledLoss(run.layer or _lsa, self.sampling[0], self.dtype)
         return loss, (self._task(run), *(as_type((guess, run.bias)) if run.layer is None else ()))
 
@@ -143,7 +145,8 @@ class _Maker:
         """The task as the data of a program: a pytree, whose structure has all that is no number."""
         task = run.task
         if isinstance(task, GaussianTask):
-            return _RootedTask(*task_roots(task, self.dtype), task.context_size, self.dtype)
+            mean, feature_root, prior_root, noise = task_roots(task, self.dtype)
+            return _RootedTask(mean, feature_root, prior_root, noise, task.context_size, self.dtype)
         if not jax.tree_util.all_leaves([task]):
             return jax.tree.map(_on_host, task)
         return self.tasks.setdefault(run.task_key, StaticTask(task))
@@ -176,7 +179,8 @@ def _weights(run: Run, params) -> Snapshots:
         return Snapshots(params, None)
     weights, guess = params
     seeds = len(weights.W_K)
-    return Snapshots(weights, np.stack([run.guess] * seeds).astype(weights.W_K.dtype) if guess is None else guess)
+    fixed = np.broadcast_to(np.asarray(run.guess, weights.W_K.dtype), (seeds, run.task.dim))
+    return Snapshots._make([weights, fixed if guess is None else guess])
 
 
 @dataclass(frozen=True)
@@ -211,11 +215,6 @@ class _SampledLoss:
         return jnp.mean((predictions - target) ** 2)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["prior_mean", "feature_root", "prior_root", "noise_std"],
-    meta_fields=["context_size", "dtype"],
-)
 @dataclass(frozen=True)
 class _RootedTask:
     """A ``GaussianTask`` by the roots of its covariances, which are computed once, on the host.
@@ -238,3 +237,8 @@ class _RootedTask:
     def sample(self, key, n: int) -> Batch:
         roots = self.prior_mean, self.feature_root, self.prior_root, self.noise_std
         return sample_from_roots(key, *roots, self.dtype.type(self.context_size), (self.context_size, n, self.dtype))
+
+
+jax.tree_util.register_dataclass(
+    _RootedTask, ["prior_mean", "feature_root", "prior_root", "noise_std"], ["context_size", "dtype"]
+)

@@ -199,7 +199,7 @@ def _initial(group: RunGroup, keys: list, dtype):
     def row(run: Run, seed: int):
         params = start(run, seed)
         trained = params.W_K, params.W_Q, params.W_V, params.W_P[:, -1]
-        padded = [np.pad(W, ((0, heads - run.heads),) + ((0, 0),) * (W.ndim - 1)) for W in trained]
+        padded = [np.pad(W, ((0, heads - len(params.W_K)),) + ((0, 0),) * (W.ndim - 1)) for W in trained]
         return pack(Weights._make([*padded, np.asarray(run.guess, dtype)]))
 
     rows = np.stack([[row(run, seed) for run in group.runs] for seed in range(len(keys))])
@@ -218,7 +218,7 @@ class LSAStarts:
     def __call__(self, run: Run, seed: int) -> LSAParams:
         if run.start is not None:
             return LSAParams._make(W.astype(self.dtype) for W in run.start)
-        what = seed, run.task.dim, run.heads, run.init_scale
+        what = seed, run.task.dim, run.heads or 0, run.init_scale
         if what not in self.drawn:
             self.drawn[what] = jax.device_get(init(self.keys[seed][0], *what[1:], dtype=self.dtype))
         return self.drawn[what]
@@ -227,7 +227,8 @@ class LSAStarts:
 def _setting(runs: list[Run], dtype) -> tuple[Setting, tuple[int | None, ...]]:
     """The constants of the runs, and the axis of runs of each."""
     # ``standardize`` computes in float64, where covariances lose few digits to their roots; the type changes last.
-    each = [Setting(standardize(run.task), run.bias, run.train_guess) for run in runs]
+    tasks = [standardize(run.task) for run in runs if isinstance(run.task, GaussianTask)]
+    each = [Setting(task, run.bias, run.train_guess) for task, run in zip(tasks, runs, strict=True)]
     return shared(jax.tree.map(lambda leaf: np.asarray(leaf, bool if isinstance(leaf, bool) else dtype), each))
 
 

@@ -276,7 +276,9 @@ def _fit(arrays: dict[str, np.ndarray], place: int, run: Run) -> Fit:
         if run.layer is None:
             own = LSAParams(*(named(f"{prefix}{name}") for name in LSAParams._fields))
             return Snapshots(own, named(f"{prefix}guess"))
-        begin = run.start if run.init is None else jax.eval_shape(run.init, jax.random.key(0), run.task.dim)
+        begin = run.start
+        if run.init is not None:
+            begin = jax.eval_shape(lambda key: run.init(key, run.task.dim), jax.random.key(0))
         leaves = [named(f"{prefix}{number}") for number in range(len(jax.tree.leaves(begin)))]
         return Snapshots(jax.tree.unflatten(jax.tree.structure(begin), leaves), None)
 

@@ -119,7 +119,7 @@ class _Maker:
             weights = jax.tree.map(lambda *W: np.stack(W), *(self.lsa_start(run, seed) for seed in seeds))
             return weights, np.stack([np.asarray(run.guess, self.dtype)] * len(seeds)) if run.train_guess else None
         if run.init is None:
-            drawn = starts(run.start, None, self.keys)
+            drawn = starts(run.start, None, self.keys, "start")
         else:
             what = run.init, run.task.dim
             if what not in self.drawn:

@@ -237,17 +237,17 @@ def snapshot_steps(snapshots: Sequence[int], steps: int) -> list[int]:
     return ends.tolist()
 
 
-def starts(params, init, keys: list) -> PyTree:
+def starts(params, init, keys: list, name: str = "params") -> PyTree:
     """Every seed's start, on the host, seeds in front."""
-    name = "params" if init is None else "what init returns"
     if init is not None:
+        name = "what init returns"
         if params is not None:
             raise ValueError("params must be None where init draws the start, got both")
         if not callable(init):
             raise ValueError(f"init must be a function of a key, got {_arrays.describe(init)}")
         drawn = jax.device_get(jax.jit(jax.vmap(init))(jnp.stack([start for start, _ in keys])))
     elif jax.tree_util.all_leaves([params]) and callable(params):
-        raise ValueError(f"params must be a pytree of float arrays, got a function, {params!r}; write init=")
+        raise ValueError(f"{name} must be a pytree of float arrays, got a function, {params!r}; write init=")
     else:
         # A key is kept as it is, and refused below.
         repeated = lambda leaf: leaf[None] if _is_key(leaf) else np.stack([np.asarray(leaf)] * len(keys))

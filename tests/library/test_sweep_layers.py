@@ -167,7 +167,7 @@ def test_runs_that_differ_in_numbers_share_a_program():
     assert groups_of(others) == [[0], [1], [2], [3]]
 
 
-def test_fits_are_kept_continued_and_looked_at(fits, tmp_path):
+def test_fits_are_kept_continued_and_looked_at(fits, tmp_path, unchecked):
     """Files, merging, snapshots and warm starts; without its functions a fit cannot be read."""
     runs, found = list(RUNS.values()), list(fits.values())
     save(tmp_path / "all.npz", found)
@@ -219,6 +219,6 @@ test_settings_that_do_not_go_together_are_refused = refusals(
         'objective must be "sampled" for run 0, since its layer',
     ),
     (lambda: fit(KEY, Uniform(), 1, objective="population"), 'objective must be "sampled" for run 0, since its task'),
-    (lambda: fit(KEY, TASK, layer=scaled, start=np.arange(3), steps=1), "params must be a pytree of float arrays"),
+    (lambda: fit(KEY, TASK, layer=scaled, start=np.arange(3), steps=1), "start must be a pytree of float arrays"),
     (lambda: Fit(None, None, np.zeros(3), vector).population_risk(), "known for LSA on a GaussianTask only"),
 )

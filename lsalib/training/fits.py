@@ -198,18 +198,18 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
         raise ValueError(f"fits must be a sequence of at least one Fit, got a {type(fits).__name__}")
     arrays: dict[str, np.ndarray] = {}
     for place, fit in enumerate(fits):
-        leaves = {"risk": fit.risk, **_named(fit, "")}
+        leaves = {"risk": fit.risk, **_named(fit)}
         if fit.snapshots is not None:
-            leaves |= _named(fit.snapshots, "snapshot ")
+            leaves |= {f"snapshot {name}": leaf for name, leaf in _named(fit.snapshots).items()}
         arrays |= {f"{place} {name}": np.asarray(leaf) for name, leaf in leaves.items()}
     _npz.write(path, arrays, {"fits": [fit.run.to_json() for fit in fits]})
 
 
-def _named(fit: Fit | Snapshots, prefix: str) -> dict:
-    """The weights of a fit by name; those of another layer than LSA by their number."""
-    if isinstance(fit.params, LSAParams):
-        return {f"{prefix}guess": fit.guess} | {f"{prefix}{name}": W for name, W in fit.params._asdict().items()}
-    return {f"{prefix}{number}": leaf for number, leaf in enumerate(jax.tree.leaves(fit.params))}
+def _named(fit: Fit | Snapshots) -> dict:
+    """The weights of a fit by name; those of another layer than LSA, which has no guess, by their number."""
+    if fit.guess is not None:
+        return {"guess": fit.guess, **fit.params._asdict()}
+    return {str(number): leaf for number, leaf in enumerate(jax.tree.leaves(fit.params))}
 
 
 def load(path: str | os.PathLike, runs: Sequence[Run] | None = None) -> list[Fit]:

@@ -92,7 +92,7 @@ def _padded(key, dim: int, context_size, batch_size: int, p: int, dtype, most: i
     white = lax.optimization_barrier(white)
     tokens = white[: most * p].reshape(most, p, batch_size)
     scale = jnp.sqrt(jnp.asarray(most, dtype) / context_size.astype(dtype))
-    there = jnp.arange(most) < context_size.astype(jnp.int32)
+    there = jnp.arange(most, dtype=jnp.int32) < context_size.astype(jnp.int32)
     query = lax.dynamic_slice_in_dim(white, drawn, dim)
     weights = lax.dynamic_slice_in_dim(white, drawn + dim, dim)
     return Draw(tokens * jnp.where(there, scale, 0)[:, None, None], query, weights)

@@ -109,7 +109,10 @@ def sweep(
 
     Runs with the same seed see the same tasks (common random numbers), up to the coordinates of each task, and start
     from the same weights if these have the same shapes. Runs with fewer heads are padded with zeros, which stay zero,
-    since the gradient of each factor contains the other factors. Devices do not communicate.
+    since the gradient of each factor contains the other factors. If more than two context sizes are not compressed,
+    contexts are padded by zeros, too. A run has the random numbers that it has alone; its numbers differ by the
+    rounding of sums in another order, which after a few steps is 1e-5 of their size in float32. Devices do not
+    communicate.
 
     LSA by Adam on a ``GaussianTask`` has a fast program of its own. Any other run is trained as ``train`` would train
     it: on the mean squared error of a batch, ``task.sample(key, batch_size)``, whose key is that of ``train`` for the

@@ -22,7 +22,7 @@ def normal(key, shape: tuple[int, ...], dtype=None):
     if isinstance(key, jax.core.Tracer):
         # The barrier keeps the compiler from drawing each number at its place among the axes.
         return lax.optimization_barrier(jax.random.normal(key, (count,), dtype)).reshape(shape)
-    row = _row(key, max(1024, 1 << (count - 1).bit_length()), dtype)
+    row = _row(key, max(8192, 1 << (count - 1).bit_length()), dtype)
     return np.asarray(row)[:count].reshape(shape)
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _random
 
-__all__ = ["Draw", "chi", "contract", "draw", "normal"]
+__all__ = ["Draw", "can_pad", "chi", "contract", "draw", "normal"]
 
 
 class Draw(NamedTuple):
@@ -37,7 +37,7 @@ class Draw(NamedTuple):
 
 
 def draw(
-    key: PRNGKeyArray, dim: int, context_size, batch_size: int, *, noisy: bool, compress: bool, dtype=None
+    key: PRNGKeyArray, dim: int, context_size, batch_size: int, *, noisy: bool, compress: bool, dtype=None, most=None
 ) -> Draw:
     """The randomness behind ``sample``, in the layout that training works on.
 
@@ -54,6 +54,9 @@ def draw(
         noisy: whether the context's labels are noisy: tokens then have p = d+1 entries instead of d.
         compress: whether to draw p tokens instead of C.
         dtype: a float type; None means JAX's default.
+        most: m, the number of tokens of a context that is not compressed; None means C. If it is greater, C may be
+            traced: the draw is that of C tokens, and the others are zero. All are multiplied by ``sqrt(m/C)``, since
+            products of tokens are divided by m.
 
     Returns:
         A ``Draw``.
@@ -65,6 +68,8 @@ def draw(
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     p = dim + noisy
     key_normal, key_chi = jax.random.split(key)
+    if most is not None:
+        return _padded(key_normal, dim, jnp.asarray(context_size), batch_size, p, dtype, most)
     drawn = p * (p - 1) // 2 if compress else context_size * p
     # One call for everything that is standard normal. Without the barrier the compiler may fuse the generator into each
     # of its users, and draw the same numbers again for every one of them: without this barrier and those in
@@ -80,6 +85,19 @@ def draw(
     return Draw(jnp.sqrt(jnp.asarray(p / context_size, dtype)) * entries[_triangle(p)], query, weights)
 
 
+def _padded(key, dim: int, context_size, batch_size: int, p: int, dtype, most: int) -> Draw:
+    """The draw of C tokens with a traced C, and zeros for the tokens from there to ``most``."""
+    drawn = context_size.astype(jnp.int32) * p
+    white = normal(key, (most * p + 2 * dim, batch_size), dtype, rows=drawn + 2 * dim)
+    white = lax.optimization_barrier(white)
+    tokens = white[: most * p].reshape(most, p, batch_size)
+    scale = jnp.sqrt(jnp.asarray(most, dtype) / context_size.astype(dtype))
+    there = jnp.arange(most, dtype=jnp.int32) < context_size.astype(jnp.int32)
+    query = lax.dynamic_slice_in_dim(white, drawn, dim)
+    weights = lax.dynamic_slice_in_dim(white, drawn + dim, dim)
+    return Draw(tokens * jnp.where(there, scale, 0)[:, None, None], query, weights)
+
+
 def _triangle(p: int) -> np.ndarray:
     """For each entry of R its index in the list of p(p-1)/2 entries above the diagonal, p on it, and one zero."""
     above = p * (p - 1) // 2
@@ -89,20 +107,40 @@ def _triangle(p: int) -> np.ndarray:
     return index
 
 
-def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype) -> Float[Array, "..."]:
-    """Standard normal numbers: a fast generator for float32 and JAX's default keys, JAX's own for all others."""
+def normal(key: PRNGKeyArray, shape: tuple[int, ...], dtype, rows=None) -> Float[Array, "..."]:
+    """Standard normal numbers: a fast generator for float32 and JAX's default keys, JAX's own for all others.
+
+    Of a draw for many rows, (n, B), the first ``rows`` can be the numbers of a draw for these rows alone, where
+    ``can_pad`` says so; ``rows`` may be traced, and the numbers behind them mean nothing.
+    """
     if dtype != jnp.float32 or jax.random.key_data(key).shape != (2,):
         return _random.normal(key, shape, dtype)
     from jax.extend.random import threefry_2x32  # here, since it takes as long to import as a quarter of this library
 
     # Random numbers are about half of a sampled step on a CPU. Threefry computes two words at a time. jax.random
     # combines them into one by xor; here both are used, so that half as many calls are enough.
-    words = threefry_2x32(jax.random.key_data(key), lax.iota(jnp.uint32, math.prod(shape)))
+    count = math.prod(shape)
+    if rows is None:
+        words = threefry_2x32(jax.random.key_data(key), lax.iota(jnp.uint32, count))
+    else:
+        # Threefry pairs number i of n with number i + n/2: an odd n is filled up by a zero.
+        used = (rows * shape[1]).astype(jnp.uint32)
+        half, most = (used + 1) // 2, (count + 1) // 2
+        first = lax.iota(jnp.uint32, most)
+        second = jnp.where(first + half < used, first + half, 0)
+        pairs = threefry_2x32(jax.random.key_data(key), jnp.concatenate([first, second]))
+        words = lax.dynamic_update_slice_in_dim(pairs, pairs[most:], half.astype(jnp.int32), 0)[:count]
     # As in jax.random: 23 random bits behind the exponent of 1 are a uniform number in [1, 2).
     unit = lax.bitcast_convert_type((words >> 9) | jnp.uint32(0x3F800000), jnp.float32) - 1
     # The inverse of erf at -1 is infinite: the smallest argument is the next number above.
     least = np.nextafter(np.float32(-1), np.float32(0))
     return (np.float32(math.sqrt(2)) * lax.erf_inv(jnp.maximum(2 * unit + least, least))).reshape(shape)
+
+
+def can_pad(key, dtype) -> bool:
+    """Whether ``normal`` knows ``rows`` for keys and floats of these types."""
+    ours = jax.random.key_data(key).shape == (2,) and "fry" in str(jax.random.key_impl(key))
+    return ours and (dtype == jnp.float32 or bool(jax.config.jax_threefry_partitionable))  # type: ignore[attr-defined]
 
 
 def chi(key: PRNGKeyArray, degrees: Float[Array, " p"], batch_size: int) -> Float[Array, "p B"]:

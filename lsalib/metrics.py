@@ -69,7 +69,7 @@ def sampled_risk(
     f, key = _function("f", f), _validate.key(key)
     batches, batch_size = _validate.count("batches", batches), _validate.count("batch_size", batch_size)
     dtype = None if dtype is None else _validate.float_type("dtype", dtype)
-    drawn = _StaticTask(task) if jax.tree_util.all_leaves([task]) else task
+    drawn = StaticTask(task) if jax.tree_util.all_leaves([task]) else task
     moments = _moments(jax.random.split(key, batches), drawn, f, batch_size, dtype)
     means, spreads = (np.asarray(m, np.float64) for m in moments)
     # Deviations from each batch's own mean, and of these from the whole mean: no large numbers are subtracted.
@@ -80,7 +80,7 @@ def sampled_risk(
 
 
 @jax.tree_util.register_static
-class _StaticTask:
+class StaticTask:
     """A task that is no pytree, as part of the program that draws from it."""
 
     def __init__(self, task: Task):
@@ -90,7 +90,7 @@ class _StaticTask:
         return id(self.task)
 
     def __eq__(self, other):
-        return isinstance(other, _StaticTask) and self.task is other.task
+        return isinstance(other, StaticTask) and self.task is other.task
 
 
 # Compiled once for each kind of task and each predictor: another key, or other numbers in a task, compile nothing.
@@ -102,7 +102,7 @@ def _moments(keys, task: Task, f: Predictor, batch_size: int, dtype):
     def one(key):
         with _traceable("the task's sample"):
             batch = task.sample(key, batch_size, **options)
-        _check_batch(batch, batch_size, task.dim)
+        check_batch(batch, batch_size, task.dim)
         with _traceable("f"):
             predictions = jax.vmap(f)(batch.X, batch.y, batch.x_q)
         squares = _errors(predictions, batch.target) ** 2
@@ -141,7 +141,8 @@ def _traceable(what: str):
         ) from error
 
 
-def _check_batch(batch: Batch, n: int, dim: int) -> None:
+def check_batch(batch: Batch, n: int, dim: int) -> None:
+    """The shapes of what a task has drawn."""
     _validate.shape("the X of the task's sample", batch.X, (n, "C", dim))
     for name, shape in {"y": batch.X.shape[:2], "x_q": (n, dim), "target": (n,)}.items():
         _validate.shape(f"the {name} of the task's sample", getattr(batch, name), shape)

@@ -267,13 +267,17 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     if not isinstance(task.context_size, int):
         raise ValueError("task must have a known context_size to be sampled, got one that JAX traces or has computed")
     dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
+    compress = _validate.flag("compress", compress) and task.context_size > task.dim + task.noisy
+    shape = None if compress else task.context_size, batch_size, dtype
+    return sample_from_roots(key, *task_roots(task, dtype), dtype.type(task.context_size), shape)
+
+
+def task_roots(task: GaussianTask, dtype) -> tuple:
+    """Prior mean, roots of both covariances and noise of a task, as arrays; None means identity, or no noise."""
     xp, numbers = _arrays.numpy_or_jax(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     prior_mean, noise_std, *covs = numbers
     roots = [None if cov is None else _root(xp, cov).astype(dtype) for cov in covs]
-    compress = _validate.flag("compress", compress) and task.context_size > task.dim + task.noisy
-    shape = None if compress else task.context_size, batch_size, dtype
-    noise_std = noise_std.astype(dtype) if task.noisy else None
-    return _sample(key, prior_mean.astype(dtype), *roots, noise_std, dtype.type(task.context_size), shape)
+    return prior_mean.astype(dtype), *roots, noise_std.astype(dtype) if task.noisy else None
 
 
 def _root(xp, cov):
@@ -286,7 +290,7 @@ def _root(xp, cov):
 
 
 @partial(jax.jit, static_argnames="shape")
-def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, shape) -> Batch:
+def sample_from_roots(key, prior_mean, feature_root, prior_root, noise_std, context_size, shape) -> Batch:
     """One program for all tasks of one shape; compressed contexts have one shape, whatever their size."""
     tokens, batch_size, dtype = shape
     d, options = len(prior_mean), {"noisy": noise_std is not None, "compress": tokens is None, "dtype": dtype}

@@ -20,6 +20,9 @@ from lsalib.training import Run, sweep, train
 
 LAYERS = (0.0, 1, 4), (1.0, 2, 9), (2.0, 3, 4)
 RUNS = [Run(GaussianTask([a, 1.0, 0.0], context_size=C), heads=h) for a, h, C in LAYERS]
+# A layer, an optimizer and a task whose context size shares a program with others.
+OWN = [Run(RUNS[0].task, layer=lambda w, X, y, x_q: w @ x_q * y.mean(), start=np.ones(3), optimizer=optax.adamw(0.1))]
+OWN += [Run(GaussianTask([1.0, 1.0, 0.0], context_size=C), heads=2) for C in (1, 2, 3)]
 OPTIONS = {"steps": 20, "batch_size": 64}
 # On every machine a piece ends where the checkpoint is stored, and no later.
 STORED = OPTIONS | {"seeds": 3, "steps": 60, "checkpoint_every": 10}
@@ -28,8 +31,8 @@ STORED = OPTIONS | {"seeds": 3, "steps": 60, "checkpoint_every": 10}
 def results(rank, folder):
     """Sweeps of both kinds and a training, with seeds that fill the devices and seeds that do not."""
     leaves = []
-    for objective, seeds in (("sampled", 4), ("sampled", 3), ("population", 3)):
-        leaves += jax.tree.leaves(sweep(jax.random.key(0), RUNS, seeds=seeds, objective=objective, **OPTIONS))
+    for objective, runs, seeds in (("sampled", RUNS + OWN, 4), ("sampled", RUNS, 3), ("population", RUNS, 3)):
+        leaves += jax.tree.leaves(sweep(jax.random.key(0), runs, seeds=seeds, objective=objective, **OPTIONS))
     bowl = lambda params, key: jnp.sum((params - 1.0 + 0.1 * jax.random.normal(key, (2,))) ** 2)
     start = lambda key: jax.random.normal(key, (2,))
     trained = train(bowl, None, jax.random.key(0), init=start, steps=20, optimizer=optax.adam(0.1), seeds=5)
@@ -39,17 +42,17 @@ def results(rank, folder):
 def resumed(rank, folder):
     """Twenty steps, then sixty: the second process has its own folder, with files that nobody may read."""
     mine = folder / f"resumed{rank}"
-    sweep(jax.random.key(0), RUNS, checkpoint=mine, **STORED | {"steps": 20})
+    sweep(jax.random.key(0), RUNS + OWN, checkpoint=mine, **STORED | {"steps": 20})
     if rank == 1:
         mine.mkdir(exist_ok=True)
         (mine / "training.json").write_text("old")
         (mine / "0-state.npz").write_bytes(b"old")
-    return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=mine, **STORED))
+    return jax.tree.leaves(sweep(jax.random.key(0), RUNS + OWN, checkpoint=mine, **STORED))
 
 
 def went_on(rank, folder):
     """From what another group of processes has stored, if any has."""
-    return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **STORED))
+    return jax.tree.leaves(sweep(jax.random.key(0), RUNS + OWN, checkpoint=folder / "state", **STORED))
 
 
 def killed(rank, folder, how=signal.SIGKILL):
@@ -64,7 +67,7 @@ def killed(rank, folder, how=signal.SIGKILL):
             time.sleep(1)  # JAX passes the notice on once a second
 
     options = STORED | {"callback": callback, "callback_every": 5}
-    return jax.tree.leaves(sweep(jax.random.key(0), RUNS, checkpoint=folder / "state", **options))
+    return jax.tree.leaves(sweep(jax.random.key(0), RUNS + OWN, checkpoint=folder / "state", **options))
 
 
 def told(rank, folder):

@@ -1,8 +1,9 @@
 """Training in context (section 5 of the paper): each run in one compiled loop, many runs at once.
 
-``train`` takes any loss and any optimizer. ``fit`` and ``sweep`` run the paper's experiments in the same loop, with a
-fast loss of their own (``objectives``). ``loop`` compiles the steps, ``schedule`` spreads them over devices and watches
-the losses, ``checkpoint`` stores unfinished trainings. ``minimize`` finds the minimum of an exact risk by L-BFGS.
+``train`` takes any loss and any optimizer. ``fit`` and ``sweep`` train any layer on any task in the same loop
+(``own_runs``), and the paper's experiments with a fast loss of their own (``rows``, ``objectives``). ``loop`` compiles
+the steps, ``schedule`` spreads them over devices and watches the losses, ``checkpoint`` stores unfinished trainings.
+``minimize`` finds the minimum of an exact risk by L-BFGS.
 """
 
 from lsalib._minimum import Minimum, minimize

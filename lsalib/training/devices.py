@@ -7,11 +7,11 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["fetch", "grid", "make_mesh", "place"]
+__all__ = ["BATCH_COST", "fetch", "grid", "make_mesh", "place"]
 
 # Drawing a batch costs about as much as ten runs that read it (studies/benchmarks/results.md),
 # and each row draws its own.
-_BATCH_COST = 10
+BATCH_COST = 10
 
 
 def grid(seeds: int, runs: int, devices: int, *, every: bool = False) -> tuple[int, int]:
@@ -39,7 +39,7 @@ def grid(seeds: int, runs: int, devices: int, *, every: bool = False) -> tuple[i
 
     def cost(shape):
         rows, columns = shape
-        return -(-seeds // rows) * (_BATCH_COST + -(-runs // columns)), rows * columns * (-1 if filled else 1), -rows
+        return -(-seeds // rows) * (BATCH_COST + -(-runs // columns)), rows * columns * (-1 if filled else 1), -rows
 
     return min(shapes, key=cost)
 
@@ -51,8 +51,10 @@ def make_mesh(seeds: int, runs: int = 1, devices: list | None = None) -> Mesh:
     return Mesh(np.array(devices[: rows * columns]).reshape(rows, columns), ("seeds", "runs"))
 
 
-def place(leaf, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
+def place(leaf, mesh: Mesh, spec: PartitionSpec, chunk: int = 1) -> jax.Array:
     """Put a host array on the mesh. Along each axis that is spread, the last entry is repeated to fill all devices.
+
+    Runs are spread by chunks of so many, and the last chunk is repeated.
 
     Example:
         >>> place(np.arange(3.0), make_mesh(3), PartitionSpec("seeds")).shape
@@ -61,8 +63,9 @@ def place(leaf, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
     leaf = np.asarray(leaf)
     for axis, name in enumerate(spec):
         if name is not None:
-            missing = -leaf.shape[axis] % mesh.shape[name]
-            leaf = np.concatenate([leaf, leaf.take([-1] * missing, axis)], axis)
+            size = chunk if name == "runs" else 1
+            last = leaf.take(range(leaf.shape[axis] - size, leaf.shape[axis]), axis)
+            leaf = np.concatenate([leaf, *[last] * (-(leaf.shape[axis] // size) % mesh.shape[name])], axis)
     return jax.make_array_from_callback(leaf.shape, NamedSharding(mesh, spec), lambda index: leaf[index])
 
 

@@ -1,17 +1,18 @@
 """What comes out of a run, and how it is kept in a file."""
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, SupportsIndex
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from lsalib import _arrays, _npz, _validate
 from lsalib.attention import LSAParams, gram, predict
-from lsalib.tasks import GaussianTask
+from lsalib.tasks import GaussianTask, Task
 from lsalib.theory import population_risk
 from lsalib.training.runs import Run
 
@@ -25,8 +26,8 @@ _TASK = ("prior_mean", "context_size", "feature_cov", "prior_cov", "noise_std")
 class Snapshots(NamedTuple):
     """Weights and guesses after K of the steps. Each leaf has the K in front, and seeds before them."""
 
-    params: LSAParams
-    guess: Float[Array, "*seeds K d"]
+    params: LSAParams | PyTree
+    guess: Float[Array, "*seeds K d"] | None
 
 
 class Fit(NamedTuple):
@@ -34,23 +35,23 @@ class Fit(NamedTuple):
 
     Weights (H, D, D) each, guess (d,), and the loss before each step, (steps,); from ``sweep`` every array has the
     seeds in front. ``run`` holds the settings. ``snapshots`` holds the weights at the steps asked for, and is None
-    without any.
+    without any. Of another layer than LSA ``params`` is its pytree, and ``guess`` is None.
     """
 
-    params: LSAParams
-    guess: Float[Array, "*seeds d"]
+    params: LSAParams | PyTree
+    guess: Float[Array, "*seeds d"] | None
     risk: Float[Array, "*seeds steps"]
     run: Run
     snapshots: Snapshots | None = None
 
     @property
-    def task(self) -> GaussianTask:
+    def task(self) -> GaussianTask | Task:
         """The task it was trained on."""
         return self.run.task
 
     @property
-    def heads(self) -> int:
-        """The number of heads."""
+    def heads(self) -> int | None:
+        """The number of heads; None for another layer than LSA."""
         return self.run.heads
 
     @property
@@ -59,7 +60,7 @@ class Fit(NamedTuple):
         return self.run.bias
 
     def predict(self, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]) -> Scalar:
-        """The trained layer's prediction for one context, with ``y_q = guess.x_q + bias`` (eqs. 6, 11).
+        """The trained layer's prediction for one context, that of LSA with ``y_q = guess.x_q + bias`` (eqs. 6, 11).
 
         Args:
             X, y, x_q: context and query, (C, d), (C,), (d,), of any C.
@@ -78,6 +79,8 @@ class Fit(NamedTuple):
             >>> float(one_step.predict(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2)))
             3.0
         """
+        if self.run.layer is not None:
+            return _layer_predict(self.run.layer, self._has_seeds, self.params, X, y, x_q)
         one = partial(_predict, X=X, y=y, x_q=x_q, bias=self.bias)
         return jax.vmap(one)(self.params, self.guess) if self._has_seeds else one(self.params, self.guess)
 
@@ -91,7 +94,7 @@ class Fit(NamedTuple):
             A number; for a result of ``sweep`` one for each seed, (seeds,).
 
         Raises:
-            ValueError: if the task has another d.
+            ValueError: if the task has another d or is no GaussianTask, or the layer is not LSA.
 
         Example:
             >>> import jax.numpy as jnp
@@ -102,6 +105,11 @@ class Fit(NamedTuple):
             1.0
         """
         task = self.task if task is None else task
+        if self.run.layer is not None or not isinstance(task, GaussianTask):
+            raise ValueError(
+                "the exact risk is known for LSA on a GaussianTask only: sample that of another layer or task by "
+                "metrics.sampled_risk(key, task, fit.predict), of a sweep's result by fit.seed(0).predict"
+            )
         if isinstance(task, GaussianTask) and task.dim != self.task.dim:
             raise ValueError(f"task must have d = {self.task.dim}, as in training, got d = {task.dim}")
         one = lambda params, guess: population_risk(params, task, guess, self.bias)
@@ -123,7 +131,7 @@ class Fit(NamedTuple):
         """
         if not self._has_seeds:
             raise ValueError("seed(place) is for a result of sweep, got a single fit: use it as it is")
-        return _arrays.entry(self, place, len(self.guess))
+        return _arrays.entry(self, place, len(self.risk))
 
     def snapshot(self, place: SupportsIndex) -> "Fit":
         """The fit as it was at one of its snapshots, by their order; ``risk`` stays that of the whole training.
@@ -134,7 +142,8 @@ class Fit(NamedTuple):
         if self.snapshots is None:
             raise ValueError("snapshot(place) needs snapshots, got a fit without: ask for some with snapshots=")
         axis = int(self._has_seeds)
-        params, guess = _arrays.entry(self.snapshots, place, np.shape(self.snapshots.guess)[axis], axis)
+        length = np.shape(jax.tree.leaves(self.snapshots)[0])[axis]
+        params, guess = _arrays.entry(self.snapshots, place, length, axis)
         return self._replace(params=params, guess=guess, snapshots=None)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -151,20 +160,20 @@ class Fit(NamedTuple):
         save(path, [self])
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> "Fit":
-        """Read a fit that ``save`` wrote, bit for bit.
+    def load(cls, path: str | os.PathLike, run: Run | None = None) -> "Fit":
+        """Read a fit that ``save`` wrote, bit for bit; ``run`` as in ``training.load``.
 
         Raises:
-            ValueError: if there is no such file, or it does not hold one fit.
+            ValueError: if there is no such file, or it does not hold one fit, or that of another run.
         """
-        fits = load(path)
+        fits = load(path, None if run is None else [run])
         if len(fits) != 1:
             raise ValueError(f"path must be a file with one fit, got {path} with {len(fits)}: use training.load")
         return fits[0]
 
     @property
     def _has_seeds(self) -> bool:
-        return np.ndim(self.guess) == 2
+        return np.ndim(self.risk) == 2
 
 
 def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
@@ -189,28 +198,49 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
         raise ValueError(f"fits must be a sequence of at least one Fit, got a {type(fits).__name__}")
     arrays: dict[str, np.ndarray] = {}
     for place, fit in enumerate(fits):
-        leaves = {"guess": fit.guess, "risk": fit.risk, **fit.params._asdict()}
+        leaves = {"risk": fit.risk, **_named(fit)}
         if fit.snapshots is not None:
-            leaves |= {f"snapshot {name}": W for name, W in fit.snapshots.params._asdict().items()}
-            leaves["snapshot guess"] = fit.snapshots.guess
+            leaves |= {f"snapshot {name}": leaf for name, leaf in _named(fit.snapshots).items()}
         arrays |= {f"{place} {name}": np.asarray(leaf) for name, leaf in leaves.items()}
     _npz.write(path, arrays, {"fits": [fit.run.to_json() for fit in fits]})
 
 
-def load(path: str | os.PathLike) -> list[Fit]:
+def _named(fit: Fit | Snapshots) -> dict:
+    """The weights of a fit by name; those of another layer than LSA, which has no guess, by their number."""
+    if fit.guess is not None:
+        return {"guess": fit.guess, **fit.params._asdict()}
+    return {str(number): leaf for number, leaf in enumerate(jax.tree.leaves(fit.params))}
+
+
+def load(path: str | os.PathLike, runs: Sequence[Run] | None = None) -> list[Fit]:
     """Read the fits of a file, bit for bit.
 
+    Args:
+        path: the file.
+        runs: the runs of these fits. They are needed where a run has a layer, a task or an optimizer of its own, since
+            a file cannot hold functions.
+
     Raises:
-        ValueError: if there is no such file, or ``save`` did not write it.
+        ValueError: if there is no such file, ``save`` did not write it, or ``runs`` are needed or are others.
     """
     try:
         arrays, about = _npz.read(path)
-        runs = [_run(numbers) for numbers in about["fits"]]  # type: ignore[index]  # other data raise errors that are caught below
+        stored = list(about["fits"])  # type: ignore[index]  # other data raise errors that are caught below
+        own = [place for place, numbers in enumerate(stored) if {"layer", "task", "optimizer"} & numbers.keys()]
+        read = [None if place in own else _run(numbers) for place, numbers in enumerate(stored)]
     except FileNotFoundError:
         raise ValueError(f"path must be a file that save wrote, got {path}, which does not exist") from None
-    except (_npz.Damaged, IsADirectoryError, TypeError, KeyError) as error:
+    except (_npz.Damaged, IsADirectoryError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"path must be a file that save wrote, got {path}: {error}") from None
-    return [_fit(arrays, place, run) for place, run in enumerate(runs)]
+    if runs is None and own:
+        raise ValueError(
+            f"runs must be given to read {path}: a file cannot hold the functions of the run of fit {own[0]}"
+        )
+    given = read if runs is None else list(runs)
+    # What a file does not hold of a run are its functions, but their names.
+    if runs is not None and [json.loads(json.dumps(run.to_json())) for run in given] != stored:
+        raise ValueError(f"runs must be those of the {len(stored)} fits of {path}, got others")
+    return [_fit(arrays, place, run) for place, run in enumerate(given)]
 
 
 @partial(_arrays.promoted, least=np.float32)
@@ -219,6 +249,14 @@ def _predict(params: LSAParams, guess, X, y, x_q, bias):
     _validate.context(X, y, x_q)
     _validate.shape("x_q", x_q, guess.shape)
     return predict(params, gram(X, y), x_q, guess @ x_q + bias)
+
+
+@partial(_arrays.promoted, skip=("layer", "seeds", "params"), least=np.float32)
+@partial(jax.jit, static_argnames=("layer", "seeds"))
+def _layer_predict(layer: Callable, seeds: bool, params: PyTree, X, y, x_q):
+    _validate.context(X, y, x_q)
+    one = lambda params: layer(params, X, y, x_q)
+    return jax.vmap(one)(params) if seeds else one(params)
 
 
 def _run(numbers: dict) -> Run:
@@ -233,8 +271,16 @@ def _fit(arrays: dict[str, np.ndarray], place: int, run: Run) -> Fit:
     fits = lambda leaf: leaf.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype)
     kept = lambda leaf: jax.device_put(leaf) if fits(leaf) else leaf
     named = lambda name: kept(arrays[f"{place} {name}"])
-    params = lambda prefix: LSAParams(*(named(f"{prefix}{name}") for name in LSAParams._fields))
-    taken = None
-    if f"{place} snapshot guess" in arrays:
-        taken = Snapshots(params("snapshot "), named("snapshot guess"))
-    return Fit(params(""), named("guess"), named("risk"), run, taken)
+
+    def weights(prefix: str) -> Snapshots:
+        if run.layer is None:
+            own = LSAParams(*(named(f"{prefix}{name}") for name in LSAParams._fields))
+            return Snapshots(own, named(f"{prefix}guess"))
+        begin = run.start
+        if run.init is not None:
+            begin = jax.eval_shape(lambda key: run.init(key, run.task.dim), jax.random.key(0))
+        leaves = [named(f"{prefix}{number}") for number in range(len(jax.tree.leaves(begin)))]
+        return Snapshots(jax.tree.unflatten(jax.tree.structure(begin), leaves), None)
+
+    taken = weights("snapshot ") if any(name.startswith(f"{place} snapshot") for name in arrays) else None
+    return Fit(*weights(""), named("risk"), run, taken)

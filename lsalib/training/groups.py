@@ -73,13 +73,22 @@ def _numbered(name: str, tree) -> Arrays:
 
 
 class Group(NamedTuple):
-    """What one compiled program trains: its record, its data, and the keys of its seeds, (S, ...) of key data."""
+    """What one compiled program trains: its record, its data, and the keys of its seeds, (S, ...) of key data.
+
+    The program takes ``chunk`` runs after ``chunk`` runs, and a device gets whole chunks.
+    """
 
     program: Program
     record: GroupRecord
     data: tuple
     keys: np.ndarray
     runs: int | None = None
+    chunk: int = 1
+
+    @property
+    def lots(self) -> tuple[int, int]:
+        """How many seeds there are, and chunks of runs: what is spread over devices."""
+        return len(self.keys), (self.runs or 1) // self.chunk
 
     @property
     def units(self) -> tuple[int, ...]:

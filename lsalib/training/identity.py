@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 from lsalib import _arrays
 from lsalib.training.loop import Program, State
 
-__all__ = ["one_seed", "step_text", "training_identity"]
+__all__ = ["one_seed", "step_text", "training_identity", "tree_digest"]
 
 
 def training_identity(program: Program, state: State, key: PRNGKeyArray, numbers: list[int]) -> dict[str, object]:
@@ -18,15 +18,20 @@ def training_identity(program: Program, state: State, key: PRNGKeyArray, numbers
 
     Loss and optimizer are identified by what they do in one step, including all numbers, such as a step size.
     """
-    start = sha256(repr(jax.tree.structure(state)).encode())
-    for leaf in jax.tree.leaves(state):
-        start.update(f"{leaf.dtype.name} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
     return {
-        "start or state of the optimizer": start.hexdigest(),
+        "start or state of the optimizer": tree_digest(state),
         "key": [program.key_impl, jax.random.key_data(key).tolist()],
         "seeds": numbers,
         "loss, optimizer or version of JAX": [jax.__version__, program.step],
     }
+
+
+def tree_digest(tree) -> str:
+    """A short text that is equal for trees of equal arrays."""
+    found = sha256(repr(jax.tree.structure(tree)).encode())
+    for leaf in jax.tree.leaves(tree):
+        found.update(f"{leaf.dtype.name} {leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+    return found.hexdigest()
 
 
 def step_text(traced) -> str:

@@ -36,6 +36,9 @@ class Program(NamedTuple):
     ``loss(params, *data, key)`` gives one seed's loss, a scalar or an array of independent ones; ``data_axes`` says of
     each leaf of the data whether it varies over runs (0) or not (None), and is None where there are no runs. ``step``
     is the digest of one traced step: when a number that the loss reads from outside changes, so does the program.
+
+    If ``separate``, loss and optimizer are those of one run, and each run has a state of the optimizer of its own. Else
+    the loss gives the losses of all runs, and the optimizer, which works entry by entry, updates all of them at once.
     """
 
     loss: Callable
@@ -44,10 +47,11 @@ class Program(NamedTuple):
     data_axes: tuple[int | None, ...] | None = None
     mesh: Mesh | None = None
     step: str = ""
+    separate: bool = False
 
     def over_runs(self, leaf) -> bool:
-        """Whether a leaf of the state has an axis of runs: in a sweep, what has a third axis."""
-        return self.data_axes is not None and np.ndim(leaf) > 2
+        """Whether a leaf of the state has an axis of runs. What all runs of a sweep share has no third axis."""
+        return self.data_axes is not None and (self.separate or np.ndim(leaf) > 2)
 
     def spec(self, leaf) -> PartitionSpec:
         """How a leaf of the state is spread over the mesh."""
@@ -59,6 +63,16 @@ class Program(NamedTuple):
         specs = [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in axes]
         return jax.tree.unflatten(structure, specs)
 
+    def each_run(self, function: Callable, data: tuple) -> Callable:
+        """A function of (one run's state, its data), for all runs of a seed where they are separate."""
+        if not self.separate:
+            return function
+        return jax.vmap(function, (0, jax.tree.unflatten(jax.tree.structure(data), self.data_axes)))
+
+    def losses(self, params: PyTree, data: tuple, key) -> Array:
+        """The losses of one seed."""
+        return self.each_run(lambda params, data: self.loss(params, *data, key), data)(params, data)
+
     def units(self) -> tuple[str, ...]:
         """The axes of what trains on its own."""
         return ("seeds",) if self.data_axes is None else ("seeds", "runs")
@@ -66,7 +80,11 @@ class Program(NamedTuple):
 
 def update(program: Program, state: State, data: tuple, key) -> tuple[State, Array]:
     """One step of one seed: the state after it, and the losses before it."""
+    # The key is the same for all runs: what does not depend on a run, such as a batch of the same task, is drawn once.
+    return program.each_run(lambda state, data: _update(program, state, data, key), data)(state, data)
 
+
+def _update(program: Program, state: State, data: tuple, key) -> tuple[State, Array]:
     def total(params):
         each = jnp.asarray(program.loss(params, *data, key))
         return each.sum(), each
@@ -109,7 +127,7 @@ def run_steps(state: State, data: tuple, keys: jax.Array, begin: Step, end: Step
             return state, losses.at[t - begin].set(each)
 
         # The buffer's type and shape, without computing a loss.
-        each = jax.eval_shape(jax.vmap(lambda params, key: program.loss(params, *data, key)), state.params, keys)
+        each = jax.eval_shape(jax.vmap(lambda params, key: program.losses(params, data, key)), state.params, keys)
         losses = jnp.zeros((PIECE, *each.shape), each.dtype)
         state, losses = jax.lax.fori_loop(begin, end, step, (state, losses))
         # The losses show every earlier step; what the last update breaks only the parameters show.

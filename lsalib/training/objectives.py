@@ -73,11 +73,15 @@ class Setting(NamedTuple):
 
 
 class BatchShape(NamedTuple):
-    """The shape of a batch; ``context_size`` is None where contexts are compressed."""
+    """The shape of a batch; ``context_size`` is None where contexts are compressed.
+
+    If ``padded``, contexts are filled up with zeros to that size, and each task says how many tokens it has.
+    """
 
     batch_size: int
     context_size: int | None
     noisy: bool
+    padded: bool = False
 
 
 def pack(weights: Weights) -> Float[np.ndarray, " P"]:
@@ -159,8 +163,9 @@ def _sampled_risk(b, A, c, task: StandardTask, key: PRNGKeyArray, batch_shape: B
     that ``tasks.sample`` turns into data of the task itself.
     """
     compress = batch_shape.context_size is None
-    context_size = task.context_size if compress else batch_shape.context_size
+    context_size = task.context_size if compress or batch_shape.padded else batch_shape.context_size
     shape = {"noisy": batch_shape.noisy, "compress": compress, "dtype": b.dtype}
+    shape["most"] = batch_shape.context_size if batch_shape.padded else None
     white = draw(key, len(c) - 1, context_size, batch_shape.batch_size, **shape)
     # None, None: in standard coordinates the prior mean is zero, and the root of the features' covariance is I.
     features, labels, query, eps = data_from_draw(

@@ -32,9 +32,9 @@ class _Job:
 
     def __init__(self, number: int, group: Group, record: GroupRecord, plan: Plan, devices: list):
         self.number, self.group, self.record, self.plan = number, group, record, plan
-        mesh = make_mesh(group.units[0], group.runs or 1, devices)
+        mesh = make_mesh(*group.lots, devices)
         self.devices, self.program = list(mesh.devices.flat), group.program._replace(mesh=mesh)
-        put = lambda leaf, spec: place(leaf, mesh, spec)
+        put = lambda leaf, spec: place(leaf, mesh, spec, group.chunk)
         self.state = jax.tree.map(lambda leaf: put(leaf, self.program.spec(leaf)), record.state)
         self.data = jax.tree.map(put, group.data, self.program.data_specs(group.data))
         self.keys = put(group.keys, PartitionSpec("seeds"))
@@ -157,8 +157,7 @@ def advance(groups: Sequence[Group], plan: Plan) -> list[GroupRecord]:
     with closing(progress), Notice(listen=store is not None) as notice:
         while waiting or active:
             for number in list(waiting):
-                seeds, runs = groups[number].units[0], groups[number].runs or 1
-                rows, columns = grid(seeds, runs, jax.device_count(), every=jax.process_count() > 1)
+                rows, columns = grid(*groups[number].lots, jax.device_count(), every=jax.process_count() > 1)
                 if rows * columns <= len(free):
                     waiting.remove(number)
                     active.append(_Job(number, groups[number], records[number], plan, free[: rows * columns]))

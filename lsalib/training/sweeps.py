@@ -1,4 +1,4 @@
-"""The paper's experiments, one run or many at once, on the fast loss of ``objectives``."""
+"""One run or many at once, over any tasks, layers and optimizers: the paper's on the fast loss of ``objectives``."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -6,17 +6,20 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+import optax
+from jaxtyping import PRNGKeyArray, PyTree
 
 from lsalib import _validate
 from lsalib._arrays import describe
+from lsalib._white import can_pad
 from lsalib.attention import LSAParams
-from lsalib.tasks import GaussianTask
+from lsalib.tasks import GaussianTask, Task
 from lsalib.training.checkpoint import Checkpoint
 from lsalib.training.fits import Fit
 from lsalib.training.groups import Plan
 from lsalib.training.objectives import OBJECTIVES
-from lsalib.training.rows import RunGroup, grouped, prepared, results
+from lsalib.training.own_runs import OwnGroup, own_groups
+from lsalib.training.rows import RunGroup, row_groups
 from lsalib.training.runs import Run
 from lsalib.training.schedule import advance
 from lsalib.training.stops import DivergedError, diverged, report_stopped, watcher
@@ -27,8 +30,8 @@ __all__ = ["fit", "merge", "sweep"]
 
 def fit(
     key: PRNGKeyArray,
-    task: GaussianTask,
-    heads: int,
+    task: GaussianTask | Task,
+    heads: int | None = None,
     *,
     steps: int = 5000,
     batch_size: int = 2048,
@@ -37,20 +40,25 @@ def fit(
     guess=None,
     bias: float = 0.0,
     train_guess: bool = False,
-    start: LSAParams | Fit | None = None,
+    start: LSAParams | PyTree | Fit | None = None,
+    layer: Callable | None = None,
+    init: Callable | None = None,
+    optimizer: optax.GradientTransformation | optax.MultiSteps | None = None,
     **options,
 ) -> Fit:
     """Train multi-head LSA (or, with ``train_guess``, yq-LSA) by Adam on the squared error: a sweep of one run.
+
+    The task, the layer and the optimizer may be others, as in ``Run``.
 
     With objective "sampled" every step draws a fresh batch of tasks, so the loss that is recorded is an
     unbiased estimate of the ICL risk (eq. 4) at that step's weights; with "population" it is that risk.
 
     Args:
         key: a key of ``jax.random``; equal keys give equal runs, and the run of ``sweep``'s seed 0.
-        task, heads, learning_rate, init_scale, guess, bias, train_guess: as in ``Run``.
+        task, heads, learning_rate, init_scale, guess, bias, train_guess, layer, init, optimizer: as in ``Run``.
         steps, batch_size: the paper's values (appendix C.1, Table 1) by default.
         start: a warm start: initial weights, or another single fit. Of a fit the weights are taken, and its guess if
-            ``guess`` is None, but nothing else: not its ``bias``, ``train_guess`` or the state of Adam.
+            ``guess`` is None, but nothing else: not its ``bias``, ``train_guess`` or the state of the optimizer.
         options: ``objective``, ``compress``, ``dtype``, ``snapshots``, ``checkpoint``, ``checkpoint_every``,
             ``callback`` and ``callback_every``, as in ``sweep``.
 
@@ -69,10 +77,10 @@ def fit(
     Source: appendix C.1 of arXiv 2512.04268.
     """
     if isinstance(start, Fit):
-        if np.ndim(start.guess) > 1:
-            raise ValueError(f"start must be a single fit, got one with {len(start.guess)} seeds; write start.seed(0)")
+        if np.ndim(start.risk) > 1:
+            raise ValueError(f"start must be a single fit, got one with {len(start.risk)} seeds; write start.seed(0)")
         guess, start = start.guess if guess is None else guess, start.params
-    run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale, start)
+    run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale, start, layer, init, optimizer)
     if "seeds" in options:
         raise ValueError("seeds must be left to sweep: fit trains seed 0")
     try:
@@ -97,11 +105,19 @@ def sweep(
     callback: Callable | None = None,
     callback_every: int = 500,
 ) -> list[Fit]:
-    """Train many runs at once, on all devices.
+    """Train many runs at once, on all devices: any tasks, layers and optimizers.
 
     Runs with the same seed see the same tasks (common random numbers), up to the coordinates of each task, and start
     from the same weights if these have the same shapes. Runs with fewer heads are padded with zeros, which stay zero,
-    since the gradient of each factor contains the other factors. Devices do not communicate.
+    since the gradient of each factor contains the other factors. If more than two context sizes are not compressed,
+    contexts are padded by zeros, too. A run has the random numbers that it has alone; its numbers differ by the
+    rounding of sums in another order, which after a few steps is 1e-5 of their size in float32. Devices do not
+    communicate.
+
+    LSA by Adam on a ``GaussianTask`` has a fast program of its own. Any other run is trained as ``train`` would train
+    it: on the mean squared error of a batch, ``task.sample(key, batch_size)``, whose key is that of ``train`` for the
+    seed and the step. Runs share a program if only numbers differ: those of a task that is a pytree, the learning rate
+    of Adam, and what an optimizer keeps in its state (``optax.inject_hyperparams``).
 
     If the loss of a run is not finite, the run stops at its last good weights, and a warning names its step. Its losses
     are NaN from there on, and the other runs go on. If all runs have stopped, a ``DivergedError`` is raised.
@@ -119,7 +135,8 @@ def sweep(
         objective: "sampled", a fresh batch a step, or "population", the exact risk.
         compress: whether sampled contexts of more than p tokens, p = d or d+1 with label noise, are drawn through
             their Gram matrix (see ``tasks``): the losses have the same distribution, and a step costs the same for
-            any C.
+            any C. Another layer always gets the tokens themselves: to compare it with LSA on the same contexts, write
+            ``compress=False``.
         dtype: float32, or float64 if JAX is set to use it. Shorter types are refused: Adam's numbers do not fit.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept (``Fit.snapshots``).
         checkpoint: a folder for the state. It is stored every ``checkpoint_every`` steps, and at SIGTERM or a
@@ -137,9 +154,10 @@ def sweep(
         One ``Fit`` a run, in order; its arrays have the seeds in front.
 
     Raises:
-        ValueError: if ``runs`` is no sequence of at least one ``Run``, ``objective`` is none of ``OBJECTIVES``, a count
-            is below 1, ``seeds`` are not different numbers, ``dtype`` is no float type in use, or ``checkpoint`` is
-            damaged, belongs to another sweep, or has reached more steps.
+        ValueError: if ``runs`` is no sequence of at least one ``Run``, ``objective`` is none of ``OBJECTIVES`` or does
+            not exist for a run, a count is below 1, ``seeds`` are not different numbers, ``dtype`` is no float type in
+            use, a layer does not return a scalar, or ``checkpoint`` is damaged, belongs to another sweep, or has
+            reached more steps.
         DivergedError: if no loss is finite; ``last`` holds the fits.
 
     Example:
@@ -148,6 +166,19 @@ def sweep(
         >>> fits = sweep(jax.random.key(0), runs, seeds=4, steps=3, batch_size=8)
         >>> [fit.risk.shape for fit in fits], fits[0].params.W_K.shape
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
+
+        Two layers of your own by two optimizers, one of them with a schedule:
+
+        >>> import optax
+        >>> def ridge(penalty, X, y, x_q):
+        ...     gram = X.T @ X + jnp.exp(penalty) * jnp.eye(len(x_q))
+        ...     return x_q @ jnp.linalg.solve(gram, X.T @ y)
+        >>> descent = lambda step_size, X, y, x_q: step_size * x_q @ X.T @ y
+        >>> optimizers = [optax.adamw(1e-2), optax.sgd(optax.cosine_decay_schedule(1e-2, 3))]
+        >>> runs = [Run(task, layer=f, start=jnp.zeros(()), optimizer=o) for f in (ridge, descent) for o in optimizers]
+        >>> fits = sweep(jax.random.key(0), runs, seeds=4, steps=3, batch_size=8)
+        >>> fits[3].risk.shape, fits[0].seed(1).predict(jnp.eye(2), jnp.ones(2), jnp.ones(2)).shape
+        ((4, 3), ())
 
     Source: appendix C.1 of arXiv 2512.04268.
     """
@@ -158,16 +189,16 @@ def sweep(
     sampling = (batch_size, compress) if objective == "sampled" else None
     seeds = seed_numbers(seeds)
     keys = seed_keys(key, seeds)
-    groups = grouped(runs, sampling)
-    identity = _identity(key, runs, seeds, sampling, dtype)
+    groups = _grouped(runs, keys, sampling, dtype)
+    identity = _identity(key, runs, seeds, sampling, dtype, groups)
     store = None if checkpoint is None else Checkpoint(checkpoint, identity)
     watch = watcher(callback, partial(_metrics, groups))
     plan = Plan(steps, identity, store, every, snapshots, watch, callback_every)
-    records = advance([prepared(group, keys, dtype) for group in groups], plan)
+    records = advance([group.prepared(keys, dtype) for group in groups], plan)
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}
     for group, record in zip(groups, records, strict=True):
-        fits |= dict(results(group, record, keys, dtype, snapshots))
+        fits |= dict(group.results(record, keys, dtype, snapshots))
         for r, place in enumerate(group.places):
             steps_of = zip(seeds, record.stopped[:, r].tolist(), strict=True)
             stopped |= {f"run {place}, seed {seed}": step for seed, step in steps_of}
@@ -187,19 +218,34 @@ def _check(runs: Sequence[Run], objective: str, dtype) -> np.dtype:
     return dtype
 
 
-def _metrics(groups: list[RunGroup], group, record, losses) -> dict:
+def _grouped(runs: Sequence[Run], keys: list, sampling, dtype) -> list[RunGroup | OwnGroup]:
+    """The runs by program: first the paper's experiments, then all others."""
+    plain, own = ([place for place, run in enumerate(runs) if run.plain == kind] for kind in (True, False))
+    pads = can_pad(keys[0][1], dtype)
+    fast = row_groups([runs[place] for place in plain], plain, sampling, pads)
+    return [*fast, *own_groups([runs[place] for place in own], own, keys, sampling, dtype)]
+
+
+def _metrics(groups: list[RunGroup | OwnGroup], group, record, losses) -> dict:
     """What a callback sees of a group."""
-    return {"runs": list(groups[group].places), "loss": losses[-1], "losses": losses}
+    places = groups[group].places
+    # A run that fills up a chunk is there twice.
+    columns = [places.index(place) for place in dict.fromkeys(places)]
+    losses = losses[:, :, columns]
+    return {"runs": [places[column] for column in columns], "loss": losses[-1], "losses": losses}
 
 
-def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dtype) -> dict:
+def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dtype, groups: list) -> dict:
     """What identifies a sweep for its checkpoint, as JSON data."""
+    own = [group.identity() for group in groups if isinstance(group, OwnGroup)]
     return {
         "runs": [run.to_json() for run in runs],
         "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
         "seeds": seeds,
         "objective, batch_size or compress": sampling,
         "dtype": dtype.name,
+        "groups of runs": [group.places for group in groups],
+        "layer, task, optimizer or version of JAX": [jax.__version__, own] if own else [],
     }
 
 

@@ -20,7 +20,17 @@ from lsalib.training.loop import Program, State, update
 from lsalib.training.schedule import advance
 from lsalib.training.stops import report_stopped, watcher
 
-__all__ = ["Seeds", "Trained", "seed_keys", "seed_numbers", "snapshot_steps", "train"]
+__all__ = [
+    "Seeds",
+    "Trained",
+    "checked",
+    "seed_keys",
+    "seed_numbers",
+    "snapshot_steps",
+    "starts",
+    "train",
+    "transformation",
+]
 
 
 @jax.tree_util.register_static
@@ -141,14 +151,15 @@ def train(
         raise ValueError("params and key must be known: train runs its own program; use seeds in place of jax.vmap")
     if not callable(loss) or not isinstance(loss, Hashable):
         raise ValueError(f"loss must be a function of (params, key) that can be hashed, got {_arrays.describe(loss)}")
-    optimizer = _optimizer(optimizer)
+    optimizer = transformation(optimizer)
     numbers = [0] if seeds is None else seed_numbers(seeds)
     keys = seed_keys(key, numbers)
-    start = _start(params, init, keys)
+    start = starts(params, init, keys)
     state = State(start, jax.device_get(jax.jit(jax.vmap(optimizer.init))(start)))
     if any(map(_is_key, jax.tree.leaves(state))):
         raise ValueError("optimizer must not keep a key in its state, got one that does; draw noise in the loss")
-    program = _checked(Program(loss, optimizer, str(jax.random.key_impl(keys[0]))), state, keys[0][1])
+    program = Program(loss, optimizer, str(jax.random.key_impl(keys[0][1])))
+    program = checked(program, one_seed(state), (), keys[0][1])
     identity = {}
     if checkpoint is not None or jax.process_count() > 1:
         identity = training_identity(program, state, key, numbers)
@@ -175,7 +186,8 @@ def _metrics(group, record, losses, *, single: bool) -> dict:
     return {"loss": losses[-1], "losses": losses, "params": params}
 
 
-def _optimizer(optimizer) -> optax.GradientTransformation:
+def transformation(optimizer) -> optax.GradientTransformation:
+    """An optimizer of optax, ``optax.MultiSteps`` included."""
     if isinstance(optimizer, optax.MultiSteps):
         return optimizer.gradient_transformation()
     if not isinstance(optimizer, optax.GradientTransformation):
@@ -200,12 +212,20 @@ def seed_keys(key: PRNGKeyArray, numbers: Sequence[int]) -> list:
     key = _validate.key(key)
     if not _is_key(key):
         key = jax.random.wrap_key_data(key)
-    keys = [jax.random.split(jax.random.fold_in(key, number)) for number in numbers]
-    if _arrays.traced(keys):
+    pairs = _key_pairs(key, np.array(numbers, np.uint32))
+    if _arrays.traced(pairs):
         raise ValueError(
             "key must be known: a training runs its own program, outside of jax.jit; use seeds in place of jax.vmap"
         )
-    return keys
+    as_key = lambda data: jax.random.wrap_key_data(data, impl=jax.random.key_impl(key))
+    return [(as_key(start), as_key(batches)) for start, batches in jax.device_get(pairs)]
+
+
+@jax.jit
+def _key_pairs(key, numbers):
+    """For each number the data of two keys; one program for all of them."""
+    pair = lambda number: jax.random.split(jax.random.fold_in(key, number))
+    return jax.random.key_data(jax.vmap(pair)(numbers))
 
 
 def snapshot_steps(snapshots: Sequence[int], steps: int) -> list[int]:
@@ -217,17 +237,17 @@ def snapshot_steps(snapshots: Sequence[int], steps: int) -> list[int]:
     return ends.tolist()
 
 
-def _start(params, init, keys: list) -> PyTree:
+def starts(params, init, keys: list, name: str = "params") -> PyTree:
     """Every seed's start, on the host, seeds in front."""
-    name = "params" if init is None else "what init returns"
     if init is not None:
+        name = "what init returns"
         if params is not None:
             raise ValueError("params must be None where init draws the start, got both")
         if not callable(init):
             raise ValueError(f"init must be a function of a key, got {_arrays.describe(init)}")
         drawn = jax.device_get(jax.jit(jax.vmap(init))(jnp.stack([start for start, _ in keys])))
     elif jax.tree_util.all_leaves([params]) and callable(params):
-        raise ValueError(f"params must be a pytree of float arrays, got a function, {params!r}; write init=")
+        raise ValueError(f"{name} must be a pytree of float arrays, got a function, {params!r}; write init=")
     else:
         # A key is kept as it is, and refused below.
         repeated = lambda leaf: leaf[None] if _is_key(leaf) else np.stack([np.asarray(leaf)] * len(keys))
@@ -244,18 +264,23 @@ def _is_key(leaf) -> bool:
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _checked(program: Program, state: State, key) -> Program:
+def checked(program: Program, one: State, data: tuple, key) -> Program:
     """Trace a step, so that errors come before anything is compiled; return the program with the text of the step.
 
     JAX caches traces by function. New functions are traced here, so that the loss is read again: a number from outside,
     such as a global variable, may have changed, and the same function is then another program.
+
+    Args:
+        program: a program of one training.
+        one: the shapes of its state.
+        data: what its loss reads besides, or shapes of it.
+        key: a key, whichever.
     """
-    one = one_seed(state)
-    each = jax.eval_shape(lambda params, key: program.loss(params, key), one.params, key)
+    each = jax.eval_shape(lambda params, data, key: program.loss(params, *data, key), one.params, data, key)
     if not isinstance(each, jax.ShapeDtypeStruct) or not jnp.issubdtype(each.dtype, jnp.floating):
         raise ValueError(f"loss must return a float scalar or one array of them, got {each!r}")
     try:
-        traced, (after, _) = jax.make_jaxpr(partial(update, program), return_shape=True)(one, (), key)
+        traced, (after, _) = jax.make_jaxpr(partial(update, program), return_shape=True)(one, data, key)
     except (TypeError, ValueError) as error:
         expected = "optimizer must work with value, grad and value_fn"
         raise ValueError(f"{expected}, got one that does not: {error}") from error

@@ -8,6 +8,7 @@ from compiled import programs
 
 from lsalib import _random, attention, metrics, theory, training
 from lsalib.tasks import GaussianTask, sample
+from lsalib.training import rows
 
 TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
 
@@ -43,6 +44,17 @@ def test_a_task_of_the_same_shape_finds_its_programs():
 
     use(TASK)
     assert programs(lambda: use(other)) == 0
+
+
+def test_mixed_sweeps_take_few_programs(monkeypatch):
+    """Seven context sizes and four head counts; the control gives each size up to d its own program."""
+    d, key = 5, jax.random.key(0)
+    runs = [training.Run(GaussianTask([1.0] * d, C), heads=1 + C % 4) for C in range(1, 8)]
+    needed = lambda: programs(lambda: training.sweep(key, runs, steps=2, batch_size=8))
+    # Two for contexts up to d, one for longer ones, the keys of the seeds, the initial weights.
+    assert needed() <= 5
+    monkeypatch.setattr(rows, "_MOST_SIZES", 5)
+    assert needed() == 5
 
 
 def test_another_number_of_steps_finds_its_program():

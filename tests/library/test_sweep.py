@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from lsalib import _files, _npz, _progress
@@ -95,25 +96,32 @@ def stopping(monkeypatch):
 
 
 TWO_GROUPS = [RUNS["plain"], RUNS["heads"], RUNS["dimension"]]
+# A layer and an optimizer of their own, and context sizes that share a program.
+OWN = Run(PLAIN, layer=lambda w, X, y, x_q: w @ x_q * y.mean(), start=np.ones(2), optimizer=optax.adamw(1e-2))
+MANY_SIZES = [OWN, *(Run(GaussianTask([2.0, -1.0], C), 2) for C in (1, 2, 3, 4, 4))]
 
 
-@pytest.mark.parametrize("objective", ["sampled", "population"])
-def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, tmp_path, stopping):
+@pytest.mark.parametrize(
+    ("objective", "runs"),
+    [("sampled", TWO_GROUPS), ("population", TWO_GROUPS), ("sampled", MANY_SIZES)],
+    ids=["sampled", "population", "own layer"],
+)
+def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, runs, tmp_path, stopping):
     """Extended, it is what a longer sweep had been; the beginning is not trained again."""
-    options = OPTIONS | {"objective": objective, "seeds": 4}
-    whole = sweep(jax.random.key(2), TWO_GROUPS, **options)
+    options = OPTIONS | {"objective": objective, "seeds": 4, "compress": False}
+    whole = sweep(jax.random.key(2), runs, **options)
     stored = options | {"checkpoint": tmp_path / "sweep", "checkpoint_every": 10}
     with pytest.raises(Stop):
-        sweep(jax.random.key(2), TWO_GROUPS, **stored)
+        sweep(jax.random.key(2), runs, **stored)
     stopping.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
-    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored), whole)
-    longer = sweep(jax.random.key(2), TWO_GROUPS, **options | {"steps": 40})
-    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
+    assert_equal(sweep(jax.random.key(2), runs, **stored), whole)
+    longer = sweep(jax.random.key(2), runs, **options | {"steps": 40})
+    assert_equal(sweep(jax.random.key(2), runs, **stored | {"steps": 40}), longer)
     stopping.setattr(schedule, "run_steps", None)
-    assert_equal(sweep(jax.random.key(2), TWO_GROUPS, **stored | {"steps": 40}), longer)
+    assert_equal(sweep(jax.random.key(2), runs, **stored | {"steps": 40}), longer)
     with pytest.raises(ValueError, match="steps must be at least 40, which the checkpoint has reached, got 25"):
-        sweep(jax.random.key(2), TWO_GROUPS, **stored)
+        sweep(jax.random.key(2), runs, **stored)
 
 
 def contents(folder):
@@ -201,6 +209,28 @@ def test_two_threads_that_write_one_file_do_not_mix(tmp_path, monkeypatch):
         list(pool.map(lambda content: _files.write(tmp_path / "a", content), (b"one", b"two")))
     assert (tmp_path / "a").read_bytes() in (b"one", b"two")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("key", "dtype"), [("threefry2x32", jnp.float32), ("threefry2x32", jnp.float64), ("rbg", jnp.float32)]
+)
+def test_context_sizes_that_share_a_program_train_as_alone(key, dtype):
+    """Contexts of five sizes are padded by zeros; each run has the draws and the losses that it has alone."""
+    with jax.enable_x64(dtype == jnp.float64):
+        key = jax.random.key(0, impl=key)
+        size = lambda C, noise: GaussianTask([2.0, -1.0, 0.5], context_size=C, noise_std=noise)
+        runs = [Run(size(1 + i % 5, 0.1 * (i % 3)), 1 + i % 2, learning_rate=1e-2) for i in range(15)]
+        options = {"steps": 10, "batch_size": 15, "seeds": 2, "compress": False, "dtype": dtype}
+        groups = []
+        fits = sweep(key, runs, callback=lambda step, metrics: groups.append(metrics["runs"]), **options)
+        assert sorted(np.concatenate(groups)) == list(range(15))
+        assert len(groups) == (4 if jax.random.key_data(key).shape == (2,) else 10), "noise or not, and two sizes each"
+        # Sums with zeros in them, and tokens that are scaled: a few roundings, amplified by ten steps.
+        close = {"rtol": 1e-4, "atol": 2e-6} if dtype == jnp.float32 else {"rtol": 1e-11, "atol": 1e-13}
+        for i in (0, 1, 4):
+            assert_close(fits[i], sweep(key, [runs[i]], **options)[0], **close)
+        with pytest.raises(AssertionError):
+            assert_close(fits[1].risk, sweep(key, [runs[3]], **options)[0].risk, **close)
 
 
 def test_a_context_of_p_tokens_is_trained_on_as_it_is():

@@ -217,5 +217,6 @@ def test_a_run_has_the_paper_s_values_by_default():
     paper = {"steps": 5000, "batch_size": 2048, "learning_rate": 5e-4}
     assert {name: of_fit[name].default for name in paper} == paper
     shared = of_fit.keys() & of_run.keys() - {"task", "heads"}
-    assert {"learning_rate", "init_scale", "bias", "train_guess", "guess", "start"} == shared
+    lsa = {"init_scale", "bias", "train_guess", "guess"}
+    assert lsa | {"learning_rate", "start", "layer", "init", "optimizer"} == shared
     assert [name for name in shared if of_fit[name].default != of_run[name].default] == []

@@ -77,3 +77,17 @@ def test_jobs_of_an_array_are_merged(tmp_path, monkeypatch, capsys):
     (tmp_path / "part-1.npz").unlink()
     with pytest.raises(ValueError, match="which does not exist"):
         array_job.merge(2, tmp_path)
+
+
+def test_layers_of_the_field_are_compared():
+    """No linear layer with a trained state is better than the best step, and the delta rule's law is reached."""
+    import layers_compared
+
+    risks, task = layers_compared.main(), layers_compared.TASK
+    linear, delta = risks["with a trained initial state"], risks["delta rule, trained state"]
+    best, law = theory.gd_risk(task), theory.delta_rule_risk(task, start=task.prior_mean)
+    assert best - 4 * linear.standard_error < linear.mean < 1.02 * best
+    assert law - 4 * delta.standard_error < delta.mean < 1.02 * law
+    # The control: with a state of zero neither gets there.
+    for name, bound in (("linear attention", best), ("delta rule, state zero", law)):
+        assert risks[name].mean > bound + 20 * risks[name].standard_error

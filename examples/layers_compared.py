@@ -1,0 +1,46 @@
+"""Train layers of the field on one task, and compare them with exact risks.
+
+python examples/layers_compared.py
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from lsalib import tasks, theory, training
+from lsalib.layers import Layer
+from lsalib.metrics import Estimate, sampled_risk
+
+TASK = tasks.GaussianTask([1.0] * 5, context_size=10)
+LAYERS = {
+    "linear attention": Layer("linear", frozen=("guess", "state")),
+    "with keys of size 1": Layer("linear", key_size=1, frozen=("guess", "state")),
+    "with a trained initial state": Layer("linear", frozen=("guess",)),
+    "two layers of it": Layer("linear", depth=2, frozen=("guess",)),
+    "normalized": Layer("normalized", frozen=("guess",)),
+    "gated": Layer("gated", frozen=("guess",)),
+    "delta rule, state zero": Layer("delta", frozen=("guess", "state")),
+    "delta rule, trained state": Layer("delta", frozen=("guess",)),
+}
+
+
+def main(task=TASK, layers=LAYERS, steps: int = 1000) -> dict[str, Estimate]:
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
+    runs = [training.Run(task, layer=layer.predict, init=layer.init, optimizer=optimizer) for layer in layers.values()]
+    fits = training.sweep(jax.random.key(0), runs, steps=steps, batch_size=128)
+
+    # One function of all predictions: the layers see the same tasks.
+    trained = [fit.seed(0) for fit in fits]
+    predict = lambda *example: jnp.stack([fit.predict(*example) for fit in trained])
+    risk = sampled_risk(jax.random.key(1), task, predict, batches=8)
+    risks = {name: Estimate(*numbers) for name, *numbers in zip(layers, *risk, strict=True)}
+    for name, (mean, error) in risks.items():
+        print(f"{name:30} {mean:6.3f} ± {error:.3f}")
+    print("\nexact risks")
+    print(f"{'best gradient step':30} {theory.gd_risk(task):6.3f}")
+    print(f"{'delta rule, right state':30} {theory.delta_rule_risk(task, start=task.prior_mean):6.3f}")
+    return risks
+
+
+if __name__ == "__main__":
+    main()

@@ -98,18 +98,20 @@ class Item(NamedTuple):
 def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sources:
     """Read the data, and, where the condition has guesses, take or make them; queries are of the split "test".
 
-    For contexts from "dev" guesses come with the package, for the cosine, and for the networks of seeds 0, 1, 2. For
-    others the sentences are embedded and the guess model is trained. The folder is the data's, as in ``data.load``.
+    Guesses come with the package for contexts from "dev", of the cosine and of the networks of seeds 0, 1, 2, and for
+    contexts from "train" of the network "concat" of seed 0. For others the sentences are embedded and the guess model
+    is trained. The folder is the data's, as in ``data.load``.
     """
     splits, kind, seed = (experiment.context_split, "test"), experiment.guess_model, experiment.seed
     pairs = data.load(splits[0], folder), data.load("test", folder)
     if kind is None:
         return Sources(*pairs)
     stored, seed = records.arrays("guesses"), 0 if kind == "cosine" else seed
-    if "train" in splits or seed >= len(stored["strong_dev"]):
-        guesses = _made(kind, seed, [data.load("train", folder), *pairs])
+    kept = [stored.get(f"{kind}_{split}", ()) for split in splits]
+    if seed < min(map(len, kept)):
+        guesses = [each[seed] for each in kept]
     else:
-        guesses = [stored[f"{kind}_{split}"][seed] for split in splits]
+        guesses = _made(kind, seed, [data.load("train", folder), *pairs])
     return Sources(*pairs, *(np.asarray(each, np.float64) for each in guesses))
 
 

@@ -33,6 +33,11 @@ ASKED = [
     for condition, guesser in conditions
     for draw in PROMPTED
 ]
+# One draw with examples from the part that the paper's guess model is trained on.
+ASKED += [
+    replace(LOOKED_AT, condition=condition, guess_model=guesser, context_split="train")
+    for condition, guesser in (("none", None), ("guess", "concat"), ("shuffled", "concat"))
+]
 MEASURES = {
     "mse": lambda made, truth: ((np.asarray(made, np.float64) - truth) ** 2).mean(-1),
     "r": lambda made, truth: [np.corrcoef(one, truth)[0, 1] for one in np.asarray(made, np.float64)],
@@ -53,6 +58,8 @@ def guesses(*, errors: bool = True) -> dict[str, np.ndarray]:
             kept[f"{name}_{field}"] = np.concatenate([getattr(one, field) for one in alone])
         for split in ("dev", "test"):
             kept[f"{name}_{split}"] = np.concatenate([guess.predict(one, z[split]) for one in alone])
+        if name == "concat":  # for the examples of the draw from the training part
+            kept["concat_train"] = np.asarray(guess.predict(alone[0], z["train"]))
         if errors:
             trained = train(SEEDS)
             made[name] = {split: guess.predict(trained, z[split]) for split in SPLITS}
@@ -98,7 +105,8 @@ def _begun(asked: design.Experiment) -> Path:
 
 
 def file_name(asked: design.Experiment) -> str:
-    parts = (asked.model, asked.style, asked.condition, asked.guess_model, asked.draw)
+    split = "train" if asked.context_split == "train" else None
+    parts = (asked.model, asked.style, asked.condition, asked.guess_model, asked.draw, split)
     return "-".join(str(part) for part in parts if part is not None)
 
 

@@ -11,7 +11,8 @@ from sts_support import Fake, data_folder, last_guess
 
 from lsalib import _files, attention
 from lsalib.book import sampling, stored
-from lsalib.sts import files, records
+from lsalib.sts import design, files, records
+from lsalib.sts.prompts import Example
 from studies.experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
 
 
@@ -124,3 +125,14 @@ def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
     assert [result["experiment"]["guess_model"] for result in found] == ["concat", "strong"]
     for result in found:
         assert [float(record["answer"]) for record in result["records"]] == [r["guess"] for r in result["records"]]
+
+
+def test_answers_are_stored_without_the_sentences_of_their_prompts():
+    """Whole sentences, and four words in a row of one; in another prompt's company an answer stays as it is."""
+    context = [Example("A dog runs in the park.", "Rain", 3.0)]
+    item = design.Item(0, 0, [0], context, Example("A cat sleeps.", "The cat is on a mat."))
+    answer = "Sentence 1: a dog runs in the sun, rain. A cat sleeps! The cat is 3.5"
+    kept = language_models.without_sentences(answer, item)
+    assert kept == "Sentence 1: … sun, …. …! The cat is 3.5"
+    other = item._replace(query=Example("One.", "Two."), context=[])
+    assert language_models.without_sentences(answer, other) == answer

@@ -161,30 +161,3 @@ def test_unreadable_answers_fail_the_run_and_a_refusal_too(capfd):
         "not all was answered; Inspect said why, and its log does; what was answered is kept in b"
         in capfd.readouterr().err
     )
-
-
-def test_the_small_model_is_a_provider(tmp_path):
-    """Found by its entry point; what it writes is what it writes in this process."""
-    try:
-        model = open_model()
-    except ImportError as error:
-        pytest.skip(f"SmolLM2 is not installed: {error}")
-    (log,) = inspect_eval(
-        inspect_task.stsb("guess", style="completion", runs=2, context_size=1, max_new_tokens=8),
-        model=f"lsalib-completions/{model.name}",
-        log_dir="logs",
-    )
-    assert read_eval_log(log.location).status == "success"
-    ((first, second),) = [one["records"] for one in records.own(tmp_path)]
-    one = design.Experiment(model.name, "guess", runs=2, context_size=1, max_new_tokens=8)
-    texts = [design.prompt(one, item) for item in design.items(one, design.prepare(one))]
-    assert [first["answer"], second["answer"]] == model.complete(texts, max_new_tokens=8, stop=["\n"])
-    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
-    (answer,) = model.complete([talk], max_new_tokens=4)
-    import anyio
-    from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig, get_model
-
-    provider = get_model(f"lsalib/{model.name}")
-    messages = [ChatMessageSystem(content="Be brief."), ChatMessageUser(content="Hello")]
-    said = anyio.run(lambda: provider.generate(messages, config=GenerateConfig(max_tokens=4)))
-    assert said.completion == answer

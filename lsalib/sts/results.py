@@ -22,7 +22,7 @@ __all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table
 LEAST_MASS = 0.5
 _NOT_SHOWN = f"not shown: the mass is below {LEAST_MASS}"
 
-_HEADINGS = tuple("model style guess draws condition readout runs failed mass what".split()) + ("value [95 %]",)
+_HEADINGS = (*"model style guess draws condition readout runs failed mass what".split(), "value [95 %]")
 _SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
 # What the error of the answers is compared with; with the right guesses also the error with guesses that say less.
 _GUESS = "the guess itself"

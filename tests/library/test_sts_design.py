@@ -170,7 +170,7 @@ def test_guesses_are_those_that_come_with_the_package():
         np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_{split}"][row])
         np.testing.assert_array_equal(found.query_guess, kept[f"{kind}_test"][row])
         assert (found.context.first, found.query.first) == (parts[split].first, parts["test"].first)
-    with pytest.raises(ValueError, match="seed must be at most 2, .* that come with the package, got 3"):
+    with pytest.raises(ValueError, match=r"seed must be at most 2, .* that come with the package, got 3"):
         prepare(Experiment("any", "guess", seed=3), folder)
 
 

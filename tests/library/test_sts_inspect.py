@@ -1,4 +1,4 @@
-"""The task of Inspect, against a server on loopback, and with the small model as a provider."""
+"""The task of Inspect, against a server on loopback."""
 
 import os
 import re
@@ -16,12 +16,10 @@ from sts_support import ROOT, data_folder
 pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'lsalib[inspect]'")
 
 from inspect_ai import eval as inspect_eval
-from inspect_ai.log import read_eval_log
 
 from lsalib.sts import __main__ as command
-from lsalib.sts import design, experiment, inspect_task, prompts, records, results
+from lsalib.sts import design, experiment, prompts, records, results
 from lsalib.sts.inspect_task import stsb
-from lsalib.sts.models import open_model
 
 SMALL = {"runs": 8, "context_size": 2}
 CHAT = design.Experiment("openai-api/local/m", "guess", style="chat", **SMALL)

@@ -10,7 +10,10 @@ from lsalib.sts.results import parse
 
 # Answers by their score, with a bar between them; the first of each are in the words of the prompt.
 READ = {
-    0: "0", 0.067: "0.067", 5: "5.0|05", 4.75: "4.75.",
+    0: "0",
+    0.067: "0.067",
+    5: "5.0|05",
+    4.75: "4.75.",
     0.5: ".5",
     2.75: "Score: 2.75",
     3: "The initial guess for the last pair was 2.31; I refine it to 3.0|I refine the initial guess of 2.31 to 3.0"
@@ -23,7 +26,8 @@ READ = {
     3.5: "Similarity score for the last pair: 3.5|Refined similarity score for the last pair: 3.5|3,5"
     "|Refined guess for the last pair: **3.5**|I would rate the last pair 3.5 out of 5.|Similarity score: 3.5/5"
     "|Both mention 2 dogs. The similarity score is **3.5**|Score: 2.5 at first sight, final score: 3.5",
-    3.8: "3.8| 3.8\n|3.8, since both have 2 dogs|The refined similarity score for the last pair is **3.8** (from 0 to 5).",
+    3.8: "3.8| 3.8\n|3.8, since both have 2 dogs"
+    "|The refined similarity score for the last pair is **3.8** (from 0 to 5).",
     2.8: "I refine 2.31 upward. Final: 2.8|I refined 2.31 a bit. Final answer: **2.8**|2.31 -> 2.8|2.31 → 2.8"
     "|Raised from 2.31 to 2.8|I adjust the guess of 2.31 by 0.49 to 2.8|The original rating was 2.31; 2.8",
     4: "I would rate this pair 4.0|I rate this pair 4|**4**|__4__|4/5|4 / 5|I'd say 4.|- 4|Well,4|...4|(4.0)"

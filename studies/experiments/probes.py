@@ -104,17 +104,18 @@ def digits(count: int = 32) -> dict[str, np.ndarray]:
     """Probabilities of the answers when only the digits of the examples' guesses change, (runs, 2, answers).
 
     Each example's guess misses its score by one half: first on the side where it begins with the score's digit, then on
-    the other side. ``agree``, (runs, 2), counts the examples whose digits agree.
+    the other side. ``agree``, (runs, 2), counts the examples whose digits agree; ``guess``, (runs,), are the queries'.
     """
     model = open_model(LOOKED_AT.model)
-    rows, agree = [], []
+    rows, agree, guesses = [], [], []
     for item in items(LOOKED_AT, prepare(LOOKED_AT))[:count]:
         contexts = [[e._replace(guess=beside(e.score, same)) for e in item.context] for same in (True, False)]
         agree.append([sum(e.guess // 1 == e.score // 1 for e in context) for context in contexts])
         texts = [prompts.build(context, item.query, guesses=True) for context in contexts]
         rows.append(model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS]))
+        guesses.append(item.query.guess)
         print(item.run, flush=True)
-    return {"answers": np.array(rows, np.float32), "agree": np.array(agree)}
+    return {"answers": np.array(rows, np.float32), "agree": np.array(agree), "guess": np.array(guesses)}
 
 
 def beside(score: float, same: bool) -> float:

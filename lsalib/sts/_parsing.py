@@ -2,7 +2,6 @@
 
 import re
 
-_STRICT = re.compile(r"(\d++(?:\.\d++)?)\.?", re.ASCII)
 # A number, which no letter or digit touches.
 _N = r"(?<![^\W_])(?<!\d[.,])(?:\d++(?:[.,]\d++)?+|(?<!\.)\.\d++)(?![^\W_])(?![.,]\d)"
 _CHANGE = r"\b(?:refin|adjust|rais|lower|increas|decreas|chang|revis|updat|correct|mov|shift)\w{0,3}\b[^\d.\n]{0,40}"
@@ -27,28 +26,19 @@ _LABELS = [
 _LEADING = re.compile(rf"\W*{_N}(?![^\S\n]*\w)")
 
 
-def parse(text: str, mode: str = "strict") -> float | None:
+def parse(text: str) -> float | None:
     """Read the score in an answer, between 0 and 5, or None where there is none, or more than one.
 
-    Mode "strict": the answer is a number from 0 to 5 and nothing else but spaces and a final full stop.
-
-    Mode "lenient": numbers of something else are left out: the scale, ranges, negative numbers, percentages, the number
-    of a sentence, what "by" adds, and the initial guess. "4/5" is 4, and "2.3 to 2.8" after a verb of change 2.8. Of
-    the others, those count that stand after "final" or "refined" in their sentence; else after "score", "rating",
-    "rate" or "similarity"; else the one that the text begins with; else all. They must agree.
+    Numbers of something else are left out: the scale, ranges, negative numbers, percentages, the number of a sentence,
+    what "by" adds, and the initial guess. "4/5" is 4, and "2.3 to 2.8" after a verb of change 2.8. Of the others, those
+    count that stand after "final" or "refined" in their sentence; else after "score", "rating", "rate" or "similarity";
+    else the one that the text begins with; else all. They must agree.
 
     Example:
-        >>> parse(" 3.8."), parse("Score: 3.8"), parse("5.01")
-        (3.8, None, None)
         >>> answers = "**4**", "The initial guess for the last pair was 2.31; I refine it to 3.0", "2 dogs, 3 cats"
-        >>> [parse(answer, "lenient") for answer in answers]
+        >>> [parse(answer) for answer in answers]
         [4.0, 3.0, None]
     """
-    if mode not in ("strict", "lenient"):
-        raise ValueError(f"mode must be one of strict, lenient, got {mode!r}")
-    if mode == "strict":
-        match = _STRICT.fullmatch(text.strip())
-        return _score(match[1]) if match else None
     for rule, keeps in _RULES:
         text = rule.sub(r" \1 " if keeps else " … ", text)
     found = [(text[max(0, one.start() - 90) : one.start()], one, _score(one[0])) for one in re.finditer(_N, text)]

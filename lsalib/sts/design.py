@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lsalib import _validate
-from lsalib.sts import data, embeddings, guess, prompts, records
+from lsalib.sts import data, prompts, records
 from lsalib.sts.prompts import Example
 
 __all__ = ["CHOICES", "NUMBERS", "Experiment", "Item", "Sources", "items", "move", "prepare", "prompt"]
@@ -37,7 +37,7 @@ class Experiment:
         guess_model: who guesses: the network of C.3, a stronger one, or the cosine of embeddings; None without guesses
         style: of the prompt: a text to complete, a chat, or a chat whose answer begins with "Score:" (prefill)
         draw: which queries and contexts
-        seed: of the guess model's training; 0 without guesses
+        seed: of the guess model's training, 0, 1 or 2; 0 without guesses
         runs: how many queries, each with a context of its own
         context_size: labelled examples a context
         context_split: where the examples come from; guess models were trained on "train"
@@ -96,21 +96,20 @@ class Item(NamedTuple):
 
 
 def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sources:
-    """Read the data, and, where the condition has guesses, take or make them; queries are of the split "test".
+    """Read the data, and the guesses where the condition has some; queries are of the split "test".
 
-    For contexts from "dev" guesses come with the package, for the cosine, and for the networks of seeds 0, 1, 2. For
-    others the sentences are embedded and the guess model is trained. The folder is the data's, as in ``data.load``.
+    The guesses come with the package: of the cosine, and of the networks of seeds 0, 1 and 2. In the book's repository
+    ``python -m studies.experiments`` trains the networks. The folder is the data's, as in ``data.load``.
     """
-    splits, kind, seed = (experiment.context_split, "test"), experiment.guess_model, experiment.seed
-    pairs = data.load(splits[0], folder), data.load("test", folder)
+    splits, kind = (experiment.context_split, "test"), experiment.guess_model
+    context, query = (data.load(split, folder) for split in splits)
     if kind is None:
-        return Sources(*pairs)
-    stored, seed = records.arrays("guesses"), 0 if kind == "cosine" else seed
-    if "train" in splits or seed >= len(stored["strong_dev"]):
-        guesses = _made(kind, seed, [data.load("train", folder), *pairs])
-    else:
-        guesses = [stored[f"{kind}_{split}"][seed] for split in splits]
-    return Sources(*pairs, *(np.asarray(each, np.float64) for each in guesses))
+        return Sources(context, query)
+    known = records.arrays("guesses")
+    seed, most = (0 if kind == "cosine" else experiment.seed), len(known[f"{kind}_test"]) - 1
+    if seed > most:
+        raise ValueError(f"seed must be at most {most}, the guess models that come with the package, got {seed}")
+    return Sources(context, query, *(np.asarray(known[f"{kind}_{split}"][seed], np.float64) for split in splits))
 
 
 def items(experiment: Experiment, sources: Sources) -> list[Item]:
@@ -177,15 +176,6 @@ def prompt(experiment: Experiment, item: Item) -> str | list[dict[str, str]]:
     kind = experiment.condition
     options = {"guesses": kind != "none", "neutral": kind == "neutral"}
     return prompts.build(item.context, item.query, style=experiment.style, **options)
-
-
-def _made(kind: str, seed: int, splits: list[data.Pairs]) -> list[np.ndarray]:
-    """Guesses (n,) for all splits but the first, on which the guess model is trained."""
-    train, *others = [np.split(embeddings.embed([*pairs.first, *pairs.second]), 2) for pairs in splits]
-    if kind == "cosine":
-        return [guess.cosine(*vectors) for vectors in others]
-    network = guess.fit(guess.features(kind, *train), splits[0].score, seeds=[seed])
-    return [np.asarray(guess.predict(network, guess.features(kind, *vectors)))[0] for vectors in others]
 
 
 def _context(experiment: Experiment, sources: Sources, query: int, random: np.random.Generator) -> list[int]:

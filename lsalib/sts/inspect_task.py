@@ -6,7 +6,6 @@ resumes (``inspect eval-retry``) and shows the answers (``inspect view``). ``pyt
 the conditions run by run.
 """
 
-import os
 from dataclasses import asdict
 from typing import Any
 
@@ -16,13 +15,10 @@ from inspect_ai.model import ChatMessageAssistant, GenerateConfig, Model, get_mo
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, mean, metric, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from lsalib.sts import design, inspect_model, results
+from lsalib.sts import design, results
 from lsalib.sts.experiment import ANSWERS, facts
 
-__all__ = ["inspect_model", "stsb"]
-
-# If JAX trains a guess model beside a model on the same graphics card, it must not take most of the memory.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+__all__ = ["stsb"]
 
 # How a server of vLLM is told to read an answer as the beginning of the assistant's own message.
 _PREFILL = {"continue_final_message": True, "add_generation_prompt": False}

@@ -74,7 +74,7 @@ def pick(found: Sequence[dict], **fields) -> dict:
     """The one result whose ``Experiment`` has these values; a ValueError if there is none, or more than one.
 
     Example:
-        >>> pick(recorded(), condition="none", draw=0, style="completion")["experiment"]["runs"]
+        >>> pick(recorded(), condition="none", draw=1, style="completion")["experiment"]["runs"]
         100
     """
     matching = [result for result in found if fields.items() <= result["experiment"].items()]
@@ -84,7 +84,7 @@ def pick(found: Sequence[dict], **fields) -> dict:
 
 
 def arrays(name: str) -> dict[str, np.ndarray]:
-    """The stored arrays of "guesses", "look", "probe" or "silence"; their files say how they were made.
+    """The stored arrays of "guesses", "networks", "look", "probe" or "silence"; their files say how they were made.
 
     The guesses come with the package, since experiments need them; the others are in the book's repository.
 

@@ -22,19 +22,7 @@ __all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table
 LEAST_MASS = 0.5
 _NOT_SHOWN = f"not shown: the mass is below {LEAST_MASS}"
 
-_HEADINGS = (
-    "model",
-    "style",
-    "guess",
-    "draws",
-    "condition",
-    "readout",
-    "runs",
-    "failed",
-    "mass",
-    "what",
-    "value [95 %]",
-)
+_HEADINGS = (*"model style guess draws condition readout runs failed mass what".split(), "value [95 %]")
 _SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
 # What the error of the answers is compared with; with the right guesses also the error with guesses that say less.
 _GUESS = "the guess itself"
@@ -75,7 +63,7 @@ def mass(result: dict) -> float:
     return float(np.exp([record["logprobs"] for record in result["records"]]).sum(1).mean())
 
 
-def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") -> Outcome:
+def outcome(result: dict, readout: str = "written") -> Outcome:
     """Predictions beside the truth; guesses are NaN in the condition without.
 
     A written answer without a score fails: it is replaced by the mean score of its context, what one would
@@ -85,7 +73,6 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
     Args:
         result: as ``experiment.run`` or ``records.own`` gives it.
         readout: "written", the score in the answer's text, or "expected", the mean over answer probabilities.
-        mode: of ``parse``, for the written readout.
 
     Example:
         >>> common = {"guess": None, "context_mean": 2.0}
@@ -101,7 +88,7 @@ def outcome(result: dict, readout: str = "written", *, mode: str = "lenient") ->
         got = f"got {readout!r}, whose answers have a probability of {mass(result):.2f}"
         raise ValueError(f"readout must have a probability mass of at least {LEAST_MASS}, {got}; {hint}")
     if readout == "written":
-        prediction = np.array([parse(answer, mode) for answer in column("answer")], np.float64)  # None becomes NaN
+        prediction = np.array([parse(answer) for answer in column("answer")], np.float64)  # None becomes NaN
     else:
         prediction = expected(np.array(column("logprobs")))
     truth, guess, mean = (np.array(column(name), np.float64) for name in ("truth", "guess", "context_mean"))

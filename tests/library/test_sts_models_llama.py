@@ -9,10 +9,10 @@ from refusals import refusals
 from scipy.special import softmax
 from sts_models_reference import TINY, tiny
 
-from lsalib.sts import looking
 from lsalib.sts.models import _answers as answers
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.models import _reading as reading
+from studies.experiments import looking
 
 PARAMS = tiny()
 PROMPTS = [[3], [5, 1, 7, 7, 2], np.random.default_rng(0).integers(0, 23, 40).tolist(), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]]

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 
 from lsalib.sts.results import parse
 
-MODES = ("strict", "lenient")
-
-STRICT = {"3": 3, " 3.8\n": 3.8, "4.": 4, "4.75.": 4.75, "0": 0, "5.0": 5, "0.067": 0.067, "05": 5}
-NOT_STRICT = ["", " ", *". .5 5.01 6 -1 +1 4/5 3,5 **4** 3.. nan inf 1e0 ٣ ４".split()]
-NOT_STRICT += ["Score: 3", "3 4", "4 out of 5", "9" * 5000, "3\x00"]
-
 # Answers by their score, with a bar between them; the first of each are in the words of the prompt.
-LENIENT = {
+READ = {
+    0: "0",
+    0.067: "0.067",
+    5: "5.0|05",
+    4.75: "4.75.",
     0.5: ".5",
     2.75: "Score: 2.75",
     3: "The initial guess for the last pair was 2.31; I refine it to 3.0|I refine the initial guess of 2.31 to 3.0"
@@ -28,7 +26,8 @@ LENIENT = {
     3.5: "Similarity score for the last pair: 3.5|Refined similarity score for the last pair: 3.5|3,5"
     "|Refined guess for the last pair: **3.5**|I would rate the last pair 3.5 out of 5.|Similarity score: 3.5/5"
     "|Both mention 2 dogs. The similarity score is **3.5**|Score: 2.5 at first sight, final score: 3.5",
-    3.8: "3.8|3.8, since both have 2 dogs|The refined similarity score for the last pair is **3.8** (from 0 to 5).",
+    3.8: "3.8| 3.8\n|3.8, since both have 2 dogs"
+    "|The refined similarity score for the last pair is **3.8** (from 0 to 5).",
     2.8: "I refine 2.31 upward. Final: 2.8|I refined 2.31 a bit. Final answer: **2.8**|2.31 -> 2.8|2.31 → 2.8"
     "|Raised from 2.31 to 2.8|I adjust the guess of 2.31 by 0.49 to 2.8|The original rating was 2.31; 2.8",
     4: "I would rate this pair 4.0|I rate this pair 4|**4**|__4__|4/5|4 / 5|I'd say 4.|- 4|Well,4|...4|(4.0)"
@@ -36,11 +35,11 @@ LENIENT = {
     4.2: "On a scale of 0 to 5, I say 4.2.|On a scale of 5: 4.2",
     4.5: "4.5 out of 5",
 }
-NOT_LENIENT = [
+UNREADABLE = [
     "",
     *"none nan inf -2 \u22122 \u20132 3-4 8/10 3/4 80% 1e5 4.5.6 1,2,3 v2 2nd 3D 4½ ½ x² 5.0001 #3".split(),
 ]
-NOT_LENIENT += [
+UNREADABLE += [
     "3 \u2013 4",
     "3 to 4",
     "between 2 and 3",
@@ -51,17 +50,16 @@ NOT_LENIENT += [
     "pair 2 is close",
 ]
 # More than one number, and nothing that says which.
-NOT_LENIENT += ["Both mention 2 dogs and 3 cats", "Score: 3 or 4", "2.31 seems low, 2.8", "Score: 3. Score: 4"]
-NOT_LENIENT += ["3 dogs run in both, so 4", "The guess of 2.31 is low; I say 2.8", "Final: 3. Or final: 4", "by 0.5"]
+UNREADABLE += ["Both mention 2 dogs and 3 cats", "Score: 3 or 4", "2.31 seems low, 2.8", "Score: 3. Score: 4"]
+UNREADABLE += ["3 dogs run in both, so 4", "The guess of 2.31 is low; I say 2.8", "Final: 3. Or final: 4", "by 0.5"]
 
-READ = [(mode, text, score) for mode in MODES for text, score in STRICT.items()]
-READ += [("lenient", text, score) for score, texts in LENIENT.items() for text in texts.split("|")]
-READ += [("strict", text, None) for text in NOT_STRICT] + [("lenient", text, None) for text in NOT_LENIENT]
+CASES = [(text, score) for score, texts in READ.items() for text in texts.split("|")]
+CASES += [(text, None) for text in UNREADABLE]
 
 
-@pytest.mark.parametrize(("mode", "text", "score"), READ)
-def test_an_answer_is_read_by_its_rule(mode, text, score):
-    assert parse(text, mode) == score
+@pytest.mark.parametrize(("text", "score"), CASES)
+def test_an_answer_is_read_by_its_rule(text, score):
+    assert parse(text) == score
 
 
 PIECES = "score|Score:|sentence 1|4|3.5|-|\u2212|/5|/10|%|to|between|and|out of 5|,|.| |\n|٣|½|nan|*".split("|")
@@ -71,17 +69,14 @@ PIECES = st.sampled_from([*PIECES, "9" * 400])
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(st.one_of(st.text(), st.lists(PIECES).map("".join), st.floats(width=32).map(str)))
 def test_any_text_gives_a_score_or_none(text):
-    strict, lenient = (parse(text, mode) for mode in MODES)
-    for score in (strict, lenient):
-        assert score is None or (type(score) is float and 0 <= score <= 5)
-    assert strict is None or lenient == strict
+    score = parse(text)
+    assert score is None or (type(score) is float and 0 <= score <= 5)
 
 
 def work(text: str) -> float:
-    """The processor's time for reading a text in both modes, whatever else the machine does."""
+    """The processor's time for reading a text, whatever else the machine does."""
     begin = time.process_time()
-    assert parse(text) is None
-    parse(text, "lenient")
+    parse(text)
     return time.process_time() - begin
 
 

@@ -11,8 +11,8 @@ from itertools import chain
 from packaging.requirements import Requirement
 from tiny_book import ROOT
 
-from lsalib.sts import embeddings
 from lsalib.sts.models import smollm2
+from studies.experiments import embeddings
 
 LOCK, MODELS = ((ROOT / name).read_text() for name in ("requirements.txt", "requirements-models.txt"))
 

@@ -1,5 +1,7 @@
 """Layers that multiply labels: one more head, a search for one feature, and the price of large errors."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -172,3 +174,53 @@ def test_for_one_feature_the_price_of_large_errors_is_the_floor(C):
     np.testing.assert_allclose([world.least(*moved, ALL) / world.u**2, missed], floor, rtol=1e-2)
     assert world.least(*moved, AFFINE) > 1.2 * floor * world.u**2
     assert floor == pytest.approx(price(2, 1, C) * (1 - saved(C / 2, 0.0)), rel=1e-9)
+
+
+class TwoFeatures:
+    """Layers that write labels, for two features; they map mirror images to mirror images, u being on the axis.
+
+    Of the Gram matrix's entries four are even and two are odd: a label gains what an even one times x_1, an odd one
+    times x_2, and an even one times the label gives. Without products only S and s take part, s not times the label.
+    """
+
+    def __init__(self, C, u, products=True):
+        S, eps, weights = depth.rule(2, C, 4, 9)
+        self.S, self.eps, self.root = jnp.asarray(S), jnp.asarray(eps), jnp.sqrt(jnp.asarray(weights))[:, None]
+        self.u, self.kept = jnp.array([[-u, 0.0]]), np.array([1, 1, 1, products, 1, 1, 1, 1, products, products], float)
+
+    def terms(self, phi, psi):
+        """What the ten numbers of a layer multiply, for a label with the coefficients psi: (nodes, 2, 10)."""
+        s = jnp.einsum("nij,nj->ni", self.S, phi)
+        even = jnp.stack([self.S[:, 0, 0], self.S[:, 1, 1], s[:, 0], (s * phi).sum(1)], -1)
+        odd = jnp.stack([self.S[:, 0, 1], s[:, 1]], -1)
+        first = jnp.concatenate([even, 0 * odd, even * psi[:, :1]], 1)
+        second = jnp.concatenate([0 * even, odd, even * psi[:, 1:]], 1)
+        return jnp.stack([first, second], 1) * self.kept[None, None]
+
+    def risk(self, first):
+        """After this first layer, over all last ones."""
+        phi, psi = self.eps, jnp.broadcast_to(self.u, self.eps.shape)
+        phi, psi = (label + self.terms(self.eps, label) @ first for label in (phi, psi))
+        terms = (self.root[..., None] * self.terms(phi, psi)).reshape(-1, 10)
+        missed = (self.root * (self.eps - psi)).ravel()
+        scale = jnp.sqrt((terms**2).sum(0)) + 1e-30
+        terms = terms / scale[None]
+        best = jnp.linalg.solve(terms.T @ terms + 1e-12 * jnp.eye(10), terms.T @ missed)
+        return ((missed - terms @ best) ** 2).sum()
+
+    def search(self, seed=5):
+        value = jax.jit(jax.value_and_grad(self.risk))
+        begin = np.random.default_rng(seed).normal(size=10) / 2
+        return minimize(lambda at: tuple(map(np.asarray, value(at))), begin, jac=True, options={"gtol": 1e-9}).fun
+
+
+@pytest.mark.claim("depth-products")
+@pytest.mark.parametrize("C", [2, 6])
+def test_searches_with_products_end_far_below_for_two_features_too(C, x64):
+    """From one start, for an error of four; the first layer of the proof has the affine minimum without products."""
+    affine, with_products = law(2, C, 2, 4.0), TwoFeatures(C, 4.0)
+    assert with_products.search() < 0.75 * affine
+    c, f = first_layer(two_layers(np.array([4.0, 0.0]), C))
+    first = np.array([0, 0, c, 0, 0, c, f / 2, f / 2, 0, 0])
+    np.testing.assert_allclose(TwoFeatures(C, 4.0, products=False).risk(first), affine, rtol=1e-8)
+    assert with_products.risk(first) < affine * (1 - 1e-3)

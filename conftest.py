@@ -11,6 +11,8 @@ import matplotlib
 import pytest
 from hypothesis import HealthCheck, settings
 
+import lsalib.book  # noqa: F401  # reads LSALIB_SEED_SHIFT, which moves the seeds of tests, too
+
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

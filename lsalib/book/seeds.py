@@ -1,7 +1,7 @@
 """Other samples for an unchanged page: one number shifts its seeds.
 
 Set ``LSALIB_SEED_SHIFT`` to a whole number before ``lsalib.book`` is imported: the page then draws other samples for the
-same computation. This reveals a claim that holds only for the seeds on the page.
+same computation. This reveals a claim that holds only for the seeds on the page. Tests read the variable, too.
 
 Three functions move: ``jax.random.key``, ``jax.random.PRNGKey`` and ``numpy.random.default_rng``, called under these
 names with a seed, by the page, by ``lsalib`` or by another package. Keys that are split or folded from a moved key move

@@ -32,12 +32,12 @@ def chi_square(k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     return 2 * x, weights
 
 
-def rule(dim: int, context_size: int, degree: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """S, eps and weights: exact for squares of what has this degree in S = T T'/C (T triangular), affine in eps."""
+def rule(dim: int, context_size: int, degree: int, of_eps: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """S, eps and weights: exact for squares of what has these degrees in S = T T'/C (T triangular) and in eps."""
     below = list(zip(*np.tril_indices(dim, -1), strict=True))
     axes = [chi_square(context_size - i, degree + 1) for i in range(dim)]
     normal = lambda n: gauss(np.zeros(n), np.arange(1.0, n))
-    axes += [normal(2 * degree + 1)] * len(below) + [normal(2)] * dim
+    axes += [normal(2 * degree + 1)] * len(below) + [normal(of_eps + 1)] * dim
     x = np.stack([part.ravel() for part in np.meshgrid(*(nodes for nodes, _ in axes), indexing="ij")], axis=-1)
     weights = np.prod(np.stack(np.meshgrid(*(w for _, w in axes), indexing="ij")), axis=0).ravel()
     T = np.zeros((len(x), dim, dim))

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import sympy
 from symbolic import C, d, eps, fresh, mean, sigma2
-from symbolic_task import GD_STEP, NOISY_STEP, S, all_zero, certify, dot, loop, same
+from symbolic_task import GD_STEP, NOISY_STEP, S, all_zero, certify, dot, loop, paired, same
 from sympy import Matrix, Symbol, binomial, prod
+from sympy.polys.matrices import DomainMatrix
 from test_certificates_few_heads import UNIT, least_of_one_head, m, read_features, read_first, read_label, signs, tau, v
 
 from lsalib import tasks, theory
@@ -110,10 +111,15 @@ def power(k: int):
     return prod(S(at[i], at[(i + 1) % k]) for i in range(k))
 
 
+def rise(j: int, k: int = 0):
+    """E t^j h(S) / E h(S) for forms h of degree k, as S / t is independent of t."""
+    return prod([1 + i / K for i in range(k, j + k)])
+
+
 @cache
 def moment(j: int, k: int):
     """E t^j tr S^k"""
-    return sympy.factor(mean(prod([loop(S) / d for _ in range(j)]) * power(k)))
+    return sympy.factor(mean(power(k)) * rise(j, k))
 
 
 def mean_of(polynomial, t, s):
@@ -172,16 +178,68 @@ def test_the_library_has_the_certified_numbers(dim, length):
 @pytest.mark.certificate("depth-gap", "The nearest polynomial to a constant and its mean square, up to degree four.")
 def test_the_nearest_polynomial_to_a_constant(degree):
     """Laguerre's, for every C d: orthogonal to all powers but the constant; and its mean square."""
-    rise = lambda k: prod([1 + i / K for i in range(k)])
-    assert all(same(moment(j, 0) / d, rise(j)) for j in range(1, 5))
+    average = lambda j: prod([loop(S) / d for _ in range(j)])
+    assert all(same(mean(average(j) * power(k)), mean(power(k)) * rise(j, k)) for j, k in ((2, 0), (4, 0), (2, 2)))
     top = lambda n: sympy.expand_func(binomial(n + K, n))
     bends = [
         (-K) ** j / sympy.factorial(j) * prod([K + i for i in range(j + 1, degree + 1)]) for j in range(degree + 1)
     ]
     bends = [bend / sympy.factorial(degree - j) / top(degree) for j, bend in enumerate(bends)]
-    against = lambda k: sympy.Add(*(bend * rise(j + k) for j, bend in enumerate(bends)))
+    against = lambda k: sympy.Add(*(bend * rise(j + k, 0) for j, bend in enumerate(bends)))
     assert same(bends[0], 1) and all_zero(against(k) for k in range(1, degree + 1))
     certify(against(0), 1 / top(degree), 1 / top(degree + 1))
+
+
+@pytest.mark.certificate(
+    "depth-products",
+    "What one product of labels adds to the stand-in of the best two affine layers, for all sizes of the first layer.",
+)
+def test_depth_products():
+    """E p q: only the cubic part of q counts, and for c, f of one sign it is that of a square."""
+    t, s, c, f = sympy.symbols("t s c f")
+    missed = 1 - 2 * K * t / (K + 1) + K**2 * t**2 / ((K + 1) * (K + 2))
+    found = mean_of(missed * s * (1 + f * t + c * s) ** 2, t, s)
+    cubic = mean_of(s * (f * t + c * s) ** 2, t, s) / rise(3)
+    certify(found, 2 / K**2 * cubic, 2 / K * cubic)
+    assert signs(sympy.Poly(cubic, c, f).coeffs(), {}) == [1, 1, 1]
+
+
+@pytest.mark.certificate("depth-products", "A product of labels lowers the risk with the right guess, too.")
+def test_a_product_helps_a_right_guess():
+    """The derivative is quadratic in a free number of the first layer, and its leading coefficient has one sign."""
+    t, s = sympy.symbols("t s")
+    a, m, b = BEST
+    error = -s + a * s**2 + m * t * s**2 + b * s**3  # (H_2 - 1) S
+    leading = d * mean_of(t**3 * error, t, s) + 2 * mean_of(t**2 * s * error, t, s)
+    stated = -8 * (C + 2) * (d + 2) * (2 * C * d + C + d + 17) / (C**3 * d * (C + d + 1))
+    certify(leading, stated, stated * C)
+
+
+@pytest.mark.certificate(
+    "depth-products",
+    "The share of the price of two layers that one product saves for large errors; it is positive.",
+)
+def test_the_stand_in_with_one_product():
+    """Normal equations of t, t^2, t^3 z and t^4 z; z is independent of t, has mean 1 and the variance ``spread``."""
+    nu, spread = sympy.symbols("nu spread", positive=True)
+    along = lambda: paired(lambda a, b: v(a) * v(b), S)
+    certify(mean(along() * along()).subs(UNIT) / rise(2), 1 + (d - 1) / (K + 1), 1 + d / (K + 1))
+    power = lambda n: prod([1 + i / nu for i in range(n)])
+    degrees = Matrix([1, 2, 3, 4])
+    varies = lambda i, j: 1 + (spread if min(i, j) > 1 else 0)
+    normal = Matrix(4, 4, lambda i, j: power(degrees[i] + degrees[j]) * varies(i, j))
+    answer = degrees.applyfunc(power)
+    bordered = normal.row_join(answer).col_join(answer.T.row_join(Matrix([[1]])))
+    exact = lambda matrix: DomainMatrix.from_Matrix(matrix).to_field()
+    least, both = (each.domain.to_sympy(each.det()) for each in map(exact, (bordered, normal)))
+    above = 2 * nu * ((nu + 4) * (nu + 5) * (4 * nu**2 + 13 * nu + 15) * spread + 6 * (nu + 7))
+    below = (nu + 4) * (nu + 5) ** 2 * (nu + 6) * spread**2 + 4 * (nu + 5) * (2 * nu**2 + 14 * nu + 27) * spread + 12
+    share = above / (nu + 3) / (nu + 4) / below
+    certify(1 - least / both * (nu + 1) * (nu + 2) / 2, share, share * nu)
+    # For one feature it is the polynomial of degree four; for long contexts, 8 / (d + 7) of the price is saved.
+    certify((1 - share.subs(spread, 0)) * 2 / (nu + 1) / (nu + 2), 24 / prod([nu + i for i in (1, 2, 3, 4)]), 24)
+    certify(sympy.limit(share.subs(spread, (d - 1) / (nu + 1)), nu, sympy.oo), 8 / (d + 7), 8 / (d + 8))
+    assert signs([sympy.expand(above)], {}) == [1]
 
 
 @pytest.mark.claim("depth-floor")

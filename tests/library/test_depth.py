@@ -44,8 +44,8 @@ def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
 
 def attend(tokens, heads):
     """z <- z + sum_h P_h G Q_h z for all tokens, the query last and not in G."""
-    context = tokens[:, :-1]
-    G = context @ context.T / context.shape[1]
+    context = tokens[..., :-1]
+    G = context @ context.swapaxes(-1, -2) / context.shape[-1]
     return tokens + sum(P @ G @ Q @ tokens for P, Q in heads)
 
 

@@ -1,5 +1,6 @@
 """A guess that is trained together with H heads: the minimum risk as a function of one number, and the traps."""
 
+import itertools
 from functools import partial
 
 import jax
@@ -7,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import symbolic
+import sympy
 from jax.flatten_util import ravel_pytree
-from test_certificates_beyond import k, m, more, slope
+from symbolic_task import certify
+from test_certificates_beyond import X, k, m, more, slope
 from test_certificates_few_heads import signs
 
 from lsalib import tasks, theory, training
@@ -79,9 +82,11 @@ def test_where_the_function_falls(d, noise_var):
 
 
 @pytest.mark.certificate(
-    "trained-guess-landscape",
-    "One head fewer than features, with any Gaussian noise: the signs of all coefficients but the leading one.",
+    "one-head-fewer-noise",
+    "One head fewer than features, with any Gaussian noise: the signs of all coefficients but the leading one, and the "
+    "noise at which that one changes its sign.",
 )
+@pytest.mark.claim("trained-guess-landscape")
 def test_one_head_fewer_than_features_with_noise():
     """At most two positive roots, and one where the leading coefficient is not positive."""
     d, C, sigma2 = symbolic.d, symbolic.C, symbolic.sigma2
@@ -89,8 +94,12 @@ def test_one_head_fewer_than_features_with_noise():
     assert signs(rest, {d: 2 + k, C: 1 + more}) == [-1, 1, 1, 1]
     # The signs are strict at the smallest sizes, too.
     assert [np.sign(float(each.subs({d: 2, C: 1, sigma2: 0}))) for each in rest] == [-1, 1, 1, 1]
-    # The control: the leading coefficient has both signs.
+    # The leading one has both signs: it is zero at one positive noise if C >= d, and negative for shorter contexts.
     assert signs([leading], {d: 2 + k, C: 1 + more}) == [0]
+    assert signs([leading], {C: 1 + more, d: 2 + more + k}) == [-1]
+    ahead, last = C + 1 - d, (C + 1) ** 2 - d**2 - 2
+    certify(leading, 4 * C * (ahead**2 + last - (sigma2 - ahead) ** 2), 4 * C * (ahead**2 - (sigma2 - ahead) ** 2))
+    assert signs([last], {C: d + more, d: 2 + k}) == [1]
 
 
 def loss(params, size):
@@ -121,7 +130,7 @@ def local(params, size):
     return float(value), np.abs(slope).max(), np.linalg.eigvalsh(curvature)
 
 
-@pytest.mark.claim("trained-guess-landscape")
+@pytest.mark.claim("trained-guess-landscape", "one-head-fewer-noise")
 @pytest.mark.parametrize("noise_var", [0.0, 2.0, 20.0])
 @pytest.mark.parametrize("d, C", [(2, 1), (2, 2), (2, 5), (3, 2), (3, 3), (3, 7), (4, 3), (4, 5)])
 def test_the_named_heads_are_a_trap_exactly_where_delta_says(d, C, noise_var, x64):
@@ -154,7 +163,7 @@ def searches(d, most, starts, size):
     return np.asarray(found.value) - d * (1 - step_size(d, size[0], size[1] ** 2)), np.asarray(found.gradient)
 
 
-@pytest.mark.claim("trained-guess-landscape")
+@pytest.mark.claim("trained-guess-landscape", "one-head-fewer-noise")
 @pytest.mark.parametrize("C, noise_var, trapped", [(2, 0.0, True), (3, 0.0, False), (7, 20.0, True), (7, 2.0, False)])
 def test_searches_are_trapped_with_one_head_fewer_than_features_alone(C, noise_var, trapped, x64):
     """Three features: with two heads, searches end at the stated height where Delta <= 0; all others at the minimum."""
@@ -185,7 +194,7 @@ def in_a_valley(d, C, noise_var):
     return local(end.params, (float(C), noise_var**0.5)), values[inside[0]], d * (1 - step_size(d, C, noise_var))
 
 
-@pytest.mark.claim("trained-guess-landscape")
+@pytest.mark.claim("trained-guess-landscape", "one-head-fewer-noise")
 @pytest.mark.parametrize("d, C, noise_var", [(2, 2, 0.0), (3, 3, 2.745), (4, 4, 3.5)])
 def test_an_interior_trap(d, C, noise_var, x64):
     """Delta > 0, and all weights move no further than to the function's own minimum, above that of all."""
@@ -195,3 +204,23 @@ def test_an_interior_trap(d, C, noise_var, x64):
     assert slope < 1e-5 and curvatures[0] > -1e-6
     # The control: outside a thin shell of noise there is none.
     assert in_a_valley(d, C, noise_var + (1.0 if d > 2 else 0.5)) is None
+
+
+@pytest.mark.claim("one-head-fewer-noise")
+@pytest.mark.parametrize("d", [2, 3, 4, 6])
+@pytest.mark.parametrize("ahead", range(5))
+def test_interior_traps_fill_one_shell_of_noise(d, ahead):
+    """By exact roots of the quartic's discriminant; around zero noise, too, for two features and two examples."""
+    C, sigma2 = d + ahead, symbolic.sigma2
+    at = {symbolic.d: d, symbolic.C: C, m: d - 2}
+    quartic = sympy.Poly([each.subs(at) for each in slope()], X)
+    edge = ahead + 1 + sympy.sqrt((ahead + 1) ** 2 + (C + 1) ** 2 - d**2 - 2)
+    changes = sympy.Poly(quartic.discriminant(), sigma2).sqf_part()
+    inner = changes.intervals(eps=sympy.Rational(1, 1000), inf=0, sup=edge.evalf(9))
+    (*_, shell) = bounds = [sum(ends) / 2 for ends, _ in inner]
+    assert len(bounds) == (2 if d == C == 2 else 1)
+    roots = lambda noise: sympy.Poly(quartic.as_expr().subs(sigma2, sympy.Rational(noise)), X).count_roots(0, None)
+    tops = [0, *bounds, sympy.Rational(str(edge.evalf(9)))]
+    counts = [roots((low + high) / 2) for low, high in itertools.pairwise(tops)]
+    assert counts == ([2, 0, 2] if d == C == 2 else [0, 2])
+    assert roots(tops[-1] + 1) == 1 and 0 < edge - shell < 1.1

@@ -119,7 +119,7 @@ def test_sampled_gradients_are_zero_at_the_best_step(task):
 
 
 @pytest.mark.claim("laws-at-scale")
-def test_softmax_heads_without_a_guess(scale=1e-5, few=2**13):
+def test_softmax_heads_without_a_guess(scale=1e-5, few=2**14):
     """Eleven softmax heads on ten examples are ten linear ones on nine; the lower bound is far below them."""
     # What they average is centered: (C - 1)/C times a Gram matrix of C - 1 examples.
     M = CONTEXT / (CONTEXT - 1) * without_guess(3, CONTEXT - 1)[0]

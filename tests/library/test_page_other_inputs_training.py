@@ -144,7 +144,7 @@ def test_two_heads_with_a_constant_have_bad_local_minima(x64):
 
 @pytest.mark.claim("trained-guess-landscape")
 def test_uniform_features_can_trap_a_trained_guess(x64):
-    """d = C = 3 and two heads: a local minimum above the best one. The same Gaussian searches find none."""
+    """d = C = 3 and two heads: a local minimum above the best one, from a chosen start. Gaussian searches find none."""
     uniform, normal = (moments(*three_points(k, 3)) for k in (1.8, 3))
     steps = [best_step(three_points(k, 3), 3, np.eye(3)) for k in (1.8, 3)]
     found = ends(3, np.zeros(3), np.eye(3), [uniform, normal], heads=2, free=True, seeds=range(67, 72), steps=500)

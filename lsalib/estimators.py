@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
 
-__all__ = ["bayes", "debiased_gd", "one_step_gd", "preconditioned_gd"]
+__all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd", "preconditioned_gd"]
 
 Scalar = Float[Array, ""]
 
@@ -126,6 +126,58 @@ def debiased_gd(
     _check_context(X, y, x_q, "w0", w0, step_size)
     residual = y - X @ w0
     return x_q @ w0 + step_size * (x_q @ (X.T @ (residual - residual.mean()))) / len(y)
+
+
+@partial(_arrays.promoted, skip=("normalized",))
+def delta_rule(
+    X: Float[Array, "C d"],
+    y: Float[Array, " C"],
+    x_q: Float[Array, " d"],
+    w0: Float[Array, " d"],
+    step_size: float | Scalar | Float[Array, " C"],
+    decay: float | Scalar = 1.0,
+    *,
+    normalized: bool = False,
+) -> Scalar:
+    r"""Prediction after one gradient step on each example in turn, as fast-weight layers update their state.
+
+    .. math:: f = w_C^\top x_q, \qquad w_{t+1} = \alpha w_t + \beta_t x_t (y_t - \alpha w_t^\top x_t)
+
+    Args:
+        X, y, x_q: as in ``one_step_gd``.
+        w0: the first state, (d,).
+        step_size: `\beta`, a number, or one for each example, (C,).
+        decay: `\alpha`, by which the state is multiplied before each step.
+        normalized: whether each step is divided by its example's squared length.
+
+    Returns:
+        The prediction, a scalar; its risk is ``theory.delta_rule_risk``.
+
+    Raises:
+        ValueError: if a shape does not fit or ``normalized`` is not True or False.
+
+    Example:
+        >>> float(delta_rule(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2), [1.0, 0.5]))
+        2.0
+
+    Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated form (Yang et al., 2025).
+    """
+    _check_context(X, y, x_q, "w0", w0)
+    if jnp.ndim(step_size):
+        _validate.shape("step_size", step_size, y.shape)
+    _validate.shape("decay", decay, ())
+    return _delta_rule(X, y, x_q, w0, step_size, decay, _validate.flag("normalized", normalized))
+
+
+@partial(jax.jit, static_argnames="normalized")
+def _delta_rule(X, y, x_q, w0, step_size, decay, normalized: bool) -> Scalar:
+    def step(w, example):
+        x, label, beta = example
+        w = decay * w
+        return w + (beta / (x @ x) if normalized else beta) * (label - w @ x) * x, None
+
+    steps = jnp.broadcast_to(jnp.asarray(step_size, X.dtype), y.shape)
+    return x_q @ jax.lax.scan(step, w0, (X, y, steps))[0]
 
 
 # Matrices are not inverted in half precision.

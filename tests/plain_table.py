@@ -140,6 +140,8 @@ USUAL |= {"omega": numbers(44, 2), "mu": numbers(45, 2), "prior_mean": numbers(2
 USUAL |= {"preconditioner": numbers(40, 2, 2), "noise_cumulant": POSITIVE._replace(least=None), "batches": count(2)}
 USUAL |= {"other": weights(attention.LSAParams, 50), "other_guess": numbers(54, 2, optional=True)}
 USUAL |= {"other_bias": numbers(55)}
+USUAL |= {"start": numbers(56, 2, optional=True), "normalized": flag(False), "schedule": flag(False)}
+USUAL |= {"decay": numbers(57)}
 USUAL |= {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
 
 
@@ -204,6 +206,7 @@ TABLE |= {
     "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=QUIET),
     "theory.centred_task": entry(lambda task: jax.tree.leaves(theory.centred_task(task)), "float64"),
     "theory.debiased_risk": entry(theory.debiased_risk, "float64", step_size=OPTIONAL_STEP),
+    "theory.delta_rule_step": entry(theory.delta_rule_step, "float64", task=SILENT),
     "theory.depth_price": entry(theory.depth_price, "float64", task=QUIET),
     "theory.depth_risk": entry(theory.depth_risk, "float64", task=SILENT),
     "theory.few_heads_weights": entry(few_heads, "float32", task=ISOTROPIC, heads=count(1)),

@@ -6,6 +6,7 @@ Under ``jax.jit``, ``jax.vmap`` and ``jax.grad`` the same formulas work on all f
 
 from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
 from lsalib.theory.constant import ConstantRegression, constant_regression
+from lsalib.theory.delta_rule import delta_rule_risk, delta_rule_step
 from lsalib.theory.depth import depth_price, depth_risk
 from lsalib.theory.few_heads import few_heads_weights
 from lsalib.theory.least import LeastRisk, least_risk
@@ -25,6 +26,8 @@ __all__ = [
     "constant_regression",
     "debiased_risk",
     "debiased_step",
+    "delta_rule_risk",
+    "delta_rule_step",
     "depth_price",
     "depth_risk",
     "few_heads_weights",

@@ -16,7 +16,7 @@ from lsalib import theory
 from lsalib.tasks import GaussianTask, standardize
 
 IDENTITY, GUESS, BIAS, OMEGA = np.eye(3), np.array([0.4, -0.7, 0.2]), 0.8, np.array([0.3, -0.2])
-CUMULANT = -0.002
+CUMULANT, STEPS = -0.002, np.array([0.1, 0.2, 0.15, 0.1])
 NUMBERS = np.random.default_rng(0).normal(size=(2, 2, 4))
 PARAMS = jax.tree.map(lambda W: np.asarray(W, np.float64), make_params(0, 3, 2))
 OTHER = jax.tree.map(lambda W: np.asarray(W, np.float32), make_params(1, 3, 1))
@@ -77,6 +77,10 @@ CASES = {
     "constant_regression": Case(with_cumulant(theory.constant_regression), (CUMULANT,)),
     "debiased_risk": Case(theory.debiased_risk, (0.4,)),
     "debiased_step": Case(theory.debiased_step),
+    "delta_rule_risk": Case(
+        lambda task, *more: theory.delta_rule_risk(task, *more[:2], decay=more[2]), (STEPS, GUESS, 0.9)
+    ),
+    "delta_rule_step": Case(lambda task, guess: 100 * theory.delta_rule_step(task, 3 * guess), (GUESS,)),
     "depth_price": Case(lambda task: theory.depth_price(task, 3), tasks=WITHOUT_NOISE),
     "depth_risk": Case(lambda task, guess: theory.depth_risk(task, 2, guess), (GUESS,), QUIET, multiples),
     "few_heads_weights": Case(few_heads, (GUESS, BIAS), ISOTROPIC, multiples, True),

@@ -34,9 +34,7 @@ SETTINGS = [
     Setting("delta", 1, "none"),
     Setting("delta", 2, "none"),
     Setting("delta", 3, "none"),
-    Setting("linear", 1, "guess"),
     Setting("linear", 1, "state"),
-    Setting("linear", DIM, "none"),
 ]
 
 
@@ -83,11 +81,10 @@ def tested(layer: layers.Layer, params, key):
     return error(found), error(known)
 
 
-def evaluate(layer: layers.Layer, params) -> np.ndarray:
+def evaluate(layer: layers.Layer, end: training.Trained, seeds: int) -> np.ndarray:
     """Risk, its standard error, and the guess: weights found in a context of zeros. One row for each seed."""
     rows = []
-    for place in range(len(params.guess)):
-        one = jax.tree.map(lambda leaf: leaf[place], params)
+    for one in [end.seed(place).params for place in range(seeds)]:
         keys = jax.random.split(jax.random.key(1), TESTS // 10_000)
         pairs = zip(*(jax.device_get(tested(layer, one, key)) for key in keys), strict=True)
         found, known = (np.concatenate(each).astype(np.float64) for each in pairs)
@@ -103,7 +100,7 @@ def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
     kept: dict[str, list] = {"risk": [], "guess": [], "losses": []}
     for setting in settings:
         end = trained(setting, seeds)
-        rows = evaluate(setting.layer(), end.params)
+        rows = evaluate(setting.layer(), end, seeds)
         kept["risk"].append(rows[:, :2])
         kept["guess"].append(rows[:, 2:])
         kept["losses"].append(np.asarray(end.risk, np.float64).reshape(seeds, -1, BLOCK).mean(2))

@@ -32,6 +32,10 @@ SETTINGS = {
         {"dim": 4, "context_size": 7, "prior_mean": 1.0},
         {"dim": 3, "context_size": 2, "prior_mean": -0.5},
     ],
+    "fast_weights": [
+        {"dim": 4, "context_size": 7, "prior_mean": 1.0},
+        {"dim": 3, "context_size": 2, "prior_mean": -0.5},
+    ],
     "other_inputs": [{"dim": 3, "context_size": 5}, {"dim": 2, "context_size": 12}],
     "guess_price": [{"dim": 4, "context_size": 7}, {"dim": 1, "context_size": 2}],
     "initial_guess": [

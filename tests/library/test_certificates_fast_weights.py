@@ -38,7 +38,7 @@ def test_what_a_step_leaves():
 
 @pytest.mark.certificate("delta-rule-law", "No direction of a step is better than that of the delta rule.")
 def test_the_best_use_of_one_example():
-    """For all d: |eta - x x.zeta|^2 is rho |eta|^2 plus a square that vanishes for the delta rule with its best step."""
+    """For all d: |eta - x x.zeta|^2 is rho |eta|^2 plus a square that vanishes at the best step of the delta rule."""
     used = one(dot(after(w, g, 1), after(w, g, 1)))
     best = 1 - 1 / (d + 2)
     square = lambda width: UU - 2 * UW / width + W / width**2  # |zeta - eta / width|^2
@@ -83,7 +83,7 @@ def test_the_relative_price():
 @pytest.mark.parametrize("entries", [1, 2, 3])
 @pytest.mark.claim("delta-rule-trained-state")
 def test_a_shift_of_the_state(entries):
-    """Two tokens, keys of up to three entries, any values, a step for each token: a gate breaks it, and so do values."""
+    """Two tokens, keys of up to three entries, any steps: it fails with the old values, and with a gate."""
     vector = lambda name: Matrix(sympy.symbols(f"{name}:{entries}"))
     start, a, keys = vector("s"), vector("a"), [vector("k"), vector("l")]
     values, steps = sympy.symbols("v0 v1"), sympy.symbols("b0 b1")

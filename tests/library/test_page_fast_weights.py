@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import roots_hermitenorm
 
 from lsalib import attention, estimators, layers, tasks, theory
+from lsalib.book import stored
 from studies.experiments import fast_weights
 
 
@@ -283,3 +284,23 @@ def test_the_study_reads_the_weights_that_the_descent_finds(x64):
     np.testing.assert_allclose(found, unit, atol=1e-10)
     np.testing.assert_allclose(fast_weights.weights_found(layer, params, 0 * X, 0 * y), w, atol=1e-12)
     assert np.abs(found - w).max() > 1e-3
+
+
+@pytest.mark.claim("which-layers-need-a-guess")
+def test_longer_steps_along_the_prior_mean_explain_most_of_what_one_head_gains():
+    """The best step along and the best across, by the risk of features with a covariance; training goes lower still."""
+    arrays, about = stored.load("fast_weights")
+    d, C, size = about["dim"], about["length"], about["prior_mean"] * about["dim"] ** 0.5
+    trained = arrays["risk"][about["settings"].index(["delta", 1, "none"]), :, 0]
+
+    def risk(along, across):
+        steps = np.append(along, np.full(d - 1, across))
+        mean = np.append(size / along**0.5, np.zeros(d - 1))
+        return theory.delta_rule_risk(tasks.GaussianTask(mean, C, np.diag(steps), np.diag(1 / steps)), 1.0)
+
+    equal = risk(1 / (d + 2), 1 / (d + 2))
+    np.testing.assert_allclose(equal, theory.delta_rule_risk(tasks.GaussianTask([about["prior_mean"]] * d, C)))
+    best = minimize(lambda steps: risk(*np.exp(steps)), np.log([0.2, 0.05]), method="Nelder-Mead").fun
+    assert (trained < best * 0.99).all()
+    assert (equal - best > 0.9 * (equal - trained)).all()
+    assert (equal - best < 0.99 * (equal - trained)).all()

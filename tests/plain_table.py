@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib import attention, estimators, metrics, tasks, theory
+from lsalib import attention, estimators, layers, metrics, tasks, theory
 
 NUMPY = ("int32", "int64", "float16", "float32", "float64")
 JAX = ("int32", "bfloat16", "float32")
@@ -126,6 +126,10 @@ FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX}
 FIELDS |= {"noise_std": POSITIVE._replace(least=None), "context_size": Numbers(np.array(4.0))}
 STANDARD = Built(tasks.StandardTask, FIELDS)
 LSA, SOFTMAX = weights(attention.LSAParams, 6), weights(attention.SoftmaxParams, 10, outputs=1)
+# Small heads, so that narrow types do not overflow.
+LAYER_KIND = layers.Layer("gated_delta", heads=2, normalize="step", key_size=1, value_size=1)
+SHAPES = LAYER_KIND.shapes(2)
+LAYER = Built(layers.LayerParams, {name: numbers(70 + k, *shape) for k, (name, shape) in enumerate(SHAPES.items())})
 OPTIONAL_STEP = numbers(42, optional=True)
 
 # What an argument of this name is, where an entry says nothing else.
@@ -178,10 +182,18 @@ def few_heads(task, heads, guess, bias):
     return theory.population_risk(theory.few_heads_weights(task, heads, guess, bias), task, guess, bias)
 
 
+def layer(params, X, y, x_q):
+    return LAYER_KIND.predict(params, X, y, x_q)
+
+
 # Holders of what the library has computed, which compute nothing.
 HOLDERS = {"tasks.Batch", "tasks.Task", "tasks.StandardTask", "attention.LSAParams", "attention.SoftmaxParams"}
+HOLDERS |= {"layers.LayerParams", "layers.RULES"}
 HOLDERS |= {"metrics.Estimate", "theory.ConstantRegression", "theory.GramMoments", "theory.LeastRisk"}
 MODULES = {"tasks": tasks, "attention": attention, "estimators": estimators, "metrics": metrics, "theory": theory}
+MODULES |= {"layers": layers}
+STATE = {"state": numbers(60, 2, 4), "keys": numbers(61, 3, 4), "values": numbers(62, 3, 2), "delta": flag(True)}
+STATE |= {"queries": numbers(63, 3, 4, optional=True), "step": numbers(64, 3), "gate": numbers(65, 3, optional=True)}
 # Every public function with its usual arguments; closed forms of known numbers compute in float64 whatever comes in.
 TABLE = {
     f"{module}.{name}": entry(getattr(has, name), "float64" if has is theory else None)
@@ -197,6 +209,9 @@ TABLE |= {
     "attention.from_effective_softmax": entry(attention.from_effective_softmax, b=numbers(20, 2, 1, 3)),
     "attention.softmax_attention": entry(attention.softmax_attention, params=SOFTMAX),
     "attention.softmax_heads": entry(attention.softmax_heads, params=SOFTMAX),
+    "layers.Layer": entry(layer, params=LAYER),
+    "layers.chunked": entry(layers.chunked, **STATE, chunk=count(2)),
+    "layers.recurrence": entry(layers.recurrence, **STATE),
     "estimators.bayes": entry(estimators.bayes, "float32", noise_std=Numbers(np.array(2.0), np.array(1.5))),
     "metrics.gradient_cosine": predictors(metrics.gradient_cosine),
     "metrics.gradient_difference": predictors(metrics.gradient_difference),

@@ -1,11 +1,20 @@
 r"""The layers of the field behind one interface: linear attention, gates, the delta rule, softmax attention.
 
-A ``Layer`` says what is computed, and is no array: a rule, the number of heads, of layers one after the other, and so
-on. Its weights are a ``LayerParams``, a pytree. Every layer has two methods::
+A ``Layer`` says what is computed: a rule, the number of heads, of layers one after the other, and so on. It holds no
+arrays. Its weights are a ``LayerParams``, a pytree. Every layer has two methods: ``init(key, dim)`` draws weights, and
+``predict(params, X, y, x_q)`` returns a scalar for one example.
 
-    layer = layers.Layer("delta", heads=2)
-    params = layer.init(key, dim)                    # draws weights
-    prediction = layer.predict(params, X, y, x_q)    # a scalar, for one example
+    >>> import jax, jax.numpy as jnp, optax
+    >>> from lsalib import tasks, training
+    >>> task, layer = tasks.GaussianTask([2.0, 2.0], context_size=4), Layer("delta", heads=2, frozen=("guess",))
+    >>> params = layer.init(jax.random.key(0), task.dim)._replace(guess=jnp.array([2.0, 2.0]))
+    >>> def loss(params, key):
+    ...     batch = task.sample(key, 64)
+    ...     predictions = jax.vmap(layer.predict, (None, 0, 0, 0))(params, batch.X, batch.y, batch.x_q)
+    ...     return jnp.mean((predictions - batch.target) ** 2)
+    >>> end = training.train(loss, params, jax.random.key(1), steps=5, optimizer=optax.adam(1e-2))
+    >>> end.params.guess.tolist(), bool((end.params.state != 0).any())
+    ([2.0, 2.0], True)
 
 So ``jax.vmap``, ``metrics.sampled_risk`` and ``training.train`` work with any of them.
 

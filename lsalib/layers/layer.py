@@ -27,10 +27,10 @@ RULES = {
 
 
 class LayerParams(NamedTuple):
-    """The weights of N layers with H heads each, on tokens of length D = d + 1.
+    r"""The weights of N layers with H heads each, on tokens of length D = d + 1.
 
     Keys have n entries and values m. What a rule does not use is None. With the rule ``normalized``, a state has one
-    more row, the start of the normalizer.
+    more row, the start `r_0` of the normalizer.
     """
 
     W_K: Float[Array, "N H n D"]
@@ -50,17 +50,17 @@ class Layer:
 
     The rule says how a context token changes the state of a head, by its key k and its value v:
 
-    =============== ================================================================================
+    =============== ============================================================================================
     ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, as eq. 3
-    ``normalized``  linear, and an output is divided by `\varphi(q)^\top \sum_t \varphi(k_t)`
+    ``normalized``  `S_t = S_{t-1} + v_t \varphi(k_t)^\top`, and what is read is divided by `r_t^\top \varphi(q)`
     ``gated``       `S_t = \alpha S_{t-1} + v_t k_t^\top`
     ``delta``       `S_t = S_{t-1} + \beta (v_t - S_{t-1} k_t) k_t^\top`
     ``gated_delta`` `S_t = \alpha S_{t-1} (I - \beta k_t k_t^\top) + \beta v_t k_t^\top`
     ``softmax``     no state: `\sum_t p_t v_t` with `p_t \propto \exp(q^\top k_t / \sqrt{n})`
-    =============== ================================================================================
+    =============== ============================================================================================
 
-    The rule ``normalized`` has keys and queries `\varphi(W z)` with `\varphi(u) = \mathrm{elu}(u) + 1`. The query's
-    token is never written. Every layer adds to all tokens what its heads read, `z \leftarrow z + \sum_h W_P o_h`.
+    with `\varphi(u) = \mathrm{elu}(u) + 1` and `r_t = r_{t-1} + \varphi(k_t)`, which is the last row of the state.
+    The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`.
 
     Args:
         rule: one of ``RULES``.
@@ -71,7 +71,8 @@ class Layer:
         normalize: "keys" divides each key by its length. "step" divides what a token writes by `\lVert k_t \rVert^2`:
             the delta rule with `\beta = 1` then answers `v_t` to the last key, whatever its length. None does neither.
         key_size, value_size: n and m; None is D.
-        chunk: how many tokens are computed at once (``chunked``); None computes one after the other (``recurrence``).
+        chunk: how many tokens are computed at once (``chunked``); None computes them one by one (``recurrence``). The
+            prediction is the same up to rounding.
         frozen: names of weights that are not trained: their gradient is zero. Weight decay would still change them.
 
     Raises:
@@ -96,7 +97,7 @@ class Layer:
     normalize: str | None = None
     key_size: int | None = None
     value_size: int | None = None
-    chunk: int | None = None
+    chunk: int | None = 64
     frozen: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -187,6 +188,8 @@ class Layer:
 
         return LayerParams(**{name: weight(name, shape) for name, shape in shapes.items()})
 
+    @partial(_arrays.promoted, skip=("self",))
+    @partial(jax.jit, static_argnames="self")
     def predict(
         self, params: LayerParams, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
     ) -> Float[Array, ""]:
@@ -210,32 +213,24 @@ class Layer:
             >>> float(layer.predict(params._replace(W_P=0 * params.W_P), jnp.eye(2), jnp.ones(2), jnp.ones(2)))
             3.0
         """
-        return _predict(params, X, y, x_q, self)
-
-
-@partial(_arrays.promoted, skip=("layer",))
-@partial(jax.jit, static_argnames=("layer",))
-def _predict(
-    params: LayerParams, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], layer: Layer
-) -> Float[Array, ""]:
-    _validate.context(X, y, x_q)
-    shapes = layer.shapes(X.shape[1])
-    for name, leaf in params._asdict().items():
-        if name in shapes:
-            _validate.shape(name, leaf, shapes[name])
-        elif leaf is not None:
-            raise ValueError(f"{name} must be None for the rule {layer.rule}, got {_arrays.describe(leaf)}")
-    params = params._replace(**{name: jax.lax.stop_gradient(getattr(params, name)) for name in layer.frozen})
-    guess = params.guess @ x_q
-    tokens = jnp.concatenate([X, y[:, None]], axis=1)
-    Z = jnp.concatenate([tokens, jnp.append(x_q, guess)[None]])
-    stacked = {name: leaf for name, leaf in params._asdict().items() if leaf is not None and name != "guess"}
-    for place in range(layer.depth):
-        weights = {name: leaf[place] for name, leaf in stacked.items()}
-        if place < layer.depth - 1:
-            Z = Z + jax.vmap(partial(_read, layer, False), (0, None))(weights, Z).sum(0)
-    read = jax.vmap(partial(_read, layer, True), (0, None))(_last_entry(weights), Z)
-    return Z[-1, -1] + read.sum()
+        _validate.context(X, y, x_q)
+        shapes = self.shapes(X.shape[1])
+        for name, leaf in params._asdict().items():
+            if name in shapes:
+                _validate.shape(name, leaf, shapes[name])
+            elif leaf is not None:
+                raise ValueError(f"{name} must be None for the rule {self.rule}, got {_arrays.describe(leaf)}")
+        params = params._replace(**{name: jax.lax.stop_gradient(getattr(params, name)) for name in self.frozen})
+        guess = params.guess @ x_q
+        tokens = jnp.concatenate([X, y[:, None]], axis=1)
+        Z = jnp.concatenate([tokens, jnp.append(x_q, guess)[None]])
+        stacked = {name: leaf for name, leaf in params._asdict().items() if leaf is not None and name != "guess"}
+        for place in range(self.depth):
+            weights = {name: leaf[place] for name, leaf in stacked.items()}
+            if place < self.depth - 1:
+                Z = Z + jax.vmap(partial(_read, self, False), (0, None))(weights, Z).sum(0)
+        read = jax.vmap(partial(_read, self, True), (0, None))(_last_entry(weights), Z)
+        return Z[-1, -1] + read.sum()
 
 
 def _last_entry(weights: dict) -> dict:
@@ -288,5 +283,5 @@ def _stateful(layer: Layer, weights: dict, keys, values, queries, squares, causa
     given = weights["state"], keys, values, queries[:-1] if causal else None
     state, before = rule(*given, step=step, gate=weights.get("gate"), delta="delta" in layer.rule)
     # The query reads the last state, and without causality every token does.
-    outputs = jnp.concatenate([before, queries[-1:] @ state.T]) if causal else queries @ state.T
+    outputs = queries @ state.T if before is None else jnp.concatenate([before, queries[-1:] @ state.T])
     return outputs[:, :-1] / outputs[:, -1:] if layer.rule == "normalized" else outputs

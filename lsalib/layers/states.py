@@ -7,6 +7,7 @@ away what the state answers to that key:
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,6 @@ Rate = float | Float[Array, ""] | Float[Array, " C"]
 
 
 @partial(_arrays.promoted, skip=("delta",))
-@partial(jax.jit, static_argnames=("delta",))
 def recurrence(
     state: State,
     keys: Float[Array, "C n"],
@@ -69,19 +69,11 @@ def recurrence(
     Sources: :cite:t:`katharopoulos2020` (linear attention), :cite:t:`schlag2021` (delta rule), :cite:t:`yang2024gla`
     and :cite:t:`dao2024` (gates), :cite:t:`yang2025gated` (gated delta rule).
     """
-    step, gate = _checked(state, keys, values, queries, step, gate, delta)
-
-    def token(S, each):
-        key, value, query, beta, alpha = each
-        S = S if alpha is None else alpha * S
-        S = S + beta * jnp.outer(value - S @ key if delta else value, key)
-        return S, None if query is None else S @ query
-
-    return jax.lax.scan(token, state, (keys, values, queries, step, gate))
+    rows = _checked(state, keys, values, queries, step, gate)
+    return _recurrence(state, rows, _validate.flag("delta", delta))
 
 
 @partial(_arrays.promoted, skip=("delta", "chunk"))
-@partial(jax.jit, static_argnames=("delta", "chunk"))
 def chunked(
     state: State,
     keys: Float[Array, "C n"],
@@ -120,50 +112,22 @@ def chunked(
 
     Source: :cite:t:`yang2024delta`.
     """
-    step, gate = _checked(state, keys, values, queries, step, gate, delta)
-    C, size = len(keys), min(_validate.count("chunk", chunk), len(keys))
-    count = -(-C // size)
-
-    def cut(rows, fill=0.0):
-        """In chunks; the tokens that fill the last one up write nothing."""
-        if rows is None:
-            return None
-        filled = jnp.pad(rows, ((0, count * size - C), *[(0, 0)] * (rows.ndim - 1)), constant_values=fill)
-        return filled.reshape(count, size, *rows.shape[1:])
-
-    parts = cut(keys), cut(values), cut(queries), cut(step), cut(gate, 1.0)
-    one = partial(_chunk, delta)
-    if count == 1:
-        last, outputs = one(state, jax.tree.map(lambda part: part[0], parts))
-    else:
-        last, outputs = jax.lax.scan(one, state, parts)
-    return last, None if outputs is None else outputs.reshape(-1, values.shape[1])[:C]
+    rows = _checked(state, keys, values, queries, step, gate)
+    return _chunked(state, rows, _validate.flag("delta", delta), _validate.count("chunk", chunk))
 
 
-def _chunk(delta: bool, state, each):
-    """The last state and the outputs of one chunk."""
-    keys, values, queries, step, gate = each
-    C = len(keys)
-    lower = jnp.tril(jnp.ones((C, C), keys.dtype))
-    # gamma_t/gamma_j where j <= t, and gamma_t. As products, not as quotients: a gate may be zero.
-    decay, kept = lower, jnp.ones((C, 1), keys.dtype)
-    if gate is not None:
-        decay = lower * jnp.cumprod(jnp.where(jnp.tril(lower, -1) > 0, gate[:, None], 1.0), axis=0)
-        kept = jnp.cumprod(gate)[:, None]
-    writes = step[:, None] * values
-    if delta:
-        system = jnp.eye(C, dtype=keys.dtype) + step[:, None] * jnp.tril(decay * (keys @ keys.T), -1)
-        right = writes - step[:, None] * kept * (keys @ state.T)
-        writes = solve_triangular(system, right, lower=True, unit_diagonal=True)
-    last = kept[-1:] * state + (decay[-1][:, None] * writes).T @ keys
-    if queries is None:
-        return last, None
-    return last, kept * (queries @ state.T) + (decay * (queries @ keys.T)) @ writes
+class _Rows(NamedTuple):
+    """What the C tokens bring, one row each."""
+
+    keys: Float[Array, "C n"]
+    values: Float[Array, "C m"]
+    queries: Float[Array, "C n"] | None
+    step: Float[Array, " C"]
+    gate: Float[Array, " C"] | None
 
 
-def _checked(state, keys, values, queries, step, gate, delta):
-    """The rates as one number a token, after a check of all shapes."""
-    _validate.flag("delta", delta)
+def _checked(state, keys, values, queries, step, gate) -> _Rows:
+    """All shapes checked, and a rate for every token."""
     _validate.shape("state", state, ("m", "n"))
     m, n = state.shape
     _validate.shape("keys", keys, ("C", n))
@@ -174,5 +138,53 @@ def _checked(state, keys, values, queries, step, gate, delta):
     for name, rate in (("step", step), ("gate", gate)):
         if rate is not None and jnp.ndim(rate) != 0:
             _validate.shape(name, rate, (C,))
-    each = lambda rate: None if rate is None else jnp.broadcast_to(jnp.asarray(rate, keys.dtype), (C,))
-    return each(step), each(gate)
+    each = lambda rate: jnp.broadcast_to(jnp.asarray(rate, keys.dtype), (C,))
+    return _Rows(keys, values, queries, each(step), None if gate is None else each(gate))
+
+
+@partial(jax.jit, static_argnames="delta")
+def _recurrence(state, rows: _Rows, delta: bool):
+    def token(S, row: _Rows):
+        S = S if row.gate is None else row.gate * S
+        S = S + row.step * jnp.outer(row.values - S @ row.keys if delta else row.values, row.keys)
+        return S, None if row.queries is None else S @ row.queries
+
+    return jax.lax.scan(token, state, rows)
+
+
+@partial(jax.jit, static_argnames=("delta", "chunk"))
+def _chunked(state, rows: _Rows, delta: bool, chunk: int):
+    C = len(rows.keys)
+    size = min(chunk, C)
+    count = -(-C // size)
+    if count == 1:
+        return _one_chunk(delta, state, rows)
+    # Tokens of zeros fill the last chunk up. They write nothing, and their gate is 1.
+    missing = count * size - C
+    fill = lambda part, value=0.0: jnp.concatenate([part, jnp.full((missing, *part.shape[1:]), value, part.dtype)])
+    filled = jax.tree.map(fill, rows)
+    if rows.gate is not None:
+        filled = filled._replace(gate=fill(rows.gate, 1.0))
+    chunks = jax.tree.map(lambda part: part.reshape(count, size, *part.shape[1:]), filled)
+    last, outputs = jax.lax.scan(partial(_one_chunk, delta), state, chunks)
+    return last, None if outputs is None else outputs.reshape(-1, outputs.shape[-1])[:C]
+
+
+def _one_chunk(delta: bool, state, rows: _Rows):
+    """The last state and the outputs of one chunk."""
+    keys, values, queries, step, gate = rows
+    C = len(keys)
+    # gamma_t/gamma_j where j <= t, and gamma_t. As products, not as quotients: a gate may be zero.
+    decay, kept = jnp.tril(jnp.ones((C, C), keys.dtype)), jnp.ones((C, 1), keys.dtype)
+    if gate is not None:
+        decay = decay * jnp.cumprod(jnp.where(jnp.tril(decay, -1) > 0, gate[:, None], 1.0), axis=0)
+        kept = jnp.cumprod(gate)[:, None]
+    writes = step[:, None] * values
+    if delta:
+        system = jnp.eye(C, dtype=keys.dtype) + step[:, None] * jnp.tril(decay * (keys @ keys.T), -1)
+        right = writes - step[:, None] * kept * (keys @ state.T)
+        writes = solve_triangular(system, right, lower=True, unit_diagonal=True)
+    last = kept[-1:] * state + (decay[-1][:, None] * writes).T @ keys
+    if queries is None:
+        return last, None
+    return last, kept * (queries @ state.T) + (decay * (queries @ keys.T)) @ writes

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from lsalib._files import write
 
-BENCHMARKS = {"results": "speed", "results-one-core": "speed", "engine": "engine", "scale": "scale", "pages": "pages"}
+BENCHMARKS = {"results": "speed", "results-one-core": "speed", "layers": "layers", "engine": "engine"}
+BENCHMARKS |= {"scale": "scale", "pages": "pages"}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ their prior mean share their contexts.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -67,16 +67,17 @@ class GaussianTask:
 
     The *target* `w^\top x_q` has no noise; add ``noise_std**2`` to get the risk against a noisy label.
 
-    A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on all fields but the context size. Shapes are always
-    checked, values if they are known. A ``noise_std`` of exactly 0 is part of the structure, not a number that can
-    change.
+    A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its fields. Shapes are always checked, values if they are
+    known. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change. So is a known context
+    size. For functions of C, replace it by a number that JAX traces, and which need not be whole: the exact results of
+    ``theory`` take such tasks, but nothing can be sampled from them.
 
     Two tasks are equal, and have the same hash, if all their fields agree bit for bit. A covariance of None differs
     from the identity, since ``jax.grad`` sees the one but not the other. A task that JAX traces equals only itself.
 
     Args:
         prior_mean: `w_\star`, shape (d,).
-        context_size: C, the number of labeled examples, at least 1.
+        context_size: C, the number of labeled examples, at least 1; or any number that JAX traces.
         feature_cov: `\Lambda`, shape (d, d), symmetric and positive semidefinite up to rounding, and not
             zero; rounding is averaged out. None means the identity.
         prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite if its root is needed, as
@@ -95,13 +96,19 @@ class GaussianTask:
         >>> slope = jax.grad(lambda noise: gd_risk(GaussianTask([2.0], 2, noise_std=noise), step_size=0.5))
         >>> float(slope(0.3))  # eta^2 d 2 s / C
         0.07500000...
+        >>> from dataclasses import replace
+        >>> risk = lambda C: gd_risk(replace(task, context_size=C))  # of the best step, d (d+1) / (C+d+1)
+        >>> [round(float(value), 4) for value in jax.vmap(risk)(jnp.array([3.0, 9.0]))]
+        [1.0, 0.5]
+        >>> round(float(jax.grad(risk)(3.0)), 4)
+        -0.1667
 
     Source: section 2 of arXiv 2512.04268, where both covariances are the identity and there is no noise.
     """
 
     # Any array-like comes in; a float64 NumPy array is what is kept, or a tracer.
     prior_mean: npt.ArrayLike
-    context_size: int
+    context_size: int | Any  # a whole number, or one that JAX traces
     feature_cov: npt.ArrayLike | None = None
     prior_cov: npt.ArrayLike | None = None
     noise_std: float | npt.ArrayLike = 0.0
@@ -109,7 +116,7 @@ class GaussianTask:
     def __post_init__(self):
         prior_mean = _validate.vector("prior_mean", self.prior_mean)
         object.__setattr__(self, "prior_mean", prior_mean)
-        object.__setattr__(self, "context_size", _validate.count("context_size", self.context_size))
+        object.__setattr__(self, "context_size", _examples(self.context_size))
         for name in ("feature_cov", "prior_cov"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _validate.covariance(name, value, prior_mean.size))
@@ -149,17 +156,31 @@ class GaussianTask:
         return sample(key, self, n, compress=compress, dtype=dtype)
 
     def tree_flatten(self):
-        noise_std = self.noise_std if self.noisy else None
-        return (self.prior_mean, self.feature_cov, self.prior_cov, noise_std), self.context_size
+        leaves = self.prior_mean, self.feature_cov, self.prior_cov, self.noise_std if self.noisy else None
+        # A known number is part of the structure; one that JAX traces, or has computed, is a leaf.
+        return (
+            (leaves, self.context_size) if isinstance(self.context_size, int) else ((*leaves, self.context_size), None)
+        )
 
     @classmethod
     def tree_unflatten(cls, context_size, leaves):
         """Without a check: JAX puts placeholders here, and whole batches."""
         task, names = object.__new__(cls), ("prior_mean", "feature_cov", "prior_cov", "noise_std")
+        if context_size is None:
+            *leaves, context_size = leaves
         for name, leaf in zip(names, leaves, strict=True):
             object.__setattr__(task, name, 0.0 if name == "noise_std" and leaf is None else leaf)
         object.__setattr__(task, "context_size", context_size)
         return task
+
+
+def _examples(context_size):
+    """A count, or a tracer as a float."""
+    if not _arrays.traced(context_size):
+        return _validate.count("context_size", context_size)
+    context_size = _validate.number("context_size", context_size)
+    whole = jnp.issubdtype(context_size.dtype, jnp.integer)
+    return context_size.astype(jnp.result_type(float)) if whole else context_size
 
 
 def check_task(task, instead: str = "") -> None:
@@ -175,7 +196,7 @@ class StandardTask(NamedTuple):
     basis: Float[np.ndarray | Array, "d d"] | None  # U; None means the identity
     prior_root: Float[np.ndarray | Array, "d d"] | None  # T; None means the identity, and goes with U
     noise_std: float | Float[Array, ""]
-    context_size: int | float
+    context_size: float | Any
 
 
 def standardize(task: GaussianTask) -> StandardTask:
@@ -243,6 +264,8 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     """
     check_task(task, "; another one has its own sample(key, n)")
     key, batch_size = _validate.key(key), _validate.count("batch_size", batch_size)
+    if not isinstance(task.context_size, int):
+        raise ValueError("task must have a known context_size to be sampled, got one that JAX traces or has computed")
     dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
     xp, numbers = _arrays.numpy_or_jax(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
     prior_mean, noise_std, *covs = numbers

@@ -146,6 +146,7 @@ USUAL |= {"other": weights(attention.LSAParams, 50), "other_guess": numbers(54, 
 USUAL |= {"other_bias": numbers(55)}
 USUAL |= {"start": numbers(56, 2, optional=True), "normalized": flag(False), "schedule": flag(False)}
 USUAL |= {"decay": numbers(57)}
+USUAL |= {"query_cov": MATRIX}
 USUAL |= {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
 
 
@@ -218,7 +219,7 @@ TABLE |= {
     "metrics.prediction_difference": predictors(metrics.prediction_difference),
     "metrics.sampled_risk": entry(sampled, "float32", batch_size=count(8)),
     "theory.LiftedRisk": entry(point, "float32"),
-    "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=QUIET),
+    "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=ISOTROPIC),
     "theory.centred_task": entry(lambda task: jax.tree.leaves(theory.centred_task(task)), "float64"),
     "theory.debiased_risk": entry(theory.debiased_risk, "float64", step_size=OPTIONAL_STEP),
     "theory.delta_rule_step": entry(theory.delta_rule_step, "float64", task=SILENT),
@@ -232,5 +233,5 @@ TABLE |= {
     "theory.standard_form": entry(theory.standard_form, y_q=numbers(46, 3), task=STANDARD),
     "theory.standard_risk": entry(theory.standard_risk, task=STANDARD),
 }
-FLOAT32 = ("ltb_risk", "optimal_weights", "population_risk", "squared_distance", "yq_optimal_weights")
+FLOAT32 = ("ltb_risk", "optimal_guess", "optimal_weights", "population_risk", "squared_distance", "yq_optimal_weights")
 TABLE |= {f"theory.{name}": TABLE[f"theory.{name}"]._replace(least="float32") for name in FLOAT32}

@@ -4,11 +4,13 @@ If all numbers are known, closed forms are computed in float64, whatever JAX's s
 Under ``jax.jit``, ``jax.vmap`` and ``jax.grad`` the same formulas work on all fields of a task.
 """
 
-from lsalib.theory.closed_forms import bayes_risk, gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
+from lsalib.theory.bayes import bayes_risk
+from lsalib.theory.closed_forms import gd_risk, optimal_preconditioner, optimal_risk, optimal_step, yq_risk
 from lsalib.theory.constant import ConstantRegression, constant_regression
 from lsalib.theory.delta_rule import delta_rule_risk, delta_rule_step
 from lsalib.theory.depth import depth_price, depth_risk
 from lsalib.theory.few_heads import few_heads_weights
+from lsalib.theory.guesses import optimal_guess
 from lsalib.theory.least import LeastRisk, least_risk
 from lsalib.theory.lifted import LiftedRisk, lifted_risk, squared_distance
 from lsalib.theory.moments import GramMoments, gram_moments
@@ -36,6 +38,7 @@ __all__ = [
     "least_risk",
     "lifted_risk",
     "ltb_risk",
+    "optimal_guess",
     "optimal_preconditioner",
     "optimal_risk",
     "optimal_step",

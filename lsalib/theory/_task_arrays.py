@@ -20,6 +20,7 @@ __all__ = [
     "isotropic",
     "pseudo_inverse",
     "rank",
+    "repeat",
     "task_arrays",
 ]
 
@@ -59,6 +60,15 @@ def isotropic(cov, scale: float | None = None) -> bool:
     known = np.asarray(cov)
     multiple = known[0, 0] if scale is None else scale
     return bool(np.abs(known - multiple * np.eye(len(known))).max() <= _validate.negligible(known) * multiple)
+
+
+def repeat(xp, step: Callable, state, each):
+    """``state = step(state, x)`` for each x: a loop for known values, one compiled step for tracers."""
+    if xp is np:
+        for x in zip(*each, strict=True) if isinstance(each, tuple) else each:
+            state = step(state, x)
+        return state
+    return jax.lax.scan(lambda state, x: (step(state, x), None), state, each)[0]
 
 
 def checks_task(function: F) -> F:

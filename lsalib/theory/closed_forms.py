@@ -9,20 +9,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _validate
-from lsalib._arrays import float_if_known, traced
+from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
 from lsalib.theory._task_arrays import (
     Number,
     checks_task,
     full_precision,
     guess_vector,
-    isotropic,
     pseudo_inverse,
     task_arrays,
 )
 from lsalib.theory.constant import constant_regression
 
-__all__ = ["bayes_risk", "gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", "yq_risk"]
+__all__ = ["gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", "yq_risk"]
 
 
 @checks_task
@@ -54,8 +53,8 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     Source: new here; ``exact-gd-risk`` in the ledger.
     """
     eta = optimal_step(task) if step_size is None else _validate.number("step_size", step_size)
-    xp, _, L, P, s, eta = task_arrays(task, eta)
-    linear, quadratic = _gd_coefficients(xp, L, P, s, task.context_size)
+    xp, _, L, P, s, C, eta = task_arrays(task, task.context_size, eta)
+    linear, quadratic = _gd_coefficients(xp, L, P, s, C)
     return float_if_known(xp, xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
 
 
@@ -80,8 +79,8 @@ def optimal_step(task: GaussianTask) -> Number:
 
     Source: new here; ``exact-gd-risk`` in the ledger.
     """
-    xp, _, L, P, s = task_arrays(task)
-    linear, quadratic = _gd_coefficients(xp, L, P, s, task.context_size)
+    xp, _, L, P, s, C = task_arrays(task, task.context_size)
+    linear, quadratic = _gd_coefficients(xp, L, P, s, C)
     # If no label ever deviates from the prior mean, every step size has the same risk.
     return float_if_known(xp, linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic))
 
@@ -110,8 +109,8 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
 
     Source: new here; ``preconditioned-optimum`` in the ledger.
     """
-    xp, _, L, P, s = task_arrays(task)
-    return (pseudo_inverse(xp, _second_moment(xp, L, P, s, task.context_size)) @ L @ P).T
+    xp, _, L, P, s, C = task_arrays(task, task.context_size)
+    return (pseudo_inverse(xp, _second_moment(xp, L, P, s, C)) @ L @ P).T
 
 
 @checks_task
@@ -178,38 +177,6 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cu
     given = guess, _validate.number("bias", bias), yq_risk(task), error
     xp, w, L, _, _, guess, bias, attainable, error = task_arrays(task, *given)
     return float_if_known(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
-
-
-@checks_task
-def bayes_risk(task: GaussianTask) -> Number:
-    r"""The minimum risk of any predictor, in the cases with a closed form: without label noise.
-
-    .. math:: \max(d - C, 0)
-
-    With C >= d examples the task is solved exactly. With fewer, and identity covariances, d - C directions of the
-    weights remain unknown.
-
-    Args:
-        task: the task distribution, free of label noise; with identity covariances if C < d.
-
-    Returns:
-        The risk.
-
-    Raises:
-        ValueError: where there is no closed form; average the error of ``estimators.bayes`` instead.
-
-    Example:
-        >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2)), bayes_risk(GaussianTask([1.0], context_size=2))
-        (1.0, 0.0)
-    """
-    if task.noisy:
-        raise ValueError(
-            f"task must have noise_std 0 for the closed form, got {task.noise_std}; sample estimators.bayes"
-        )
-    unseen, covs = max(task.dim - task.context_size, 0), (task.feature_cov, task.prior_cov)
-    if unseen and (traced(covs) or not all(isotropic(cov, 1.0) for cov in covs)):
-        raise ValueError("task must have identity covariances when context_size < d; sample estimators.bayes")
-    return float(unseen)
 
 
 def _second_moment(xp, L, P, s, C):

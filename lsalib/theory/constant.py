@@ -54,8 +54,8 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
         >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
         [0.1463, 0.1379, 0.1525]
     """
-    xp, _, L, P, s, extra = task_arrays(task, _cumulant(task, noise_cumulant))
-    C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
+    xp, _, L, P, s, C, extra = task_arrays(task, task.context_size, _cumulant(task, noise_cumulant))
+    spread, square = xp.trace(L @ P), xp.trace(L @ P @ L @ P)
     V = 2 * square * (1 + 1 / C) + 2 * spread * (spread + 2 * s**2) / C + (2 * s**4 + extra) / C
     by_features = 1 + C * rank(xp, L) / 2
     # Random signs as noise on labels that are known otherwise have V = 0, and their square is the constant itself.

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from lsalib import _arrays, _validate
 from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, isotropic, task_arrays
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, isotropic, repeat, task_arrays
 
 __all__ = ["delta_rule_risk", "delta_rule_step"]
 
@@ -67,7 +67,8 @@ def delta_rule_risk(
     Raises:
         ValueError: if ``step_size`` or ``start`` does not have its shape, ``decay`` is not a finite number, the rule is
             normalized and Lambda is no multiple of the identity, or d < 3 with label noise, where the risk of a
-            normalized step is infinite; if ``step_size`` is None and ``decay`` is not 1.
+            normalized step is infinite; if ``step_size`` is None and ``decay`` is not 1, or JAX traces the context
+            size.
 
     Example:
         >>> task = GaussianTask([1.0] * 5, context_size=10)
@@ -91,7 +92,7 @@ def delta_rule_risk(
         K = decay * K + (1 - decay) * W
         return rule.after(V, beta), K - beta * rule.drift(K)
 
-    M, _ = _repeat(xp, step, (M, K), steps)
+    M, _ = repeat(xp, step, (M, K), steps)
     return float_if_known(xp, rule.risk(M))
 
 
@@ -140,16 +141,16 @@ def delta_rule_step(
         raise ValueError("task must have a feature_cov that is a multiple of the identity for a schedule")
     xp, rule, (M, *_), _ = _prepared(task, start, normalized, by_trace=schedule)
     if schedule:
-        return xp.stack(_greedy(rule, M, task.context_size))
+        return xp.stack(_greedy(rule, M, _examples(task)))
     if len(M) == 1 and not task.noisy:
         return float_if_known(xp, _greedy(rule, M, 1)[0])
     # No gradient is sent through the search.
     held = jax.tree.map(lambda x: lax.stop_gradient(x) if _arrays.traced(x) else x, (task, start))
-    found = _lowest(task.context_size, *_prepared(*held, normalized))
+    found = _lowest(_examples(task), *_prepared(*held, normalized))
     if xp is np:
         return float(found)
     # A step of Newton's method, which moves nothing but carries the exact derivative by the task and the start.
-    slope = lambda beta: _risk_and_slope(xp, rule, M, task.context_size, beta)[1]
+    slope = lambda beta: _risk_and_slope(xp, rule, M, _examples(task), beta)[1]
     bend = lax.stop_gradient(jax.grad(slope)(found))
     return found - slope(found) / jnp.where(bend == 0, 1, bend)
 
@@ -205,12 +206,18 @@ def _prepared(task: GaussianTask, start, normalized, *given, by_trace: bool = Fa
     return xp, rule, moments, xp.ones_like(bound) if normalized else bound, *given
 
 
+def _examples(task: GaussianTask) -> int:
+    if not isinstance(task.context_size, int):
+        raise ValueError("task must have a known context_size for the delta rule, got one that JAX traces")
+    return task.context_size
+
+
 def _steps(task: GaussianTask, step_size):
     """One step size for each example."""
     if np.ndim(step_size := _arrays.real_array("step_size", step_size)) == 0:
         step_size = _validate.number("step_size", step_size)
-        return (jnp if _arrays.traced(step_size) else np).full(task.context_size, step_size)
-    return _validate.vector("step_size", step_size, task.context_size)
+        return (jnp if _arrays.traced(step_size) else np).full(_examples(task), step_size)
+    return _validate.vector("step_size", step_size, _examples(task))
 
 
 def _greedy(rule: _Rule, M, count: int) -> list:
@@ -226,7 +233,7 @@ def _greedy(rule: _Rule, M, count: int) -> list:
 def _risk_and_slope(xp, rule: _Rule, M, count: int, beta):
     """The risk after so many steps of one size, and its derivative by this size."""
     step = lambda state, _: (rule.after(state[0], beta), rule.after_slope(state[0], state[1], beta))
-    return tuple(map(rule.risk, _repeat(xp, step, (M, 0 * M), np.arange(count))))
+    return tuple(map(rule.risk, repeat(xp, step, (M, 0 * M), np.arange(count))))
 
 
 def _lowest(count: int, xp, rule: _Rule, moments, bound):
@@ -241,13 +248,4 @@ def _lowest(count: int, xp, rule: _Rule, moments, bound):
     grid = bound * xp.asarray(10 ** np.linspace(-8, 0, 81), bound.dtype)
     lowest = xp.argmin(np.array([at(beta)[0] for beta in grid]) if xp is np else jax.vmap(at)(grid)[0])
     low = xp.where(lowest == 0, xp.zeros_like(bound), grid[xp.maximum(lowest - 1, 0)])
-    return sum(_repeat(xp, halve, (low, grid[xp.minimum(lowest + 1, len(grid) - 1)]), np.arange(60))) / 2
-
-
-def _repeat(xp, step: Callable, state, each):
-    """``state = step(state, x)`` for each x: a loop for known values, one compiled step for tracers."""
-    if xp is np:
-        for x in each:
-            state = step(state, x)
-        return state
-    return lax.scan(lambda state, x: (step(state, x), None), state, each)[0]
+    return sum(repeat(xp, halve, (low, grid[xp.minimum(lowest + 1, len(grid) - 1)]), np.arange(60))) / 2

@@ -47,8 +47,8 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
     layers = _validate.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
-    xp, _, L, *_ = task_arrays(task)
-    order = task.context_size * rank(xp, L) / 2
+    xp, _, L, _, _, C = task_arrays(task, task.context_size)
+    order = C * rank(xp, L) / 2
     return float_if_known(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
 
 

@@ -64,12 +64,12 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
 @full_precision
 def _heads(task: GaussianTask, heads: int, guess, bias):
     """The effective heads, in the task's own coordinates."""
-    xp, w, L, P, s, guess, bias = task_arrays(task, guess, bias)
+    xp, w, L, P, s, C, guess, bias = task_arrays(task, task.context_size, guess, bias)
     # Whatever the task is, white features, and labels that one feature gives variance 1.
     inverse = xp.eye(task.dim, dtype=w.dtype) / xp.sqrt(xp.trace(L) / task.dim)
     unit = xp.sqrt(xp.trace(L) * xp.trace(P)) / task.dim
     u = (w - guess) * xp.sqrt(task.dim / xp.trace(P))
-    b, A = _white_heads(xp, u, heads, task.context_size, (s / unit) ** 2, bias / unit)
+    b, A = _white_heads(xp, u, heads, C, (s / unit) ** 2, bias / unit)
     return own_coordinates(xp, b, A, (w, guess), inverse, unit)
 
 

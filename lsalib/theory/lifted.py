@@ -5,7 +5,7 @@ of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]`` and
 of the risk couple through ``E[z_q z_q^T]`` alone.
 """
 
-from functools import partial
+from functools import partial, wraps
 from typing import NamedTuple
 
 import jax
@@ -17,8 +17,9 @@ from lsalib import _arrays, _validate
 from lsalib._arrays import float_if_known
 from lsalib.attention import LSAParams, lift
 from lsalib.attention.layer import check_params
+from lsalib.mixtures import MixtureTask, averaged
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, task_arrays
+from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, pseudo_inverse, task_arrays
 from lsalib.theory.moments import gram_moments
 
 __all__ = ["LiftedRisk", "lifted_risk", "squared_distance"]
@@ -64,10 +65,56 @@ class LiftedRisk(NamedTuple):
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
         return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
 
+    def minimizer(self) -> Float[np.ndarray | Array, "D D D"]:
+        r"""The lift with the smallest risk, and among several the one with the smallest norm.
+
+        .. math:: M = -\tfrac 12\, E[z_q z_q^\top]^+\, s\, E[G \otimes G]^+
+
+        The quadratic is convex, so the lift is optimal exactly if ``gradient`` vanishes there. It needs up to d+1 heads
+        (``attention.from_lift``). Under ``jax.grad`` it is held fixed.
+        """
+        xp, (query, second, slope) = _arrays.numpy_or_jax(*map(_held, (self.query, self.second, self.slope)))
+        D = len(query)
+        by_token = slope.reshape(D, D * D) @ pseudo_inverse(xp, second.reshape(D * D, D * D))
+        return -(pseudo_inverse(xp, query) @ by_token).reshape(D, D, D) / 2
+
+    def minimum(self) -> Number:
+        """The smallest risk of enough heads: its gradient with respect to the task and the guess is exact.
+
+        Example:
+            >>> from lsalib.mixtures import MixtureTask
+            >>> two_modes = MixtureTask([GaussianTask([-2.0, 0.0], 5), GaussianTask([2.0, 0.0], 5)])
+            >>> round(lifted_risk(two_modes).minimum(), 4), round(lifted_risk(two_modes.tasks[0]).minimum(), 4)
+            (2.1111, 1.4167)
+        """
+        xp, (query, second, slope, constant, M) = _arrays.numpy_or_jax(*self, self.minimizer())
+        pulled = xp.einsum("jk,kpq->jpq", query, xp.einsum("mnpq,kpq->kmn", second, M))
+        return float_if_known(xp, constant + xp.sum((slope + pulled) * M))
+
     def _moments(self, name: str, M: Lift) -> tuple:
         """In the type of a point whose shape fits."""
         _validate.shape(name, M, self.slope.shape)
         return self.query.astype(M.dtype), self.second.astype(M.dtype)
+
+
+def _held(x):
+    return jax.lax.stop_gradient(x) if _arrays.traced(x) else x
+
+
+def _of_one_query(function):
+    """A decorator: the mean of several quadratics has their form if all have the same query."""
+
+    @wraps(function)
+    def checked(task, *args, **options):
+        if isinstance(task, MixtureTask) and not _arrays.traced(task) and options.get("query_cov") is None:
+            covs = [np.eye(task.dim) if each.feature_cov is None else each.feature_cov for each in task.tasks]
+            if not all(np.array_equal(cov, covs[0]) for cov in covs):
+                raise ValueError(
+                    "task must have one feature_cov for all components of a mixture, or query_cov be given"
+                )
+        return function(task, *args, **options)
+
+    return checked
 
 
 @jax.jit
@@ -85,9 +132,11 @@ def _value(constant, slope, query, second, M):
     return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
+@_of_one_query
+@averaged
 @checks_task
 @full_precision
-def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
+def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None, query_cov=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
     .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda & g^\top \Lambda g + \beta^2
@@ -97,16 +146,19 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     into one quadratic a component (eq. 18).
 
     Args:
-        task: the task distribution.
+        task: the task distribution, or a ``MixtureTask`` whose queries have one covariance.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
         fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
+        query_cov: the covariance of the query's features where they have another one than the examples', (d, d); it
+            takes the place of Lambda in the first matrix. The risk reads nothing else of the query's distribution.
 
     Returns:
         A ``LiftedRisk``. It holds D^4 numbers, so D = d+1 must be small; ``population_risk`` works for any D.
 
     Raises:
-        ValueError: if ``guess`` or ``fourth`` does not have its shape or ``bias`` is not finite.
+        ValueError: if ``guess``, ``fourth`` or ``query_cov`` does not have its shape, ``bias`` is not finite or
+            ``query_cov`` is no covariance; for a mixture, if its components' queries have several covariances.
 
     Example:
         >>> from lsalib.attention import gd_weights, lift
@@ -114,13 +166,19 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
         >>> risk = lifted_risk(task, guess=[2.0, 2.0])
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
+        >>> wider = lifted_risk(task, guess=[2.0, 2.0], query_cov=4 * np.eye(2))
+        >>> round(float(wider.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
+        4.0
 
     Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one (``a4-hessian`` in the
     ledger).
     """
     guess = guess_vector(task, guess)
-    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias)
-    xp, w, L, P, _, (mean, second, cross), guess, bias = task_arrays(task, *given)
+    query_cov = task.feature_cov if query_cov is None else _validate.covariance("query_cov", query_cov, task.dim)
+    query_cov = np.eye(task.dim) if query_cov is None else query_cov
+    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias), query_cov
+    # From here on L is the query's: the moments hold what is to be known of the examples.
+    xp, w, _, P, _, (mean, second, cross), guess, bias, L = task_arrays(task, *given)
     # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
     reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w
     last = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
@@ -130,6 +188,7 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     return LiftedRisk(query, second, slope, float_if_known(xp, off @ L @ off + xp.trace(L @ P) + bias**2))
 
 
+@averaged
 @checks_task
 @_promote_weights
 @full_precision

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _validate
+from lsalib.mixtures import averaged
 from lsalib.tasks import GaussianTask
 from lsalib.theory._task_arrays import checks_task, full_precision, task_arrays
 
@@ -25,6 +26,7 @@ class GramMoments(NamedTuple):
     cross: Float[np.ndarray | Array, "d D D"]
 
 
+@averaged
 @checks_task
 @full_precision
 def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
@@ -39,7 +41,8 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     Gaussian ones, mapped through the same tokens and divided by C, is added to ``second``.
 
     Args:
-        task: the task distribution; ``feature_cov`` is `E[x x^\top]`, whatever the features' mean.
+        task: the task distribution, or a ``MixtureTask``. Its ``feature_cov`` is `E[x x^\top]`, whatever the features'
+            mean.
         fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d); None means those of Gaussian features.
 
     Returns:
@@ -60,7 +63,7 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     """
     # The fourth moments may be traced where the task is known.
     given = () if fourth is None else (_validate.fourth_moments("fourth", fourth, task.dim),)
-    xp, w, L, P, s, *own = task_arrays(task, *given)
+    xp, w, L, P, s, C, *own = task_arrays(task, task.context_size, *given)
     label = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
     tokens, corner = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]), xp.outer(label, label)
     mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner
@@ -73,10 +76,10 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     # The two pairings across eps^T L eps times itself; the third one is in mean⊗mean.
     product = product + 2 * xp.trace(L @ P @ L @ P) * xp.tensordot(corner, corner, 0)
     pairings = product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
-    second = product + pairings / task.context_size
+    second = product + pairings / C
     if own:
         above = own[0] - _paired(xp, L)
-        second = second + _through_tokens(xp, tokens, corner, P, above) / task.context_size
+        second = second + _through_tokens(xp, tokens, corner, P, above) / C
     return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams, effective
 from lsalib.attention.layer import check_params
+from lsalib.mixtures import averaged
 from lsalib.tasks import GaussianTask, StandardTask, standardize
 from lsalib.theory._task_arrays import Number, checks_task, full_precision
 
@@ -29,6 +30,7 @@ Scalar = Float[Array, ""]
 _promote_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
 
 
+@averaged
 @checks_task
 @_promote_weights
 @full_precision
@@ -43,7 +45,7 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
     Args:
         params: the weights, (H, D, D) each, D = d+1. The result has the widest float type among weights, guess and
             bias, at least float32.
-        task: the task distribution.
+        task: the task distribution, or a ``MixtureTask``.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
 
@@ -66,6 +68,7 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
     return _population_risk(params, guess, _validate.number("bias", bias), _constants(task, params.W_K.dtype))
 
 
+@averaged
 @checks_task
 @_promote_weights
 @full_precision

@@ -39,7 +39,7 @@ def centred_task(task: GaussianTask) -> GaussianTask:
 
     Source: new here; ``softmax-one-example-less`` in the ledger.
     """
-    if task.context_size < 2:
+    if not _arrays.traced(task.context_size) and task.context_size < 2:
         raise ValueError(f"task must have a context_size of at least 2 to be centered, got {task.context_size}")
     return replace(task, context_size=task.context_size - 1)
 
@@ -169,7 +169,7 @@ def _approximation(task: GaussianTask, omega, *more):
         raise ValueError(
             "task must have prior mean zero, identity features and a multiple of the identity as prior covariance"
         )
-    xp, _, _, P, s, omega, *more = task_arrays(task, omega, *more)
+    xp, _, _, P, s, C, omega, *more = task_arrays(task, task.context_size, omega, *more)
     signal, products = xp.trace(P), xp.outer(omega, omega)
-    second = products + (1 + s**2 / signal) / task.context_size * xp.exp(task.dim * products)
+    second = products + (1 + s**2 / signal) / C * xp.exp(task.dim * products)
     return xp, signal, second, omega, *more

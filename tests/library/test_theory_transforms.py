@@ -72,7 +72,7 @@ def with_cumulant(function):
 
 
 CASES = {
-    "bayes_risk": Case(theory.bayes_risk, tasks=WITHOUT_NOISE),
+    "bayes_risk": Case(theory.bayes_risk, (), ISOTROPIC, multiples),
     "centred_task": Case(theory.centred_task),
     "constant_regression": Case(with_cumulant(theory.constant_regression), (CUMULANT,)),
     "debiased_risk": Case(theory.debiased_risk, (0.4,)),
@@ -93,6 +93,7 @@ CASES = {
         (PARAMS, *NUMBERS),
         compiles=True,
     ),
+    "optimal_guess": Case(lambda task, params: theory.optimal_guess(params, task), (PARAMS,), compiles=True),
     "optimal_preconditioner": Case(theory.optimal_preconditioner),
     "optimal_risk": Case(with_cumulant(theory.optimal_risk), (GUESS, BIAS, CUMULANT)),
     "optimal_step": Case(theory.optimal_step),
@@ -125,7 +126,7 @@ CASES = {
 # What does not move a function: 0 is the prior mean, 1 and 2 are the covariances, 3 is the noise; then comes ``more``.
 FLAT = {name: [0] for name in ("constant_regression", "debiased_risk", "debiased_step", "gd_risk", "yq_risk")}
 FLAT |= {name: [0] for name in ("optimal_preconditioner", "optimal_step", "standard_risk")}
-FLAT |= {"bayes_risk": [0, 1, 2], "depth_price": [0, 1, 2], "optimal_weights": [4, 5], "standard_form": [2, 3]}
+FLAT |= {"bayes_risk": [0], "depth_price": [0, 1, 2], "optimal_weights": [4, 5], "standard_form": [2, 3]}
 FLAT |= {"softmax_output": [0, 1], "softmax_risk": [0, 1]}
 
 

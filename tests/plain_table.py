@@ -189,7 +189,7 @@ def layer(params, X, y, x_q):
 
 # Holders of what the library has computed, which compute nothing.
 HOLDERS = {"tasks.Batch", "tasks.Task", "tasks.StandardTask", "attention.LSAParams", "attention.SoftmaxParams"}
-HOLDERS |= {"layers.LayerParams", "layers.RULES"}
+HOLDERS |= {"layers.LayerParams"}
 HOLDERS |= {"metrics.Estimate", "theory.ConstantRegression", "theory.GramMoments", "theory.LeastRisk"}
 MODULES = {"tasks": tasks, "attention": attention, "estimators": estimators, "metrics": metrics, "theory": theory}
 MODULES |= {"layers": layers}

@@ -30,7 +30,7 @@ weights are trained but those named in ``Layer(frozen=...)``.
 once.
 """
 
-from lsalib.layers.layer import RULES, Layer, LayerParams
+from lsalib.layers.layer import Layer, LayerParams
 from lsalib.layers.states import chunked, recurrence
 
-__all__ = ["RULES", "Layer", "LayerParams", "chunked", "recurrence"]
+__all__ = ["Layer", "LayerParams", "chunked", "recurrence"]

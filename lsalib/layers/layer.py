@@ -63,8 +63,8 @@ class Layer:
     The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`.
 
     Args:
-        rule: one of ``RULES``.
-        heads: H.
+        rule: one of the names above.
+        heads: H, their number.
         depth: N, the number of layers one after the other.
         causal: whether a context token reads the state after itself, `S_t`; otherwise it reads the last one. With one
             layer there is no difference, since only the query is read.
@@ -156,7 +156,7 @@ class Layer:
         Args:
             key: a key of ``jax.random``.
             dim: d, the number of features.
-            scale: s.
+            scale: s, the standard deviation of each entry.
             step: `\beta` of every head. None is 1 where keys or steps are normalized. Otherwise it is `1/(d + 2)`, the
                 best constant step of online gradient descent on standard normal features.
             gate: `\alpha` of every head; 1 forgets nothing.

@@ -12,6 +12,7 @@ from refusals import refusals
 
 from lsalib import attention, layers, metrics, tasks
 from lsalib.layers import Layer
+from lsalib.layers.layer import RULES
 from lsalib.training import train
 
 RATES = {"number": (0.3, None), "numbers": (0.3, 0.8), "each token": ("random", "random"), "shut gate": (0.3, "shut")}
@@ -112,9 +113,9 @@ def predict_by_loops(layer, p, X, y, x_q):
     return Z[-1, -1]
 
 
-CASES = [Layer(rule, heads=2, chunk=chunk) for rule in layers.RULES for chunk in (None, 2)]
-CASES += [Layer(rule, heads=2, depth=2, causal=causal) for rule in layers.RULES for causal in (True, False)]
-CASES += [Layer(rule, normalize="keys", key_size=2, value_size=1) for rule in layers.RULES]
+CASES = [Layer(rule, heads=2, chunk=chunk) for rule in RULES for chunk in (None, 2)]
+CASES += [Layer(rule, heads=2, depth=2, causal=causal) for rule in RULES for causal in (True, False)]
+CASES += [Layer(rule, normalize="keys", key_size=2, value_size=1) for rule in RULES]
 CASES += [Layer(rule, normalize="step", depth=2) for rule in ("linear", "gated", "delta", "gated_delta")]
 NAMES = [f"{c.rule}-H{c.heads}-N{c.depth}-{c.causal}-{c.normalize}-{c.chunk}" for c in CASES]
 

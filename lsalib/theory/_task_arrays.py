@@ -58,7 +58,7 @@ def isotropic(cov, scale: float | None = None) -> bool:
     if cov is None or _arrays.traced(cov):
         return True
     known = np.asarray(cov)
-    multiple = known[0, 0] if scale is None else scale
+    multiple = np.trace(known) / len(known) if scale is None else scale
     return bool(np.abs(known - multiple * np.eye(len(known))).max() <= _validate.negligible(known) * multiple)
 
 

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lsalib.attention import LSAParams
-from lsalib.mixtures import MixtureTask
-from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import full_precision
-from lsalib.theory.risk import population_risk
+from lsalib.attention.layer import check_params
+from lsalib.mixtures import MixtureTask, averaged
+from lsalib.tasks import GaussianTask, StandardTask
+from lsalib.theory._task_arrays import checks_task, full_precision
+from lsalib.theory.risk import _constants, _population_risk, _promote_weights
 
 __all__ = ["optimal_guess"]
 
@@ -38,6 +39,7 @@ def optimal_guess(params: LSAParams, task: GaussianTask | MixtureTask) -> Float[
 
     Example:
         >>> from lsalib.attention import gd_weights
+        >>> from lsalib.theory import population_risk
         >>> task, off = GaussianTask([2.0, 2.0], context_size=3), gd_weights([1.0, 1.0], 0.5)
         >>> guess = optimal_guess(off, task)
         >>> guess.round(4).tolist()
@@ -47,8 +49,22 @@ def optimal_guess(params: LSAParams, task: GaussianTask | MixtureTask) -> Float[
 
     Source: new here.
     """
-    risk = lambda guess: population_risk(params, task, guess)
-    dtype = risk(None).dtype
-    zero = jnp.zeros(task.dim, dtype)
-    slope, bend = jax.grad(risk)(zero), jax.hessian(risk)(zero)
+    slope, bend = _quadratic(params, task)
     return -jnp.linalg.pinv(bend, hermitian=True) @ slope
+
+
+@averaged
+@checks_task
+@_promote_weights
+def _quadratic(params: LSAParams, task: GaussianTask):
+    """The risk's gradient with respect to the guess, at zero, and its Hessian."""
+    check_params(params, task.dim)
+    return _derivatives(params, _constants(task, params.W_K.dtype))
+
+
+# One program for all weights and tasks of one shape.
+@jax.jit
+def _derivatives(params, task: StandardTask):
+    risk = lambda guess: _population_risk(params, guess, 0.0, task)
+    zero = jnp.zeros_like(params.W_K, shape=task.prior_mean.shape)
+    return jax.grad(risk)(zero), jax.hessian(risk)(zero)

@@ -82,7 +82,9 @@ def test_an_identity_is_one_up_to_rounding():
     """A product of rotations counts as the identity, and 1 + 1e-12 on its diagonal does not."""
     Q = rotation(3)
     assert bayes_risk(GaussianTask([1, 1, 1], 2, feature_cov=np.eye(3))) == 1.0
-    assert bayes_risk(GaussianTask([1, 1, 1], 2, feature_cov=Q @ Q.T, prior_cov=np.eye(3))) == 1.0
+    assert bayes_risk(GaussianTask([1, 1, 1], 2, feature_cov=Q @ Q.T, prior_cov=np.eye(3))) == pytest.approx(
+        1.0, rel=1e-14
+    )
     few_heads_weights(GaussianTask([1, 1, 1], 2, feature_cov=0.3 * Q @ Q.T), 1)
     for off in (2.0, 1 + 1e-7, 1 + 1e-12):
         with pytest.raises(ValueError, match="multiples of the identity"):

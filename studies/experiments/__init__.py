@@ -3,8 +3,18 @@
 A new one is a function that returns named arrays, and a line in the registry of its module.
 """
 
-from studies.experiments import depth, depth_alike, depth_training, language_models, probes, softmax, training_speed
+from studies.experiments import (
+    depth,
+    depth_alike,
+    depth_training,
+    fast_weights,
+    language_models,
+    probes,
+    softmax,
+    training_speed,
+)
 
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
+EXPERIMENTS |= fast_weights.EXPERIMENTS
 EXPERIMENTS |= language_models.EXPERIMENTS | probes.EXPERIMENTS

@@ -114,6 +114,28 @@ def patterns(step, layer) -> dict:
     return values | {"said": [step, int(layer[0]), omega @ mu, best, mu.sum(), 0.15, 2.5]}
 
 
+ORDERS = {
+    "given": lambda X: X,
+    "reversed": lambda X: X[::-1],
+    "longest": lambda X: X[np.argsort(-(X**2).sum(1))],
+    "shortest": lambda X: X[np.argsort((X**2).sum(1))],
+}
+
+
+def fast_weights(start, beta, order) -> dict:
+    """The descent of the library's estimator after each number of examples, and its exact risk."""
+    data = EXPLORERS["fast-weights"]()
+    w, mean, X = np.array(data["w"]), np.array(data["prior_mean"], float), ORDERS[order](np.array(data["X"]))
+    with jax.enable_x64(True):
+        after = lambda n, x_q: float(estimators.delta_rule(X[:n], X[:n] @ w, x_q, start * mean, float(beta)))
+        path = np.array([start * mean, *([after(n, x_q) for x_q in np.eye(2)] for n in range(1, len(X) + 1))])
+    errors = ((path - w) ** 2).sum(1)
+    risk = lambda share, n: float(theory.delta_rule_risk(GaussianTask(mean, n), float(beta), share * mean))
+    values = {"found": path[-1], "error": errors[-1], "risk": risk(start, len(X)), "right": risk(1, len(X))}
+    said = [start, *path[-1], errors[-1], values["risk"], values["right"]]
+    return values | {"said": said, "at_three": [risk(start, 3), risk(1, 3), errors[3]]}
+
+
 PAGES = {
     "answer": "intro",
     "guess": "embedding",
@@ -122,6 +144,7 @@ PAGES = {
     "pair": "gradients",
     "stand-in": "initial_guess",
     "patterns": "softmax",
+    "fast-weights": "fast_weights",
 }
 STEPS = EXPLORERS["triangle"]()["controls"][0]["values"]
 # The numbers of each explorer, and the grid of its controls on which they are compared.
@@ -132,6 +155,7 @@ FORMULAS = {
     "triangle": (triangle, {"m": [STEPS[0], STEPS[50], STEPS[-1]], "c": [-1.5, 0, 0.8]}),
     "pair": (pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
     "stand-in": (stand_in, {"d": [1, 10, 20], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
+    "fast-weights": (fast_weights, {"start": [0, 0.7, 1.5], "beta": [0.05, 0.25, 0.4], "order": list(ORDERS)}),
 }
 
 
@@ -145,6 +169,9 @@ def curves(name: str, s: dict) -> list[tuple[float, list[float]]]:
         return [(s["heads"], [v["risk"], v["gd"]])]
     if name == "pair":
         return [(s["C"], [v[key] / v["limit"] for key in ("exact", "independent", "limit", "paper")])]
+    if name == "fast-weights":
+        # The path turns back: its dots show that it is right.
+        return [(0, []), (3, v["at_three"])]
     if name == "guess":
         return [(s["guess"], [v["head"], v["gd"], v["target"]])]
     k = s["C"] * s["d"]
@@ -159,6 +186,7 @@ DRAWINGS = [
     ("answer", {"d": 7, "C": 5, "noise": 0.5, "error": 59, "over": "noise"}, LINEAR),
     ("heads", {"d": 10, "C": 10, "error": 40, "heads": 3}, LINEAR),
     ("guess", {"guess": 1, "eta": 0.25}, LINEAR),
+    ("fast-weights", {"start": 0.5, "beta": 0.2, "order": "longest"}, LINEAR * 2),
     ("pair", {"d": 3, "C": 30, "mean": 1, "entry": "yy"}, [(True, False)]),
     *[("stand-in", {"d": 3, "C": 10, "error": 40, "noise": noise}, [*LINEAR, (True, True)]) for noise in (0, 3)],
 ]

@@ -8,7 +8,7 @@ from tools.notebooks import execute, install_cell, pages
 # Two settings a page, unless it names its own.
 PLAIN = [{"dim": 4, "context_size": 7, "prior_mean": 1.0}, {"dim": 3, "context_size": 2, "prior_mean": -0.5}]
 SETTINGS = {
-    **dict.fromkeys(("beyond", "depth", "gradients", "gradients_appendix", "intro", "trust"), PLAIN),
+    **dict.fromkeys(("beyond", "depth", "fast_weights", "gradients", "gradients_appendix", "intro", "trust"), PLAIN),
     "embedding": [PLAIN[0] | {"heads": 3}, PLAIN[1] | {"prior_mean": 0.0, "heads": 5}],
     "few_heads": [
         {"dim": 2, "context_size": 6, "error": 2.0, "offset": 0.5},

@@ -115,6 +115,22 @@ def stand_in() -> dict:
     }
 
 
+def fast_weights() -> dict:
+    orders = {"given": "as drawn", "reversed": "reversed", "longest": "longest first", "shortest": "shortest first"}
+    return {
+        "controls": [
+            slider("start", "start, in units of the prior mean", 0, 1.5, 0.1, 0),
+            slider("beta", "step size β", 0, 0.5, 0.05, 0.25),
+            choice("order", "order of the examples", orders),
+        ],
+        "plane": [[-0.5, 2.5], [-0.5, 2]],
+        "risk": [0, 5],
+        "X": [[1.2, -0.4], [-0.5, 0.9], [0.3, 1.6], [-1.1, -0.7], [0.6, 0.2]],
+        "w": [1.6, 0.3],
+        "prior_mean": [1, 1],
+    }
+
+
 def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """omega and mu: the mean of A's diagonal on the features, and the entry of b for the label."""
     d = A.shape[-1] - 1
@@ -179,4 +195,5 @@ EXPLORERS: dict[str, Callable[[], dict]] = {
     "pair": pair,
     "stand-in": stand_in,
     "patterns": patterns,
+    "fast-weights": fast_weights,
 }

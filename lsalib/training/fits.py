@@ -104,15 +104,15 @@ class Fit(NamedTuple):
             >>> round(one_step.population_risk(), 4)
             1.0
         """
-        task = self.task if task is None else task
-        if self.run.layer is not None or not isinstance(task, GaussianTask):
+        tested = self.task if task is None else task
+        if self.run.layer is not None or not isinstance(tested, GaussianTask):
             raise ValueError(
                 "the exact risk is known for LSA on a GaussianTask only: sample that of another layer or task by "
                 "metrics.sampled_risk(key, task, fit.predict), of a sweep's result by fit.seed(0).predict"
             )
-        if isinstance(task, GaussianTask) and task.dim != self.task.dim:
-            raise ValueError(f"task must have d = {self.task.dim}, as in training, got d = {task.dim}")
-        one = lambda params, guess: population_risk(params, task, guess, self.bias)
+        if tested.dim != self.task.dim:
+            raise ValueError(f"task must have d = {self.task.dim}, as in training, got d = {tested.dim}")
+        one = lambda params, guess: population_risk(params, tested, guess, self.bias)
         risks = jax.vmap(one)(self.params, self.guess) if self._has_seeds else one(self.params, self.guess)
         if _arrays.traced(risks):
             return risks
@@ -236,7 +236,7 @@ def load(path: str | os.PathLike, runs: Sequence[Run] | None = None) -> list[Fit
         raise ValueError(
             f"runs must be given to read {path}: a file cannot hold the functions of the run of fit {own[0]}"
         )
-    given = read if runs is None else list(runs)
+    given = [run for run in read if run is not None] if runs is None else list(runs)
     # What a file does not hold of a run are its functions, but their names.
     if runs is not None and [json.loads(json.dumps(run.to_json())) for run in given] != stored:
         raise ValueError(f"runs must be those of the {len(stored)} fits of {path}, got others")
@@ -276,9 +276,9 @@ def _fit(arrays: dict[str, np.ndarray], place: int, run: Run) -> Fit:
         if run.layer is None:
             own = LSAParams(*(named(f"{prefix}{name}") for name in LSAParams._fields))
             return Snapshots(own, named(f"{prefix}guess"))
-        begin = run.start
-        if run.init is not None:
-            begin = jax.eval_shape(lambda key: run.init(key, run.task.dim), jax.random.key(0))
+        begin, draw = run.start, run.init
+        if draw is not None:
+            begin = jax.eval_shape(lambda key: draw(key, run.task.dim), jax.random.key(0))
         leaves = [named(f"{prefix}{number}") for number in range(len(jax.tree.leaves(begin)))]
         return Snapshots(jax.tree.unflatten(jax.tree.structure(begin), leaves), None)
 

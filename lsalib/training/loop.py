@@ -67,7 +67,7 @@ class Program(NamedTuple):
         """A function of (one run's state, its data), for all runs of a seed where they are separate."""
         if not self.separate:
             return function
-        return jax.vmap(function, (0, jax.tree.unflatten(jax.tree.structure(data), self.data_axes)))
+        return jax.vmap(function, (0, jax.tree.unflatten(jax.tree.structure(data), self.data_axes or ())))
 
     def losses(self, params: PyTree, data: tuple, key) -> Array:
         """The losses of one seed."""

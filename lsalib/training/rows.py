@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class RunGroup(NamedTuple):
     @property
     def heads(self) -> int:
         """The most heads: runs with fewer get zeros for the others."""
-        return max(run.heads for run in self.runs)
+        return max(run.heads or 0 for run in self.runs)
 
     def prepared(self, keys: list, dtype) -> Group:
         """The group as the loop takes it: each run's weights in one row, and its constants."""
@@ -70,7 +70,8 @@ def row_groups(
     runs: Sequence[Run], places: Sequence[int], sampling: tuple[int, bool] | None, pads: bool
 ) -> list[RunGroup]:
     """Runs by the shape of their program; ``pads`` says whether contexts may be padded."""
-    shapes = [(r.task.dim, standardize(r.task).basis is None, batch_shape_of(r.task, sampling)) for r in runs]
+    tasks = [cast(GaussianTask, run.task) for run in runs]
+    shapes = [(task.dim, standardize(task).basis is None, batch_shape_of(task, sampling)) for task in tasks]
     padded = _padded(shapes) if pads else {}
     groups: dict[tuple, RunGroup] = {}
     for run, place, shape in zip(runs, places, shapes, strict=True):
@@ -87,7 +88,7 @@ def _padded(shapes: list[tuple]) -> dict[tuple, tuple]:
     for dim, covs, batch in shapes:
         if batch is not None and batch.context_size is not None:
             alike.setdefault((dim, covs, batch._replace(context_size=0)), set()).add(batch.context_size)
-    larger = {}
+    larger: dict[tuple, tuple] = {}
     for (dim, covs, batch), sizes in alike.items():
         classes = [[size] for size in sorted(sizes)]
         while len(classes) > _MOST_SIZES:
@@ -109,7 +110,7 @@ def _in_chunks(group: RunGroup) -> RunGroup:
     """
     by_size: dict[int, list[int]] = {}
     for i, run in enumerate(group.runs):
-        by_size.setdefault(run.task.context_size, []).append(i)
+        by_size.setdefault(cast(GaussianTask, run.task).context_size, []).append(i)
     lengths = range(1, max(map(len, by_size.values())) + 1)
     chunk = min(lengths, key=lambda m: (BATCH_COST + m) * sum(-(-len(each) // m) for each in by_size.values()))
     order = [i for each in by_size.values() for i in each + [each[-1]] * (-len(each) % chunk)]

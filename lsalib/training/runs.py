@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -153,7 +154,7 @@ class Run:
             hash(self.task)
         except TypeError:
             return id(self.task)
-        return self.task
+        return cast(Hashable, self.task)
 
 
 def _name(given) -> str | None:

@@ -38,7 +38,9 @@ def sampled_risk(
     .. math:: E \big[ (f(X, y, x_q) - \mathrm{target})^2 \big]
 
     To compare several predictors, write one function that returns all their predictions: they then see the same
-    tasks, in one program.
+    tasks, in one program. Only one of them may factorize or invert matrices: two that do, such as two calls of
+    ``estimators.bayes``, can block each other's threads in JAX on a machine with two cores. Call ``sampled_risk`` with
+    the same key for each of them instead.
 
     Args:
         key: a key of ``jax.random``.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
+from jax import lax
 from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
@@ -149,7 +149,7 @@ def _recurrence(state, rows: _Rows, delta: bool):
         S = S + row.step * jnp.outer(row.values - S @ row.keys if delta else row.values, row.keys)
         return S, None if row.queries is None else S @ row.queries
 
-    return jax.lax.scan(token, state, rows)
+    return lax.scan(token, state, rows)
 
 
 @partial(jax.jit, static_argnames=("delta", "chunk"))
@@ -166,7 +166,7 @@ def _chunked(state, rows: _Rows, delta: bool, chunk: int):
     if rows.gate is not None:
         filled = filled._replace(gate=fill(rows.gate, 1.0))
     chunks = jax.tree.map(lambda part: part.reshape(count, size, *part.shape[1:]), filled)
-    last, outputs = jax.lax.scan(partial(_one_chunk, delta), state, chunks)
+    last, outputs = lax.scan(partial(_one_chunk, delta), state, chunks)
     return last, None if outputs is None else outputs.reshape(-1, outputs.shape[-1])[:C]
 
 
@@ -181,10 +181,25 @@ def _one_chunk(delta: bool, state, rows: _Rows):
         kept = jnp.cumprod(gate)[:, None]
     writes = step[:, None] * values
     if delta:
-        system = jnp.eye(C, dtype=keys.dtype) + step[:, None] * jnp.tril(decay * (keys @ keys.T), -1)
-        right = writes - step[:, None] * kept * (keys @ state.T)
-        writes = solve_triangular(system, right, lower=True, unit_diagonal=True)
+        earlier = step[:, None] * jnp.tril(decay * (keys @ keys.T), -1)
+        writes = _substituted(earlier, writes - step[:, None] * kept * (keys @ state.T))
     last = kept[-1:] * state + (decay[-1][:, None] * writes).T @ keys
     if queries is None:
         return last, None
     return last, kept * (queries @ state.T) + (decay * (queries @ keys.T)) @ writes
+
+
+def _substituted(earlier: Float[Array, "C C"], right: Float[Array, "C m"]) -> Float[Array, "C m"]:
+    """The writes u with u + earlier u = right, row by row; ``earlier`` is zero on and above its diagonal.
+
+    LAPACK's triangular solve would do it, but two of its solves in one program can block each other's threads.
+    """
+    last = len(right) - 1
+
+    def forward(_, rows):
+        return lax.fori_loop(0, last + 1, lambda i, u: u.at[i].add(-(earlier[i] @ u)), rows)
+
+    def backward(_, rows):
+        return lax.fori_loop(0, last + 1, lambda i, u: u.at[last - i].add(-(earlier[:, last - i] @ u)), rows)
+
+    return lax.custom_linear_solve(lambda u: u + earlier @ u, right, forward, backward)

@@ -1,5 +1,7 @@
 """The best initial guess for given attention weights."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -15,7 +17,7 @@ __all__ = ["optimal_guess"]
 
 
 @full_precision
-def optimal_guess(params: LSAParams, task: GaussianTask | MixtureTask) -> Float[Array, " d"]:
+def optimal_guess(params: LSAParams, task: GaussianTask | MixtureTask | Any) -> Float[Array, " d"]:
     r"""The linear guess `y_q = g^\top x_q` with the smallest risk for given weights.
 
     .. math:: g = \frac{E[(w - v)(1 + m)]}{E[(1 + m)^2]}, \qquad m = \langle G, M_{d+1} \rangle, \quad
@@ -49,6 +51,7 @@ def optimal_guess(params: LSAParams, task: GaussianTask | MixtureTask) -> Float[
 
     Source: new here.
     """
+    # The type of the task is checked there, for an error that says what is expected.
     slope, bend = _quadratic(params, task)
     return -jnp.linalg.pinv(bend, hermitian=True) @ slope
 

@@ -83,6 +83,7 @@ def test_no_result_is_asked_of_anything_but_a_task(name):
     more |= {"softmax_risk": ([0.1],), "softmax_output": ([0.1],)}
     first = {
         "population_risk": (floats,),
+        "optimal_guess": (floats,),
         "squared_distance": (floats, floats),
         "ltb_risk": (floats, np.eye(3), np.eye(3)),
     }

@@ -73,9 +73,9 @@ def fits():
     return dict(zip(RUNS, found, strict=True))
 
 
-def assert_close(a, b):
+def assert_close(a, b, rtol=2e-4):
     # A few operations of float32 in another order, amplified by twelve steps.
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-5), a, b)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol / 10), a, b)
 
 
 def assert_equal(a, b):
@@ -95,9 +95,11 @@ def test_a_run_is_what_train_makes_of_its_loss(name, fits):
     optimizer = optax.adam(run.learning_rate) if run.optimizer is None else run.optimizer
     init = run.init and (lambda key: run.init(key, 2))
     alone = train(loss, run.start, KEY, init=init, steps=12, optimizer=optimizer, seeds=2)
-    assert_close((fits[name].params, fits[name].risk), (alone.params, alone.risk))
+    # A line search compares losses, so it amplifies rounding much more.
+    rtol = 1e-2 if name == "line search" else 2e-4
+    assert_close((fits[name].params, fits[name].risk), (alone.params, alone.risk), rtol)
     with pytest.raises(AssertionError):
-        assert_close(fits["own task" if name == "adam" else "adam"].risk, alone.risk)
+        assert_close(fits["own task" if name == "adam" else "adam"].risk, alone.risk, rtol)
 
 
 def test_all_runs_see_the_same_contexts(fits):

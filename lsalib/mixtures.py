@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from lsalib import _arrays, _validate
 from lsalib.tasks import Batch, GaussianTask
 
-__all__ = ["MixtureTask", "averaged"]
+__all__ = ["MixtureTask"]
 
 Result = TypeVar("Result")
 

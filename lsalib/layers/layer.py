@@ -86,8 +86,9 @@ class Layer:
         >>> slope.guess.tolist(), bool((slope.state != 0).any())
         ([0.0, 0.0], True)
 
-    Sources: :cite:t:`katharopoulos2020` (linear, normalized), :cite:t:`yang2024gla` and :cite:t:`dao2024` (gated),
-    :cite:t:`schlag2021` and :cite:t:`yang2024delta` (delta), :cite:t:`yang2025gated` (gated delta).
+    Sources: Katharopoulos et al. (2020; linear, normalized), Yang, Wang, Shen et al. (2024) and Dao and Gu (2024;
+    gated), Schlag et al. (2021) and Yang, Wang, Zhang et al. (2024; delta), Yang, Kautz and Hatamizadeh (2025; gated
+    delta).
     """
 
     rule: str

@@ -66,8 +66,8 @@ def recurrence(
         >>> recurrence(jnp.zeros((1, 2)), keys, values, delta=True)[0].tolist()
         [[5.0, 0.0]]
 
-    Sources: :cite:t:`katharopoulos2020` (linear attention), :cite:t:`schlag2021` (delta rule), :cite:t:`yang2024gla`
-    and :cite:t:`dao2024` (gates), :cite:t:`yang2025gated` (gated delta rule).
+    Sources: Katharopoulos et al. (2020, linear attention), Schlag et al. (2021, delta rule), Yang, Wang, Shen et al.
+    (2024) and Dao and Gu (2024, gates), Yang, Kautz and Hatamizadeh (2025, gated delta rule).
     """
     rows = _checked(state, keys, values, queries, step, gate)
     return _recurrence(state, rows, _validate.flag("delta", delta))
@@ -110,7 +110,7 @@ def chunked(
         >>> chunked(jnp.zeros((1, 2)), keys, values, delta=True)[0].tolist()
         [[5.0, 0.0]]
 
-    Source: :cite:t:`yang2024delta`.
+    Source: Yang, Wang, Zhang et al. (2024), arXiv 2406.06484.
     """
     rows = _checked(state, keys, values, queries, step, gate)
     return _chunked(state, rows, _validate.flag("delta", delta), _validate.count("chunk", chunk))

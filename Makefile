@@ -33,8 +33,10 @@ PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
+# A process that was killed may have left a program without its time, and JAX then adds nothing to the cache any more.
 setup:
 	@$(TURN) $(MAKE) --silent --no-print-directory $(READY)
+	@for f in "$(LSALIB_PROGRAMS)"/*-cache; do [ -e "$${f%-cache}-atime" ] || rm -f "$$f"; done
 
 $(READY): requirements.txt requirements-models.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }

@@ -174,7 +174,9 @@ def _delta_rule(X, y, x_q, w0, step_size, decay, normalized: bool) -> Scalar:
     def step(w, example):
         x, label, beta = example
         w = decay * w
-        return w + (beta / (x @ x) if normalized else beta) * (label - w @ x) * x, None
+        square = x @ x if normalized else jnp.ones_like(label)
+        # An example of length zero adds nothing.
+        return w + beta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
 
     steps = jnp.broadcast_to(jnp.asarray(step_size, X.dtype), y.shape)
     return x_q @ jax.lax.scan(step, w0, (X, y, steps))[0]

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from lsalib import _arrays, _npz, _validate
 from lsalib.attention import LSAParams, gram, predict
+from lsalib.mixtures import MixtureTask
 from lsalib.tasks import GaussianTask, Task
 from lsalib.theory import population_risk
 from lsalib.training.runs import Run
@@ -84,7 +85,7 @@ class Fit(NamedTuple):
         one = partial(_predict, X=X, y=y, x_q=x_q, bias=self.bias)
         return jax.vmap(one)(self.params, self.guess) if self._has_seeds else one(self.params, self.guess)
 
-    def population_risk(self, task: GaussianTask | None = None) -> float | np.ndarray | Array:
+    def population_risk(self, task: GaussianTask | MixtureTask | None = None) -> float | np.ndarray | Array:
         """The exact risk of these weights with the guess that was trained or given (eq. 4).
 
         Args:
@@ -94,7 +95,7 @@ class Fit(NamedTuple):
             A number; for a result of ``sweep`` one for each seed, (seeds,).
 
         Raises:
-            ValueError: if the task has another d or is no GaussianTask, or the layer is not LSA.
+            ValueError: if the task has another d or is no GaussianTask or MixtureTask, or the layer is not LSA.
 
         Example:
             >>> import jax.numpy as jnp
@@ -105,10 +106,10 @@ class Fit(NamedTuple):
             1.0
         """
         tested = self.task if task is None else task
-        if self.run.layer is not None or not isinstance(tested, GaussianTask):
+        if self.run.layer is not None or not isinstance(tested, GaussianTask | MixtureTask):
             raise ValueError(
-                "the exact risk is known for LSA on a GaussianTask only: sample that of another layer or task by "
-                "metrics.sampled_risk(key, task, fit.predict), of a sweep's result by fit.seed(0).predict"
+                "the exact risk is known for LSA on GaussianTasks and mixtures of them only: sample another layer or "
+                "task by metrics.sampled_risk(key, task, fit.predict), of a sweep's result by fit.seed(0).predict"
             )
         if tested.dim != self.task.dim:
             raise ValueError(f"task must have d = {self.task.dim}, as in training, got d = {tested.dim}")

@@ -5,14 +5,14 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from lsalib.layers import Layer
 from lsalib.layers.layer import RULES
 from lsalib.tasks import GaussianTask
 from studies.benchmarks.measuring import medians, origin, sentence, table
+from studies.benchmarks.references import adam_steps
 
-BATCH, TASK, LEARNING_RATE = 2048, GaussianTask([2.0] * 10, context_size=10), 5e-4
+BATCH, TASK = 2048, GaussianTask([2.0] * 10, context_size=10)
 
 
 def plain(rule: str, params, X, y, x_q):
@@ -47,30 +47,14 @@ def plain(rule: str, params, X, y, x_q):
     return guess + jnp.einsum("hjm,bhm->bj", W_P, outputs)[:, -1]
 
 
-def stepper(layer: Layer, predictions: Callable) -> Callable[[int], object]:
+def stepper(layer: Layer, predictions: Callable) -> Callable[[int], None]:
     """A function that takes n steps of Adam, each on a fresh batch."""
-    optimizer = optax.adam(LEARNING_RATE)
 
     def loss(params, key):
         batch = TASK.sample(key, BATCH)
         return jnp.mean((predictions(params, batch.X, batch.y, batch.x_q) - batch.target) ** 2)
 
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def step(params, state, key):
-        risk, gradient = jax.value_and_grad(loss)(params, key)
-        updates, state = optimizer.update(gradient, state)
-        return optax.apply_updates(params, updates), state, risk
-
-    params = layer.init(jax.random.key(0), TASK.dim, scale=0.05)
-    state = params, optimizer.init(params)
-
-    def run(steps: int) -> None:
-        nonlocal state
-        for key in jax.random.split(jax.random.key(1), steps):
-            *state, risk = step(*state, key)
-        risk.block_until_ready()
-
-    return run
+    return adam_steps(loss, layer.init(jax.random.key(0), TASK.dim, scale=0.05))
 
 
 def steps_per_second(heads: int, blocks: int, seconds: float) -> str:

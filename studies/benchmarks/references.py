@@ -4,6 +4,7 @@ All train in float32 with Adam, from optax or PyTorch, on fresh standard normal 
 """
 
 import os
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -37,10 +38,8 @@ def query_column(task: GaussianTask, heads: int, batch_size: int):
 
 
 def _jax_stepper(predictions, task: GaussianTask, heads: int, batch_size: int):
-    """A function that takes n steps."""
     C, d = task.context_size, task.dim
     prior_mean = jnp.asarray(task.prior_mean, jnp.float32)
-    optimizer = optax.adam(LEARNING_RATE)
 
     def loss(params: LSAParams, key):
         key_x, key_q, key_w = jax.random.split(key, 3)
@@ -51,13 +50,19 @@ def _jax_stepper(predictions, task: GaussianTask, heads: int, batch_size: int):
         target = jnp.einsum("bd,bd->b", x_q, w)
         return jnp.mean((predictions(params, X, y, x_q) - target) ** 2)
 
+    return adam_steps(loss, init(jax.random.key(0), d, heads, 0.1))
+
+
+def adam_steps(loss: Callable, params) -> Callable[[int], None]:
+    """A function that takes n steps of Adam on ``loss(params, key)``, each with a key of its own."""
+    optimizer = optax.adam(LEARNING_RATE)
+
     @partial(jax.jit, donate_argnums=(0, 1))
     def step(params, opt_state, key):
         risk, gradient = jax.value_and_grad(loss)(params, key)
         updates, opt_state = optimizer.update(gradient, opt_state)
         return optax.apply_updates(params, updates), opt_state, risk
 
-    params = init(jax.random.key(0), d, heads, 0.1)
     state = params, optimizer.init(params)
 
     def run(steps: int) -> None:

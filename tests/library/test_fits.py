@@ -9,6 +9,7 @@ import pytest
 from refusals import refusals
 
 from lsalib import attention, metrics, theory
+from lsalib.mixtures import MixtureTask
 from lsalib.tasks import GaussianTask
 from lsalib.training import Fit, Run, Snapshots, fit, load, merge, save, sweep
 
@@ -111,6 +112,16 @@ def test_the_risk_is_that_of_the_weights_with_their_guess(fits):
     assert abs(sampled.mean - one.population_risk()) < 5 * sampled.standard_error
     forgotten = float(theory.population_risk(one.params, one.task))
     assert abs(sampled.mean - forgotten) > 5 * sampled.standard_error, "the control: without bias and guess"
+
+
+def test_a_layer_trained_on_a_mixture_has_an_exact_risk():
+    """That of its weights and its guess, averaged over the components; one component alone has another."""
+    mixture = MixtureTask([TASK, GaussianTask([-2.0, 1.0], context_size=4)], [0.25, 0.75])
+    trained = fit(KEY, mixture, 1, guess=[1.0, 0.5], steps=3, batch_size=8)
+    each = [float(theory.population_risk(trained.params, task, trained.guess)) for task in mixture.tasks]
+    assert trained.population_risk() == pytest.approx(0.25 * each[0] + 0.75 * each[1], rel=1e-6)
+    assert trained.population_risk(TASK) == pytest.approx(each[0], rel=1e-6)
+    assert abs(each[0] - each[1]) > 0.1
 
 
 def test_a_context_comes_as_the_user_has_it(fits, unchecked):

@@ -132,6 +132,17 @@ def test_the_best_constant_of_a_general_task_is_the_lowest_of_many(noise_std):
 
 
 GENERAL, PLAIN = make_task(7, 2, 3), GaussianTask([1.0, 2.0], 3, noise_std=0.3)
+
+
+def test_an_example_of_length_zero_adds_nothing():
+    """Normalized or not; an example of any other length does."""
+    given = [1.0, 2.0], [1.0, 1.0], [0.5, 0.5], 0.5
+    for normalized in (False, True):
+        rule = partial(estimators.delta_rule, normalized=normalized)
+        alone = rule([[0.0, 3.0]], [2.0], *given[1:])
+        assert rule([[0.0, 0.0], [0.0, 3.0]], *given) == alone != rule([[0.0, 1.0], [0.0, 3.0]], *given)
+
+
 test_bad_input_is_refused = refusals(
     (lambda: delta_rule_risk(GENERAL, 0.1, normalized=True), "normalized must be False where feature_cov"),
     (lambda: delta_rule_risk(PLAIN, 0.1, normalized=True), "normalized must be False where labels are noisy and d < 3"),

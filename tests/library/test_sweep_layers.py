@@ -210,5 +210,5 @@ test_settings_that_do_not_go_together_are_refused = refusals(
     ),
     (lambda: fit(KEY, Stretched(), 1, objective="population"), 'objective must be "sampled" for run 0, since its task'),
     (lambda: fit(KEY, TASK, layer=scaled, start=np.arange(3), steps=1), "start must be a pytree of float arrays"),
-    (lambda: Fit(None, None, np.zeros(3), vector).population_risk(), "known for LSA on GaussianTasks and mixtures of them only"),
+    (lambda: Fit(None, None, np.zeros(3), vector).population_risk(), "known for LSA on GaussianTasks and mixtures"),
 )

@@ -22,9 +22,6 @@ from lsalib.training.runs import Run
 
 __all__ = ["LSAStarts", "RunGroup", "batch_shape_of", "row_groups", "shared"]
 
-# At most so many context sizes have a program of their own. If there are more, contexts are padded.
-_MOST_SIZES = 2
-
 
 class RunGroup(NamedTuple):
     """Runs that share one compiled program, and their places in the sweep."""
@@ -83,7 +80,10 @@ def row_groups(
 
 
 def _padded(shapes: list[tuple]) -> dict[tuple, tuple]:
-    """For shapes of programs that differ only in the context size, and are too many, larger ones that serve several."""
+    """Larger shapes of programs that serve several context sizes, where shapes differ in more than two.
+
+    All sizes share one program if zeros at most double the tokens, or else two.
+    """
     alike: dict[tuple, set[int]] = {}
     for dim, covs, batch in shapes:
         if batch is not None and batch.context_size is not None:
@@ -91,10 +91,12 @@ def _padded(shapes: list[tuple]) -> dict[tuple, tuple]:
     larger: dict[tuple, tuple] = {}
     for (dim, covs, batch), sizes in alike.items():
         classes = [[size] for size in sorted(sizes)]
-        while len(classes) > _MOST_SIZES:
+        while len(classes) > 1:
             # Merge the neighbors that need the fewest zeros.
             zeros = [len(low) * (high[-1] - low[-1]) for low, high in pairwise(classes)]
             i = zeros.index(min(zeros))
+            if len(classes) == 2 and (len(sizes) == 2 or zeros[i] > sum(sizes)):
+                break
             classes[i : i + 2] = [classes[i] + classes[i + 1]]
         for found in classes:
             if len(found) > 1:

@@ -115,16 +115,12 @@ def answers() -> dict[str, dict]:
 
 
 def _begun(asked: design.Experiment) -> Path:
-    """The folder of an experiment, which starts from the stored answers; of old ones in words only the score was kept,
-    and the model is asked again."""
+    """The folder of an experiment, which starts from the stored answers."""
     folder, known = files.folder("cache") / "answers" / file_name(asked), stored.FOLDER / f"sts/{file_name(asked)}.json"
     if not folder.exists() and known.exists():
         result = json.loads(known.read_bytes())
-        for row in result["records"]:
-            if row.pop("words", False):
-                del row["answer"]
         if design.Experiment(**result["experiment"]) == asked:
-            write(folder / "result.json", json.dumps(result).encode())
+            write(folder / "result.json", known.read_bytes())
     return folder
 
 

@@ -17,7 +17,16 @@ from lsalib import _arrays, _validate
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, rank, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    checks_task,
+    full_precision,
+    guess_vector,
+    isotropic,
+    query_cov,
+    rank,
+    task_arrays,
+)
 from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
@@ -132,7 +141,7 @@ def _risk_and_gradient(params, y_q, task):
 @full_precision
 def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int):
     """The weights of the lowest of many searches, whether they are proved to be the best, and the reason."""
-    xp, w, L, _, s, guess, bias = task_arrays(task, guess, bias)
+    xp, w, L, _, s, guess, bias, _ = task_arrays(task, guess, bias, query_cov(task))
     if xp is np and rank(xp, L) < task.dim:
         raise ValueError(
             "task must have a positive definite feature_cov where heads are fewer than optimal_weights has"

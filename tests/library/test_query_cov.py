@@ -81,6 +81,7 @@ RISKS = {
     "gd_risk": lambda task: theory.gd_risk(task, 0.4),
     "optimal_risk": lambda task: theory.optimal_risk(task, make_guess(task), 0.3),
     "lifted_risk": lambda task: theory.lifted_risk(task, make_guess(task), 0.3).constant,
+    "least_risk": lambda task: theory.least_risk(task, 4, make_guess(task), 0.3).risk,
     "delta_rule_risk": lambda task: theory.delta_rule_risk(task, 0.1),
     "normalized": lambda task: theory.delta_rule_risk(replace(task, feature_cov=None), 0.5, normalized=True),
 }
@@ -110,6 +111,14 @@ def test_the_best_guess_is_that_of_any_query_but_in_a_mixture(x64):
     assert np.abs(slope(guess)).max() < 1e-9
     plain = MixtureTask(list(map(of_examples, mixture.tasks)))
     assert np.abs(slope(theory.optimal_guess(params, plain))).max() > 1e-3, "the control"
+
+
+def test_a_search_has_the_slope_of_its_minimum(x64):
+    """By the covariance of the query, traced alone, against the minimum on both sides."""
+    risk = lambda Q: theory.least_risk(replace(task, query_cov=Q), 1, [0.5, -1.0], 0.8, starts=8, steps=150).risk
+    task, Q, step = make_task(5, 2, 3, 0.6), np.array([[3.0, -1.0], [-1.0, 0.5]]), 1e-3 * np.array([[1, 0.5], [0.5, 2]])
+    slope = np.vdot(jax.jit(jax.grad(risk))(Q), step)
+    assert slope == pytest.approx((risk(Q + step) - risk(Q - step)) / 2, rel=1e-4) and abs(slope) > 1e-4
 
 
 @pytest.mark.parametrize(("context_size", "noise_std"), [(2, 0.0), (5, 0.6), (2, 0.6)])
@@ -165,6 +174,20 @@ def test_samples_have_the_covariance_of_the_query(name):
     errors = (answer(batch.X, batch.y, batch.x_q) - batch.target) ** 2
     exact = [float(theory.population_risk(params, each, guess)) for each in (task, of_examples(task))]
     assert largest_z(errors, exact[0]) < z_bound(1) < largest_z(errors, exact[1])
+
+
+def test_of_a_query_with_a_mean_the_second_moments_count():
+    """The risk is that of S + m m^T for covariance S and mean m; the control is a guess with a bias."""
+    task, mean = replace(TASKS["general, noisy"], query_cov=TURNED), np.array([1.0, -2.0, 0.5], np.float32)
+    X, y, x_q, _, w = sample(KEY, task, 40_000, dtype=jnp.float32)
+    x_q, params = x_q + mean[None], init(jax.random.key(1), 3, 2, 0.4)
+    moments = replace(task, query_cov=TURNED + np.outer(mean, mean))
+    answer = jax.jit(jax.vmap(lambda X, y, x_q, bias: predict(params, gram(X, y), x_q, bias), (0, 0, 0, None)))
+    gaps = []
+    for bias in (0.0, 2.0):
+        errors = (answer(X, y, x_q, bias) - jnp.einsum("bd,bd->b", x_q, w)) ** 2
+        gaps.append(largest_z(errors, float(theory.population_risk(params, moments, bias=bias))))
+    assert gaps[0] < z_bound(1) < gaps[1]
 
 
 def lsa(params, X, y, x_q):

@@ -1,7 +1,8 @@
 """White randomness: everything random in a batch of tasks, before a task gives it its covariances. Internal.
 
-Nothing here depends on a task's numbers, so runs that differ in these share one draw: ``tasks.data_from_draw`` turns it
-into data, for ``tasks.sample`` in the task's own coordinates and for training in those of ``tasks.standardize``.
+No draw depends on a task's numbers, so runs that differ in these share one. ``data_from_draw`` turns it into data, for
+two sides: ``tasks.sample`` applies it to a task as it is given, training in the coordinates of ``tasks.standardize``,
+where x is white, labels are residuals, and tasks that differ only in their prior mean share their contexts.
 
 The batch is the last axis here and in ``training.objectives``. On a CPU a small sum over features or tokens is then a
 few vector operations over the whole batch. ``tasks.sample`` moves the batch to the front, where ``jax.vmap`` expects
@@ -21,7 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _random
 
-__all__ = ["Draw", "can_pad", "chi", "contract", "draw", "normal"]
+__all__ = ["Draw", "apply_root", "can_pad", "chi", "contract", "data_from_draw", "draw", "normal", "root"]
 
 
 class Draw(NamedTuple):
@@ -175,3 +176,44 @@ def contract(x: Float[Array, "*more d B"], y: Float[Array, "d B"]) -> Float[Arra
     # Written out, a small sum is a few vector operations over the batch: about ten times as fast on a CPU for up to 32
     # terms. The program, and the time to compile it, grow with the terms; at 128 terms both forms are equally fast.
     return reduce(add, (x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape) for i in range(len(y))))
+
+
+def data_from_draw(
+    white: Draw, prior_mean, feature_root, prior_root, noise_std, query_root=None
+) -> tuple[Array, Array, Array, Array]:
+    r"""Data from white randomness, batch last: `x = U \xi`, `w = w_\star + R g`, `y = w^\top x + \sigma n`.
+
+    Args:
+        white: the randomness xi, g and n.
+        prior_mean: w*, (d,); None means zero.
+        feature_root, prior_root: U and R, (d, d); None means the identity.
+        noise_std: s; None means that there is no noise.
+        query_root: that of the query, (d, d); None means U.
+
+    Returns:
+        Contexts (m, d, B), their labels (m, B), queries (d, B), task weights (d, B).
+    """
+    d = len(white.query)
+    features = apply_root(feature_root, white.tokens[:, :d])
+    query = apply_root(feature_root if query_root is None else query_root, white.query)
+    weights = apply_root(prior_root, white.weights)
+    if prior_mean is not None:
+        weights = weights + prior_mean[:, None]
+    labels = contract(features, weights)
+    if noise_std is not None:
+        labels = labels + noise_std * white.tokens[:, d]
+    return features, labels, query, weights
+
+
+def apply_root(R: Float[np.ndarray | Array, "d d"] | None, normal: Float[Array, "*m d B"]) -> Float[Array, "*m d B"]:
+    """Turn standard normal vectors into N(0, R R^T)."""
+    return normal if R is None else jnp.einsum("ij,...jb->...ib", R, normal)
+
+
+def root(xp, cov):
+    """R with ``R R^T = cov``: Cholesky's factor, or that of the eigenvectors where the covariance is singular."""
+    try:
+        return xp.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(cov)
+        return vectors * np.sqrt(np.maximum(values, 0))

@@ -3,10 +3,6 @@
 Attention reads of a context only the Gram matrix of its tokens. Of C > p tokens in p dimensions that is a Wishart
 matrix, and ``compress`` draws p tokens whose Gram matrix has the same distribution (``_white.draw``). The cost of a
 batch then no longer grows with the context.
-
-``data_from_draw`` turns white randomness into data, for two sides: ``sample`` applies it to a task as it is given,
-training in the coordinates of ``standardize``, where x is white, labels are residuals, and tasks that differ only in
-their prior mean share their contexts.
 """
 
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ import numpy.typing as npt
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _arrays, _validate
-from lsalib._white import Draw, contract, draw
+from lsalib._white import contract, data_from_draw, draw, root
 
 __all__ = ["Batch", "GaussianTask", "StandardTask", "Task", "sample", "standardize"]
 
@@ -63,9 +59,14 @@ class Task(Protocol):
 class GaussianTask:
     r"""A Gaussian distribution over noisy linear regression tasks.
 
-    .. math:: w \sim N(w_\star, \Psi), \qquad x \sim N(0, \Lambda), \qquad y_i = w^\top x_i + \sigma n_i
+    .. math:: w \sim N(w_\star, \Psi), \qquad x_i \sim N(0, \Lambda), \qquad y_i = w^\top x_i + \sigma n_i,
+       \qquad x_q \sim N(0, Q)
 
-    The *target* `w^\top x_q` has no noise; add ``noise_std**2`` to get the risk against a noisy label.
+    The *target* `w^\top x_q` has no noise; add ``noise_std**2`` to get the risk against a noisy label. The query has
+    the distribution of the examples, `Q = \Lambda`, unless ``query_cov`` is given. A layer can then be trained on one
+    distribution of queries and tested on another. Of this distribution the risk of linear attention reads only
+    `E[x_q x_q^\top]`, if the guess has no bias: queries of covariance S around a mean m have the risk of
+    `Q = S + m m^\top`.
 
     A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its fields. Shapes are always checked, values if they are
     known. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change. So is a known context
@@ -83,6 +84,7 @@ class GaussianTask:
         prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite if its root is needed, as
             it is to sample and for the risk of given weights.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
+        query_cov: Q, (d, d), as ``feature_cov``; None means that of the examples, ``feature_cov``.
 
     Raises:
         ValueError: if a field is not finite or does not have its shape, if ``context_size < 1``, if ``noise_std < 0``
@@ -103,6 +105,14 @@ class GaussianTask:
         >>> round(float(jax.grad(risk)(3.0)), 4)
         -0.1667
 
+        Train with queries like the examples, test with queries that vary more along the first feature:
+
+        >>> from lsalib.training import fit
+        >>> trained = fit(jax.random.key(0), task, heads=1, steps=3, batch_size=8)
+        >>> wider = replace(task, query_cov=[[9.0, 0.0], [0.0, 1.0]])
+        >>> bool(trained.population_risk(wider) > trained.population_risk())
+        True
+
     Source: section 2 of arXiv 2512.04268, where both covariances are the identity and there is no noise.
     """
 
@@ -112,12 +122,13 @@ class GaussianTask:
     feature_cov: npt.ArrayLike | None = None
     prior_cov: npt.ArrayLike | None = None
     noise_std: float | npt.ArrayLike = 0.0
+    query_cov: npt.ArrayLike | None = None
 
     def __post_init__(self):
         prior_mean = _validate.vector("prior_mean", self.prior_mean)
         object.__setattr__(self, "prior_mean", prior_mean)
         object.__setattr__(self, "context_size", _examples(self.context_size))
-        for name in ("feature_cov", "prior_cov"):
+        for name in ("feature_cov", "prior_cov", "query_cov"):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _validate.covariance(name, value, prior_mean.size))
         object.__setattr__(self, "noise_std", _validate.number("noise_std", self.noise_std, minimum=0.0))
@@ -156,7 +167,8 @@ class GaussianTask:
         return sample(key, self, n, compress=compress, dtype=dtype)
 
     def tree_flatten(self):
-        leaves = self.prior_mean, self.feature_cov, self.prior_cov, self.noise_std if self.noisy else None
+        noise_std = self.noise_std if self.noisy else None
+        leaves = self.prior_mean, self.feature_cov, self.prior_cov, noise_std, self.query_cov
         # A known number is part of the structure; one that JAX traces, or has computed, is a leaf.
         return (
             (leaves, self.context_size) if isinstance(self.context_size, int) else ((*leaves, self.context_size), None)
@@ -165,7 +177,8 @@ class GaussianTask:
     @classmethod
     def tree_unflatten(cls, context_size, leaves):
         """Without a check: JAX puts placeholders here, and whole batches."""
-        task, names = object.__new__(cls), ("prior_mean", "feature_cov", "prior_cov", "noise_std")
+        task = object.__new__(cls)
+        names = "prior_mean", "feature_cov", "prior_cov", "noise_std", "query_cov"
         if context_size is None:
             *leaves, context_size = leaves
         for name, leaf in zip(names, leaves, strict=True):
@@ -197,6 +210,8 @@ class StandardTask(NamedTuple):
     prior_root: Float[np.ndarray | Array, "d d"] | None  # T; None means the identity, and goes with U
     noise_std: float | Float[Array, ""]
     context_size: float | Any
+    query_basis: Float[np.ndarray | Array, "d d"] | None = None  # V, beside U; None means U
+    query_root: Float[np.ndarray | Array, "d d"] | None = None  # of the query's eps; goes with V
 
 
 def standardize(task: GaussianTask) -> StandardTask:
@@ -208,6 +223,9 @@ def standardize(task: GaussianTask) -> StandardTask:
 
     .. math:: \xi \sim N(0, I), \qquad \varepsilon = T g, \quad g \sim N(0, I), \qquad
        r = \varepsilon^\top \xi + \sigma n.
+
+    A query with a covariance of its own is whitened by a root V of ``query_cov``, `x_q = V \xi_q`. Its residual target
+    is `(V^\top R g)^\top \xi_q`.
 
     Args:
         task: the task distribution.
@@ -224,17 +242,18 @@ def standardize(task: GaussianTask) -> StandardTask:
     """
     check_task(task)
     xp, (prior_mean, noise_std, *covs) = _arrays.numpy_or_jax(
-        task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov
+        task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov, task.query_cov
     )
-    U = T = None
-    if any(cov is not None for cov in covs):
-        U, R = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else _root(xp, cov) for cov in covs)
-        T = U.T @ R
-    return StandardTask(prior_mean, U, T, noise_std if task.noisy else 0.0, task.context_size)
+    noise_std = noise_std if task.noisy else 0.0
+    if all(cov is None for cov in covs):
+        return StandardTask(prior_mean, None, None, noise_std, task.context_size)
+    U, R, V = (xp.eye(task.dim, dtype=prior_mean.dtype) if cov is None else root(xp, cov) for cov in covs)
+    query = (None, None) if task.query_cov is None else (V, V.T @ R)
+    return StandardTask(prior_mean, U, U.T @ R, noise_std, task.context_size, *query)
 
 
 def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False, dtype=None) -> Batch:
-    r"""Draw tasks, `w \sim N(w_\star, \Psi)`, `x \sim N(0, \Lambda)`, `y = X w + \sigma n` (section 2).
+    r"""Draw tasks, `w \sim N(w_\star, \Psi)`, `x \sim N(0, \Lambda)`, `y = X w + \sigma n`, `x_q \sim N(0, Q)`.
 
     Args:
         key: a key of ``jax.random``.
@@ -272,57 +291,21 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     return sample_from_roots(key, *task_roots(task, dtype), dtype.type(task.context_size), shape)
 
 
-def task_roots(task: GaussianTask, dtype) -> tuple:
-    """Prior mean, roots of both covariances and noise of a task, as arrays; None means identity, or no noise."""
-    xp, numbers = _arrays.numpy_or_jax(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
-    prior_mean, noise_std, *covs = numbers
-    roots = [None if cov is None else _root(xp, cov).astype(dtype) for cov in covs]
-    return prior_mean.astype(dtype), *roots, noise_std.astype(dtype) if task.noisy else None
-
-
-def _root(xp, cov):
-    """R with ``R R^T = cov``: Cholesky's factor, or that of the eigenvectors where the covariance is singular."""
-    try:
-        return xp.linalg.cholesky(cov)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(cov)
-        return vectors * np.sqrt(np.maximum(values, 0))
+def task_roots(task: GaussianTask, dtype) -> tuple[Any, Any, Any, Any, Any]:
+    """What ``data_from_draw`` takes of a task, as arrays."""
+    covs = task.feature_cov, task.prior_cov, task.query_cov
+    xp, (prior_mean, noise_std, *covs) = _arrays.numpy_or_jax(task.prior_mean, task.noise_std, *covs)
+    feature_root, prior_root, query_root = (None if cov is None else root(xp, cov).astype(dtype) for cov in covs)
+    noise_std = noise_std.astype(dtype) if task.noisy else None
+    return prior_mean.astype(dtype), feature_root, prior_root, noise_std, query_root
 
 
 @partial(jax.jit, static_argnames="shape")
-def sample_from_roots(key, prior_mean, feature_root, prior_root, noise_std, context_size, shape) -> Batch:
+def sample_from_roots(key, prior_mean, feature_root, prior_root, noise_std, query_root, context_size, shape) -> Batch:
     """One program for all tasks of one shape; compressed contexts have one shape, whatever their size."""
     tokens, batch_size, dtype = shape
     d, options = len(prior_mean), {"noisy": noise_std is not None, "compress": tokens is None, "dtype": dtype}
     white = draw(key, d, context_size if tokens is None else tokens, batch_size, **options)
-    X, y, x_q, w = data_from_draw(white, prior_mean, feature_root, prior_root, noise_std)
+    X, y, x_q, w = data_from_draw(white, prior_mean, feature_root, prior_root, noise_std, query_root)
     target = contract(x_q, w)
     return Batch(*(jnp.moveaxis(part, -1, 0) for part in (X, y, x_q, target, w)))
-
-
-def data_from_draw(white: Draw, prior_mean, feature_root, prior_root, noise_std) -> tuple[Array, Array, Array, Array]:
-    r"""Data from white randomness, batch last: `x = U \xi`, `w = w_\star + R g`, `y = w^\top x + \sigma n`.
-
-    Args:
-        white: the randomness xi, g and n.
-        prior_mean: w*, (d,); None means zero.
-        feature_root, prior_root: U and R, (d, d); None means the identity.
-        noise_std: s; None means that there is no noise.
-
-    Returns:
-        Contexts (m, d, B), their labels (m, B), queries (d, B), task weights (d, B).
-    """
-    d = len(white.query)
-    features, query = _apply_root(feature_root, white.tokens[:, :d]), _apply_root(feature_root, white.query)
-    weights = _apply_root(prior_root, white.weights)
-    if prior_mean is not None:
-        weights = weights + prior_mean[:, None]
-    labels = contract(features, weights)
-    if noise_std is not None:
-        labels = labels + noise_std * white.tokens[:, d]
-    return features, labels, query, weights
-
-
-def _apply_root(root: Float[Array, "d d"] | None, normal: Float[Array, "*m d B"]) -> Float[Array, "*m d B"]:
-    """Turn standard normal vectors into N(0, root root^T)."""
-    return normal if root is None else jnp.einsum("ij,...jb->...ib", root, normal)

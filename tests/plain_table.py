@@ -114,15 +114,18 @@ POSITIVE = Numbers(np.array(1.0), np.array(0.5), least=0.0)
 MEAN = numbers(0, 2)
 
 
-def task(mean=MEAN, feature_cov=MATRIX, prior_cov=MATRIX, noise=POSITIVE):
+def task(mean=MEAN, feature_cov=MATRIX, prior_cov=MATRIX, noise=POSITIVE, query_cov=None):
     fields = {"prior_mean": mean, "context_size": count(3), "feature_cov": feature_cov, "prior_cov": prior_cov}
-    return Built(tasks.GaussianTask, fields | {"noise_std": noise})
+    fields |= {"noise_std": noise} | ({} if query_cov is None else {"query_cov": query_cov})
+    return Built(tasks.GaussianTask, fields)
 
 
 ZERO, UNIT = Numbers(np.array(0.0)), Numbers(np.eye(2), optional=True)
-TASK, QUIET, ISOTROPIC = task(), task(noise=ZERO), task(MEAN, MULTIPLE, MULTIPLE)
+QUERY = Numbers(np.array([[3.0, -1.0], [-1.0, 2.0]]), np.array([[1.5, 0.5], [0.5, 2.5]]), optional=True)
+TASK, QUIET, ISOTROPIC = task(query_cov=QUERY), task(noise=ZERO), task(MEAN, MULTIPLE, MULTIPLE, query_cov=MULTIPLE)
 SILENT, CENTRED = task(MEAN, MULTIPLE, MULTIPLE, ZERO), task(Numbers(np.zeros(2)), UNIT, MULTIPLE)
 FIELDS = {"prior_mean": numbers(18, 2), "basis": MATRIX, "prior_root": MATRIX}
+FIELDS |= {"query_basis": QUERY, "query_root": QUERY}
 FIELDS |= {"noise_std": POSITIVE._replace(least=None), "context_size": Numbers(np.array(4.0))}
 STANDARD = Built(tasks.StandardTask, FIELDS)
 LSA, SOFTMAX = weights(attention.LSAParams, 6), weights(attention.SoftmaxParams, 10, outputs=1)
@@ -146,7 +149,6 @@ USUAL |= {"other": weights(attention.LSAParams, 50), "other_guess": numbers(54, 
 USUAL |= {"other_bias": numbers(55)}
 USUAL |= {"start": numbers(56, 2, optional=True), "normalized": flag(False), "schedule": flag(False)}
 USUAL |= {"decay": numbers(57)}
-USUAL |= {"query_cov": MATRIX}
 USUAL |= {"fourth": Numbers(np.ones((2,) * 4), np.full((2,) * 4, 0.5), True)}
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from plain_table import LSA, POSITIVE, USUAL, Built, Entry, Numbers, Same, count, entry, flag, task
+from plain_table import LSA, POSITIVE, QUERY, USUAL, Built, Entry, Numbers, Same, count, entry, flag, task
 
 from lsalib import attention, tasks, training
 
@@ -16,7 +16,7 @@ SEEDS = Same((2, np.int64(2), [0, 1], (0, 1), np.array([0, 1])), (True, 0, -1, 2
 SNAPSHOTS = Same(([1, 2], (1, 2), np.array([1, 2]), np.array([1, 2], np.uint8)), ([2, 1], [3], [-1], [0.5], 1, "1"))
 SINGLE = Same((np.float32, jnp.float32, "float32"), (np.float64, np.float16, jnp.bfloat16, int, str, "nonsense", None))
 FIXED = tasks.GaussianTask([1.0, -1.0], 3)
-OWN = {"task": task(noise=Numbers(np.array(1.0))), "heads": count(2), "train_guess": flag(True)}
+OWN = {"task": task(noise=Numbers(np.array(1.0)), query_cov=QUERY), "heads": count(2), "train_guess": flag(True)}
 OWN |= {"learning_rate": POSITIVE, "init_scale": POSITIVE}
 # What comes out is float32, whatever came in.
 FLOAT32 = "float32"

@@ -64,7 +64,8 @@ def dense_form(M, guess, bias, moments, w, L, P):
 
 def dense_risk(M, task: GaussianTask, guess, bias: float = 0.0):
     """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the task's own coordinates."""
-    covs = (np.eye(task.dim) if cov is None else cov for cov in (task.feature_cov, task.prior_cov))
+    query_cov = task.feature_cov if task.query_cov is None else task.query_cov
+    covs = (np.eye(task.dim) if cov is None else cov for cov in (query_cov, task.prior_cov))
     return dense_form(M, guess, bias, gram_moments(task), task.prior_mean, *covs)
 
 

@@ -1,6 +1,7 @@
 """What the exact results share: a task's numbers as arrays of one type, and functions of them. Internal."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from typing import TypeVar, cast
@@ -14,11 +15,13 @@ from lsalib.tasks import GaussianTask, check_task
 
 __all__ = [
     "Number",
+    "check_query",
     "checks_task",
     "full_precision",
     "guess_vector",
     "isotropic",
     "pseudo_inverse",
+    "query_cov",
     "rank",
     "repeat",
     "task_arrays",
@@ -35,6 +38,25 @@ def task_arrays(task: GaussianTask, *more):
     xp, (w, L, P, s, *more) = _arrays.numpy_or_jax(*fields, *more)
     identity = xp.eye(task.dim, dtype=w.dtype)
     return xp, w, identity if L is None else L, identity if P is None else P, s, *more
+
+
+def query_cov(task: GaussianTask) -> Float[np.ndarray | Array, "d d"]:
+    """Q, the covariance of the query: that of the examples unless the task says otherwise."""
+    cov = task.feature_cov if task.query_cov is None else task.query_cov
+    return np.eye(task.dim) if cov is None else cast(np.ndarray, cov)
+
+
+def check_query(task: GaussianTask, what: str, multiple: bool = False) -> None:
+    """Refuse a query with another covariance than the examples, or than a multiple of theirs, up to rounding."""
+    if task.query_cov is None:
+        return
+    expected = "a multiple of its feature_cov" if multiple else "its feature_cov, or None,"
+    if _arrays.traced((task.query_cov, task.feature_cov)):
+        raise ValueError(f"task must have a query_cov that is {expected} for {what}, got one that JAX traces")
+    Q, L = query_cov(task), query_cov(replace(task, query_cov=None))
+    L = L * (np.trace(Q) / np.trace(L)) if multiple else L
+    if np.abs(Q - L).max() > _validate.negligible(Q) * np.abs(L).max():
+        raise ValueError(f"task must have a query_cov that is {expected} for {what}, got another one")
 
 
 def guess_vector(task: GaussianTask, guess) -> Float[np.ndarray | Array, " d"]:

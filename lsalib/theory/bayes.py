@@ -16,9 +16,19 @@ with independent chi-squared numbers of C, d-1, C-1, d-2, ... degrees of freedom
 
 import numpy as np
 
+from lsalib import _arrays
 from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, isotropic, repeat, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    checks_task,
+    full_precision,
+    isotropic,
+    query_cov,
+    rank,
+    repeat,
+    task_arrays,
+)
 
 __all__ = ["bayes_risk"]
 
@@ -31,24 +41,27 @@ _POINTS, _NODES = 96, 160
 def bayes_risk(task: GaussianTask) -> Number:
     r"""The minimum risk of any predictor, that of ``estimators.bayes``.
 
-    .. math:: \lambda \psi d\, E \big[ \big( I + s X^\top X \big)^{-1} \big]_{11}
-       = \lambda \psi d\, E\, \cfrac{1}{1 + \cfrac{s \chi^2_C}{1 + \cfrac{s \chi^2_{d-1}}{1 + s \chi^2_{C-1} \cdots}}},
+    .. math:: \psi\, \mathrm{tr}\, Q\; E \big[ \big( I + s X^\top X \big)^{-1} \big]_{11}
+       = \psi\, \mathrm{tr}\, Q\;
+       E\, \cfrac{1}{1 + \cfrac{s \chi^2_C}{1 + \cfrac{s \chi^2_{d-1}}{1 + s \chi^2_{C-1} \cdots}}},
        \qquad s = \frac{\lambda \psi}{\sigma^2}
 
-    for `\Lambda = \lambda I`, `\Psi = \psi I`: independent chi-squared numbers, of whose degrees of freedom the last
-    is zero. Each is integrated by a rule that converges exponentially. Without label noise the risk is
-    `\lambda \psi \max(d - C, 0)`: with C >= d examples the task is solved exactly, whatever its covariances.
+    for `\Lambda = \lambda I`, `\Psi = \psi I` and a query of any covariance Q: independent chi-squared numbers, of
+    whose degrees of freedom the last is zero. Each is integrated by a rule that converges exponentially. Without label
+    noise the risk is `\psi \max(1 - C/d, 0)\, \mathrm{tr}\, Q`: with C >= d examples the task is solved exactly,
+    whatever its covariances, unless the query can leave the span of the features.
 
     Args:
-        task: the task distribution, its covariances multiples of the identity unless the task is noise-free with C >=
-            d. This is not checked for covariances that JAX traces, nor that a traced noise is not zero.
+        task: the task distribution, its ``feature_cov`` and ``prior_cov`` multiples of the identity unless the task is
+            noise-free with C >= d. This is not checked for covariances that JAX traces, nor that a traced noise is not
+            zero.
 
     Returns:
         The risk.
 
     Raises:
-        ValueError: for other covariances; average the error of ``estimators.bayes`` instead. If JAX traces the context
-            size.
+        ValueError: for other covariances, among them a singular ``feature_cov`` with a ``query_cov``; average the error
+            of ``estimators.bayes`` instead. If JAX traces the context size.
 
     Example:
         >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2)), bayes_risk(GaussianTask([1.0], context_size=2))
@@ -62,14 +75,18 @@ def bayes_risk(task: GaussianTask) -> Number:
     if not isinstance(C, int):
         raise ValueError("task must have a known context_size for bayes_risk, got one that JAX traces")
     if not task.noisy and C >= d:
+        known = task.query_cov is not None and task.feature_cov is not None and not _arrays.traced(task.feature_cov)
+        if known and rank(np, task.feature_cov) < d:
+            raise ValueError("task must have a positive definite feature_cov where it has a query_cov")
         return 0.0
     if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
         raise ValueError("task must have covariances that are multiples of the identity; sample estimators.bayes")
-    xp, _, L, P, s, nodes, weights, points = task_arrays(task, *_rules(_degrees(C, d)), _chebyshev(_POINTS))
-    scale = xp.trace(L) * xp.trace(P) / d**2
+    given = query_cov(task), *_rules(_degrees(C, d)), _chebyshev(_POINTS)
+    xp, _, L, P, s, Q, nodes, weights, points = task_arrays(task, *given)
+    signal, scale = (xp.trace(cov) * xp.trace(P) / d**2 for cov in (L, Q))
     if not task.noisy:
         return float_if_known(xp, scale * (d - C))
-    return float_if_known(xp, scale * d * _mean(xp, xp.log(scale / s**2), nodes, weights, points))
+    return float_if_known(xp, scale * d * _mean(xp, xp.log(signal / s**2), nodes, weights, points))
 
 
 def _degrees(C: int, d: int) -> list[int]:

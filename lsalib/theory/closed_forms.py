@@ -2,7 +2,9 @@
 
 Throughout, ``S = X^T X / C`` has mean Lambda, and Isserlis' theorem gives
 ``E[S B S] = Lambda B Lambda (1 + 1/C) + tr(B Lambda) Lambda / C`` for symmetric B.
-Risks are against the noise-free target ``w.x_q``.
+Risks are against the noise-free target ``w.x_q``. Q is the covariance of the query, Lambda unless the task has a
+``query_cov``. An error ``v.x_q`` has the risk ``tr Q E[v v^T]``. Least squares for all entries of v at once makes
+``E[v v^T]`` as small as possible in every direction, so the best weights are the same for every Q.
 """
 
 import numpy as np
@@ -17,6 +19,7 @@ from lsalib.theory._task_arrays import (
     full_precision,
     guess_vector,
     pseudo_inverse,
+    query_cov,
     task_arrays,
 )
 from lsalib.theory.constant import constant_regression
@@ -29,11 +32,12 @@ __all__ = ["gd_risk", "optimal_preconditioner", "optimal_risk", "optimal_step", 
 def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     r"""Risk of one gradient step from the prior mean.
 
-    .. math:: \mathrm{tr}\, \Lambda \Psi - 2 \eta\, a + \eta^2 b, \qquad a = \mathrm{tr}\, \Lambda^2 \Psi, \quad
-       b = \tfrac{C+1}{C}\, \mathrm{tr}\, \Lambda^3 \Psi
-       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \mathrm{tr}\, \Lambda^2
+    .. math:: \mathrm{tr}\, Q \Psi - 2 \eta\, a + \eta^2 b, \qquad a = \mathrm{tr}\, Q \Lambda \Psi, \quad
+       b = \tfrac{C+1}{C}\, \mathrm{tr}\, Q \Lambda \Psi \Lambda
+       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \mathrm{tr}\, Q \Lambda
 
-    For identity covariances and no noise that is `d (1 - 2 \eta + \eta^2 (C+d+1)/C)`.
+    Q is the covariance of the query, `\Lambda` unless the task has a ``query_cov``. For identity covariances and no
+    noise that is `d (1 - 2 \eta + \eta^2 (C+d+1)/C)`.
 
     Args:
         task: the task distribution.
@@ -53,9 +57,9 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
     Source: new here; ``exact-gd-risk`` in the ledger.
     """
     eta = optimal_step(task) if step_size is None else _validate.number("step_size", step_size)
-    xp, _, L, P, s, C, eta = task_arrays(task, task.context_size, eta)
-    linear, quadratic = _gd_coefficients(xp, L, P, s, C)
-    return float_if_known(xp, xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
+    xp, _, L, P, s, C, Q, eta = task_arrays(task, task.context_size, query_cov(task), eta)
+    linear, quadratic = _gd_coefficients(xp, L, P, s, C, Q)
+    return float_if_known(xp, xp.trace(Q @ P) - 2 * eta * linear + eta**2 * quadratic)
 
 
 @checks_task
@@ -79,9 +83,9 @@ def optimal_step(task: GaussianTask) -> Number:
 
     Source: new here; ``exact-gd-risk`` in the ledger.
     """
-    xp, _, L, P, s, C = task_arrays(task, task.context_size)
-    linear, quadratic = _gd_coefficients(xp, L, P, s, C)
-    # If no label ever deviates from the prior mean, every step size has the same risk.
+    xp, _, L, P, s, C, Q = task_arrays(task, task.context_size, query_cov(task))
+    linear, quadratic = _gd_coefficients(xp, L, P, s, C, Q)
+    # If no label ever deviates from the prior mean where the query is, every step size has the same risk.
     return float_if_known(xp, linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic))
 
 
@@ -94,7 +98,8 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
        + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \Lambda \Big]^{+}
 
     For identity covariances that is a multiple of the identity, `\eta_\star I`. The pseudo-inverse is the inverse
-    unless `\Lambda` is singular, or labels have neither noise nor a spread of tasks.
+    unless `\Lambda` is singular, or labels have neither noise nor a spread of tasks. N is the best for a query of any
+    covariance.
 
     Args:
         task: the task distribution.
@@ -118,9 +123,10 @@ def optimal_preconditioner(task: GaussianTask) -> Float[np.ndarray | Array, "d d
 def yq_risk(task: GaussianTask) -> Number:
     r"""The minimum risk of yq-LSA, for any number of heads: that of the best preconditioned step.
 
-    .. math:: \mathrm{tr}\, \Lambda (\Psi - N \Lambda \Psi)
+    .. math:: \mathrm{tr}\, Q (\Psi - N \Lambda \Psi)
 
-    N is that of ``optimal_preconditioner``. For identity covariances and no noise this is `d (d+1)/(C+d+1)`.
+    N is that of ``optimal_preconditioner``, Q the covariance of the query, `\Lambda` unless the task has a
+    ``query_cov``. For identity covariances and no noise this is `d (d+1)/(C+d+1)`.
 
     Args:
         task: the task distribution.
@@ -134,8 +140,8 @@ def yq_risk(task: GaussianTask) -> Number:
 
     Source: new here; ``conjecture-global-optimum`` in the ledger.
     """
-    xp, _, L, P, _, N = task_arrays(task, optimal_preconditioner(task))
-    return float_if_known(xp, xp.trace(L @ (P - N @ L @ P)))
+    xp, _, L, P, _, N, Q = task_arrays(task, optimal_preconditioner(task), query_cov(task))
+    return float_if_known(xp, xp.trace(Q @ (P - N @ L @ P)))
 
 
 @checks_task
@@ -143,13 +149,13 @@ def yq_risk(task: GaussianTask) -> Number:
 def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cumulant: Number = 0.0) -> Number:
     r"""The minimum risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
 
-    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 + \sigma^4/V},
+    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top Q u + \beta^2}{1 + Ck/2 + \sigma^4/V},
        \qquad u = w_\star - g
 
-    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` the rank of `\Lambda`, and `V` that of ``constant_regression``. The
-    guess is off by `u^\top x_q - \beta`, and a correction of it would need a constant, which attention does not have.
-    Without label noise the factor is `2/(Ck+2)`. For a guess that is not linear in the query, the same factor
-    multiplies its mean squared distance from `w_\star^\top x_q`.
+    `\mathcal R_\mathrm{yq}` and Q are those of ``yq_risk``, `k` is the rank of `\Lambda`, and `V` is that of
+    ``constant_regression``. The guess is off by `u^\top x_q - \beta`, and a correction of it would need a constant,
+    which attention does not have. Without label noise the factor is `2/(Ck+2)`. For a guess that is not linear in the
+    query, the same factor multiplies its mean squared distance from `w_\star^\top x_q`.
 
     Args:
         task: the task distribution; features and task weights are Gaussian, their covariances singular or not, as in
@@ -174,9 +180,9 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise_cu
     """
     guess = guess_vector(task, guess)
     error = constant_regression(task, noise_cumulant=noise_cumulant).error
-    given = guess, _validate.number("bias", bias), yq_risk(task), error
-    xp, w, L, _, _, guess, bias, attainable, error = task_arrays(task, *given)
-    return float_if_known(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
+    given = query_cov(task), guess, _validate.number("bias", bias), yq_risk(task), error
+    xp, w, _, _, _, Q, guess, bias, attainable, error = task_arrays(task, *given)
+    return float_if_known(xp, attainable + ((w - guess) @ Q @ (w - guess) + bias**2) * error)
 
 
 def _second_moment(xp, L, P, s, C):
@@ -184,6 +190,6 @@ def _second_moment(xp, L, P, s, C):
     return L @ P @ L * (1 + 1 / C) + (xp.trace(P @ L) + s**2) * L / C
 
 
-def _gd_coefficients(xp, L, P, s, C):
+def _gd_coefficients(xp, L, P, s, C, Q):
     """The a and b of ``risk(eta) = risk(0) - 2 a eta + b eta^2``."""
-    return xp.trace(L @ L @ P), xp.trace(L @ _second_moment(xp, L, P, s, C))
+    return xp.trace(Q @ L @ P), xp.trace(Q @ _second_moment(xp, L, P, s, C))

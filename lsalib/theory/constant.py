@@ -35,7 +35,7 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
     `2/(C k)`. The part of `q` that `S` does not explain has mean `\sigma^2` and variance
     `V = 2 \tau_2 + 2 ((\tau_1 + \sigma^2)^2 + \tau_2) / C + \kappa_4 / C` with
     `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`: it measures the label noise. Both combine by
-    adding their squared means over variances.
+    adding their squared means over variances. Nothing here reads the query.
 
     Args:
         task: the task distribution, its covariances singular or not. The rank counts the eigenvalues that are not

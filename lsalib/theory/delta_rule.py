@@ -5,10 +5,12 @@ Each example is independent of the state that it changes, so the second moments 
 
     E[(I - b x x^T) V (I - b x x^T)] = V - b (Lambda V + V Lambda) + b^2 (2 Lambda V Lambda + tr(Lambda V) Lambda).
 
-If Lambda is a multiple of the identity, the trace of M has a recursion of its own.
+If Lambda is a multiple of the identity, the trace of M has a recursion of its own, which is enough if the covariance of
+the query is one, too. For a random direction n, ``E[n n^T V n n^T] = (2 V + tr(V) I) / (d (d + 2))``.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +24,16 @@ from numpy.typing import ArrayLike
 from lsalib import _arrays, _validate
 from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, isotropic, repeat, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    check_query,
+    checks_task,
+    full_precision,
+    isotropic,
+    query_cov,
+    repeat,
+    task_arrays,
+)
 
 __all__ = ["delta_rule_risk", "delta_rule_step"]
 
@@ -46,7 +57,8 @@ def delta_rule_risk(
     .. math:: \rho^C (d + \lVert u \rVert^2), \qquad \rho = 1 - 2 \beta + \beta^2 (d + 2), \quad
        \text{or normalized} \quad \rho = 1 - (2 \beta - \beta^2) / d
 
-    In general the risk is `\mathrm{tr}\, \Lambda M_C`. With `e_t = w - w_t`, `V_t = E[v v^\top]` for
+    In general the risk is `\mathrm{tr}\, Q M_C`, Q the covariance of the query, `\Lambda` unless the task has a
+    ``query_cov``. With `e_t = w - w_t`, `V_t = E[v v^\top]` for
     `v = \alpha e_t + (1 - \alpha) w`,
 
     .. math:: M_{t+1} = V_t - \beta_t (\Lambda V_t + V_t \Lambda) + \beta_t^2 \big( 2 \Lambda V_t \Lambda
@@ -67,8 +79,8 @@ def delta_rule_risk(
     Raises:
         ValueError: if ``step_size`` or ``start`` does not have its shape, ``decay`` is not a finite number, the rule is
             normalized and Lambda is no multiple of the identity, or d < 3 with label noise, where the risk of a
-            normalized step is infinite; if ``step_size`` is None and ``decay`` is not 1, or JAX traces the context
-            size.
+            normalized step is infinite; if ``step_size`` is None and ``decay`` is not 1 or ``delta_rule_step`` refuses
+            the task, or if JAX traces the context size.
 
     Example:
         >>> task = GaussianTask([1.0] * 5, context_size=10)
@@ -116,7 +128,7 @@ def delta_rule_step(
     or normalized `\beta_t = \lambda m_t / (\lambda m_t + \sigma^2 d / (d - 2))`, `m_{t+1} = (1 - \beta_t / d)\, m_t`.
 
     Args:
-        task: the task distribution.
+        task: the task distribution; a ``query_cov`` must be a multiple of its ``feature_cov``.
         start: `w_0`, (d,); None means zero.
         normalized: as in ``delta_rule_risk``.
         schedule: whether every example has its own step size; Lambda must then be a multiple of the identity.
@@ -125,8 +137,8 @@ def delta_rule_step(
         The step size, or C of them.
 
     Raises:
-        ValueError: if ``start`` does not have shape (d,), Lambda is no multiple of the identity where it must be, or d
-            < 3 for a normalized step with label noise.
+        ValueError: if ``start`` does not have shape (d,), Lambda is no multiple of the identity where it must be, the
+            query has another covariance than a multiple of Lambda, or d < 3 for a normalized step with label noise.
 
     Example:
         >>> round(delta_rule_step(GaussianTask([1.0] * 5, context_size=10)), 4)
@@ -137,6 +149,8 @@ def delta_rule_step(
     Source: new here.
     """
     schedule = _validate.flag("schedule", schedule)
+    check_query(task, "the best step size", multiple=True)
+    task = replace(task, query_cov=None)
     if schedule and not isotropic(task.feature_cov):
         raise ValueError("task must have a feature_cov that is a multiple of the identity for a schedule")
     xp, rule, (M, *_), _ = _prepared(task, start, normalized, by_trace=schedule)
@@ -184,14 +198,20 @@ def _prepared(task: GaussianTask, start, normalized, *given, by_trace: bool = Fa
     if normalized and task.noisy and d < 3:
         raise ValueError(f"normalized must be False where labels are noisy and d < 3 (infinite risk), got d = {d}")
     start = np.zeros(d) if start is None else _validate.vector("start", start, d)
-    xp, w, L, P, s, start, *given = task_arrays(task, start, *given)
+    xp, w, L, P, s, Q, start, *given = task_arrays(task, query_cov(task), start, *given)
     moments = tuple(P + xp.outer(a, b) for a, b in ((w - start, w - start), (w - start, w), (w, w)))
-    bound = 1 / xp.sqrt(2 * xp.sum(L * L))
-    if not (normalized or by_trace) and (_arrays.traced(task.feature_cov) or not isotropic(task.feature_cov)):
+    bound = xp.ones_like(w[0]) if normalized else 1 / xp.sqrt(2 * xp.sum(L * L))
+    scale, risk = xp.trace(L) / d, lambda M: xp.trace(Q @ M)
+    uneven = lambda cov: _arrays.traced(cov) or not isotropic(cov)
+    if normalized and uneven(task.query_cov):
+        one = xp.eye(d, dtype=w.dtype)
+        spread = lambda V: (2 * V + xp.trace(V) * one) / (d * (d + 2))
+        noise = s**2 / (scale * max(d - 2, 1) * d) * one
+        return xp, _Rule(lambda V: 2 * V / d, spread, noise, lambda K: K / d, risk), moments, bound, *given
+    if not (normalized or by_trace) and (uneven(task.feature_cov) or uneven(task.query_cov)):
         spread = lambda V: 2 * L @ V @ L + xp.trace(L @ V) * L
-        rule = _Rule(lambda V: L @ V + V @ L, spread, s**2 * L, lambda K: L @ K, lambda M: xp.trace(L @ M))
-        return xp, rule, moments, bound, *given
-    moments, scale = tuple(xp.trace(each)[None, None] for each in moments), xp.trace(L) / d
+        return xp, _Rule(lambda V: L @ V + V @ L, spread, s**2 * L, lambda K: L @ K, risk), moments, bound, *given
+    moments = tuple(xp.trace(each)[None, None] for each in moments)
     # Of a random direction, x x^T / |x|^2 has the mean I/d, and E[1/|x|^2] = 1 / (scale (d - 2)).
     rate, share, noise = (
         (1 / d, 1 / d, 1 / (scale * max(d - 2, 1))) if normalized else (scale, scale**2 * (d + 2), scale * d)
@@ -201,9 +221,9 @@ def _prepared(task: GaussianTask, start, normalized, *given, by_trace: bool = Fa
         lambda V: share * V,
         (s**2 * noise)[None, None],
         lambda K: rate * K,
-        lambda M: scale * M[0, 0],
+        lambda M: xp.trace(Q) / d * M[0, 0],
     )
-    return xp, rule, moments, xp.ones_like(bound) if normalized else bound, *given
+    return xp, rule, moments, bound, *given
 
 
 def _examples(task: GaussianTask) -> int:

@@ -10,7 +10,17 @@ import math
 from lsalib import _validate
 from lsalib._arrays import float_if_known
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, rank, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    check_query,
+    checks_task,
+    full_precision,
+    guess_vector,
+    isotropic,
+    query_cov,
+    rank,
+    task_arrays,
+)
 
 __all__ = ["depth_price", "depth_risk"]
 
@@ -27,7 +37,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
     more layers pay it in the limit of large errors. Two layers that multiply labels can pay less.
 
     Args:
-        task: the task distribution, free of label noise.
+        task: the task distribution, free of label noise; a ``query_cov`` must be a multiple of its ``feature_cov``.
         layers: `L`.
 
     Returns:
@@ -35,7 +45,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
         average squared length, without a constant term.
 
     Raises:
-        ValueError: if the task has label noise, or ``layers`` is below 1.
+        ValueError: if the task has label noise or its query another covariance, or ``layers`` is below 1.
 
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
@@ -47,6 +57,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
     layers = _validate.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
+    check_query(task, "layers one after the other", multiple=True)
     xp, _, L, _, _, C = task_arrays(task, task.context_size)
     order = C * rank(xp, L) / 2
     return float_if_known(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
@@ -100,5 +111,5 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     else:
         above = (d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)
         least = above / ((C + d + 1) * (C**2 + (d + 3) * C + (d - 1) * (d + 4)))
-    xp, w, L, P, _, guess, price, least = task_arrays(task, guess, price, least)
-    return float_if_known(xp, xp.trace(L @ P) * least + (w - guess) @ L @ (w - guess) * price)
+    xp, w, _, P, _, Q, guess, price, least = task_arrays(task, query_cov(task), guess, price, least)
+    return float_if_known(xp, xp.trace(Q @ P) * least + (w - guess) @ Q @ (w - guess) * price)

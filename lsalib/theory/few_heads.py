@@ -13,7 +13,15 @@ import jax
 from lsalib import _validate
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    checks_task,
+    full_precision,
+    guess_vector,
+    isotropic,
+    query_cov,
+    task_arrays,
+)
 
 __all__ = ["few_heads_weights"]
 
@@ -31,8 +39,8 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
     derivatives of the weights themselves leave out how the scanned number moves.
 
     Args:
-        task: the task distribution, its covariances multiples of the identity. This is not checked for covariances
-            that JAX traces.
+        task: the task distribution, its covariances multiples of the identity, also that of the query. This is not
+            checked for covariances that JAX traces.
         heads: H, at most d.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,); None means zero.
         bias: its constant part.
@@ -53,7 +61,7 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
     Source: new here; ``few-heads-optimum`` in the ledger.
     """
     d = task.dim
-    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
+    if not all(map(isotropic, (task.feature_cov, task.prior_cov, task.query_cov))):
         raise ValueError("task must have covariances that are multiples of the identity; least_risk takes any")
     if _validate.count("heads", heads) > d:
         raise ValueError(f"heads must be at most d = {d}, got {heads}; optimal_weights has as many as are needed")
@@ -64,24 +72,28 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
 @full_precision
 def _heads(task: GaussianTask, heads: int, guess, bias):
     """The effective heads, in the task's own coordinates."""
-    xp, w, L, P, s, C, guess, bias = task_arrays(task, task.context_size, guess, bias)
-    # Whatever the task is, white features, and labels that one feature gives variance 1.
-    inverse = xp.eye(task.dim, dtype=w.dtype) / xp.sqrt(xp.trace(L) / task.dim)
-    unit = xp.sqrt(xp.trace(L) * xp.trace(P)) / task.dim
+    xp, w, L, P, s, C, Q, guess, bias = task_arrays(task, task.context_size, query_cov(task), guess, bias)
+    # Whatever the task is, white features and queries, and labels that one feature gives variance 1.
+    inverse, its_inverse = (xp.eye(task.dim, dtype=w.dtype) / xp.sqrt(xp.trace(cov) / task.dim) for cov in (L, Q))
+    unit, its_unit = (xp.sqrt(xp.trace(cov) * xp.trace(P)) / task.dim for cov in (L, Q))
     u = (w - guess) * xp.sqrt(task.dim / xp.trace(P))
-    b, A = _white_heads(xp, u, heads, C, (s / unit) ** 2, bias / unit)
-    return own_coordinates(xp, b, A, (w, guess), inverse, unit)
+    b, A = _white_heads(xp, u, heads, C, (s / unit) ** 2, bias / its_unit)
+    return own_coordinates(xp, b, A, (inverse, w, unit), (its_inverse, guess, its_unit))
 
 
-def own_coordinates(xp, b, A, weights, inverse, unit):
+def own_coordinates(xp, b, A, tokens, queries):
     """Heads that read [xi; r/unit] and answer [xi_q; (y_q - guess.x_q)/unit], for tokens and queries as they are.
 
-    ``weights`` are w*, of which r is the residual, and the guess; ``inverse`` is that of U in ``x = U xi``.
+    For tokens and queries these are the inverse of U in ``x = U xi``, the weights that are subtracted from labels (w*
+    or the guess), and the unit of the labels.
     """
-    rows = xp.concatenate([inverse, xp.zeros_like(inverse[:, :1])], 1)
-    last = (xp.append(-w, xp.ones_like(w[:1]))[None] / unit for w in weights)
-    token, query = (xp.concatenate([rows, row]) for row in last)
-    return unit * b @ token, xp.einsum("mi,hmn,nk->hik", token, A, query)
+
+    def change(inverse, w, unit):
+        rows = xp.concatenate([inverse, xp.zeros_like(inverse[:, :1])], 1)
+        return xp.concatenate([rows, xp.append(-w, xp.ones_like(w[:1]))[None] / unit])
+
+    token, query = change(*tokens), change(*queries)
+    return queries[-1] * b @ token, xp.einsum("mi,hmn,nk->hik", token, A, query)
 
 
 def _white_heads(xp, u, heads, context_size, noise_var, bias):

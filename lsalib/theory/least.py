@@ -17,7 +17,16 @@ from lsalib import _arrays, _validate
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, isotropic, rank, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    checks_task,
+    full_precision,
+    guess_vector,
+    isotropic,
+    query_cov,
+    rank,
+    task_arrays,
+)
 from lsalib.theory.closed_forms import optimal_risk
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
@@ -109,7 +118,7 @@ def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
     held = jax.tree.map(lambda x: lax.stop_gradient(x) if _arrays.traced(x) else x, (task, guess, bias))
     params, exact, reason = optimal_weights(*held), True, "heads enough for optimal_risk (page heads)"
     if len(params.W_K) > heads:
-        covs = held[0].feature_cov, held[0].prior_cov
+        covs = held[0].feature_cov, held[0].prior_cov, held[0].query_cov
         if not _arrays.traced(covs) and all(map(isotropic, covs)):
             params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page few_heads)"
         else:
@@ -132,7 +141,7 @@ def _risk_and_gradient(params, y_q, task):
 @full_precision
 def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int):
     """The weights of the lowest of many searches, whether they are proved to be the best, and the reason."""
-    xp, w, L, _, s, guess, bias = task_arrays(task, guess, bias)
+    xp, w, L, _, s, guess, bias, _ = task_arrays(task, guess, bias, query_cov(task))
     if xp is np and rank(xp, L) < task.dim:
         raise ValueError(
             "task must have a positive definite feature_cov where heads are fewer than optimal_weights has"
@@ -142,13 +151,15 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
     U, T = (xp.eye(d, dtype=w.dtype) if root is None else root for root in (standard.basis, standard.prior_root))
     unit = xp.sqrt(xp.sum(T * T) / d)
     white = GaussianTask(np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit if task.noisy else 0.0)
-    V, N, values = _lowest(
-        *_problem(white, (w - guess) @ U / unit, bias / unit), _starts(d, heads, starts, seed), steps
-    )
+    # The white coordinates of a query with a covariance of its own are xi_q of x_q = V xi_q = U turn^T xi_q.
+    turn = xp.eye(d, dtype=w.dtype) if standard.query_basis is None else xp.linalg.solve(U, standard.query_basis).T
+    query_inverse = xp.linalg.inv(U) if standard.query_basis is None else xp.linalg.pinv(standard.query_basis)
+    problem = _problem(white, (w - guess) @ U / unit, bias / unit, turn)
+    V, N, values = _lowest(*problem, _starts(d, heads, starts, seed), steps)
     # The value vectors are orthogonal to V, and A takes up what is theirs of each form.
     b = xp.linalg.qr(V, mode="complete")[0][:, V.shape[1] :].T
     A = 2 * xp.einsum("kmn,hn->hmk", N, b) - xp.einsum("gm,gi,kin,hn->hmk", b, b, N, b)
-    pair = own_coordinates(xp, b, A, (w, guess), xp.linalg.inv(U), unit)
+    pair = own_coordinates(xp, b, A, (xp.linalg.inv(U), w, unit), (query_inverse, guess, unit))
     params = from_effective(*map(jax.device_put, pair))
     if xp is jnp:
         return params, False, f"the lowest of {starts} searches"
@@ -160,13 +171,14 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
     return params, False, f"the lowest of {starts} searches, {agree} of which agree to nine digits"
 
 
-def _problem(white: GaussianTask, u, bias):
+def _problem(white: GaussianTask, u, bias, turn):
     """``E[vec(G) vec(G)^T]`` inverted, (F, F), and the best N_k without constraints, (D, F), with what each counts for.
 
-    The last answers 1 instead of the bias, and counts for the bias squared.
+    The last answers 1 instead of the bias, and counts for the bias squared. The others answer the entries of the
+    query's white features, which are what ``turn`` makes of a token's.
     """
-    xp, *_, u, bias, (mean, second, cross) = task_arrays(white, u, bias, gram_moments(white))
-    target = xp.concatenate([cross + xp.tensordot(u, mean, 0), -mean[None]])
+    xp, *_, u, bias, turn, (mean, second, cross) = task_arrays(white, u, bias, turn, gram_moments(white))
+    target = xp.concatenate([xp.tensordot(turn, cross + xp.tensordot(u, mean, 0), 1), -mean[None]])
     rows, columns, norm, _ = _entries(len(mean))
     norm = xp.asarray(norm, mean.dtype)
     inverse = xp.linalg.inv(second[rows, columns][:, rows, columns] * xp.outer(norm, norm))

@@ -19,7 +19,15 @@ from lsalib.attention import LSAParams, lift
 from lsalib.attention.layer import check_params
 from lsalib.mixtures import MixtureTask, averaged
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, guess_vector, pseudo_inverse, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    checks_task,
+    full_precision,
+    guess_vector,
+    pseudo_inverse,
+    query_cov,
+    task_arrays,
+)
 from lsalib.theory.moments import gram_moments
 
 __all__ = ["LiftedRisk", "lifted_risk", "squared_distance"]
@@ -106,12 +114,10 @@ def _of_one_query(function):
 
     @wraps(function)
     def checked(task, *args, **options):
-        if isinstance(task, MixtureTask) and not _arrays.traced(task) and options.get("query_cov") is None:
-            covs = [np.eye(task.dim) if each.feature_cov is None else each.feature_cov for each in task.tasks]
+        if isinstance(task, MixtureTask) and not _arrays.traced(task):
+            covs = list(map(query_cov, task.tasks))
             if not all(np.array_equal(cov, covs[0]) for cov in covs):
-                raise ValueError(
-                    "task must have one feature_cov for all components of a mixture, or query_cov be given"
-                )
+                raise ValueError("task must have one query_cov (or feature_cov without one) for all its components")
         return function(task, *args, **options)
 
     return checked
@@ -136,29 +142,28 @@ def _value(constant, slope, query, second, M):
 @averaged
 @checks_task
 @full_precision
-def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None, query_cov=None) -> LiftedRisk:
+def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
-    .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda & g^\top \Lambda g + \beta^2
+    .. math:: E[z_q z_q^\top] = \begin{pmatrix} Q & Q g \\ g^\top Q & g^\top Q g + \beta^2
        \end{pmatrix}, \qquad s_j = 2 E\big[ z_{q,j}\, (y_q - w^\top x_q)\, G \big]
 
-    For identity features and `g = 0` the first matrix is `\mathrm{diag}(1, \dots, 1, \beta^2)`, and the risk splits
-    into one quadratic a component (eq. 18).
+    Q is the covariance of the query, `\Lambda` unless the task has a ``query_cov``; the risk reads nothing else of the
+    query's distribution. For identity features and `g = 0` the first matrix is `\mathrm{diag}(1, \dots, 1, \beta^2)`,
+    and the risk splits into one quadratic a component (eq. 18).
 
     Args:
         task: the task distribution, or a ``MixtureTask`` whose queries have one covariance.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
         fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
-        query_cov: the covariance of the query's features where they have another one than the examples', (d, d); it
-            takes the place of Lambda in the first matrix. The risk reads nothing else of the query's distribution.
 
     Returns:
         A ``LiftedRisk``. It holds D^4 numbers, so D = d+1 must be small; ``population_risk`` works for any D.
 
     Raises:
-        ValueError: if ``guess``, ``fourth`` or ``query_cov`` does not have its shape, ``bias`` is not finite or
-            ``query_cov`` is no covariance; for a mixture, if its components' queries have several covariances.
+        ValueError: if ``guess`` or ``fourth`` does not have its shape or ``bias`` is not finite; for a mixture, if its
+            components' queries have several covariances.
 
     Example:
         >>> from lsalib.attention import gd_weights, lift
@@ -166,7 +171,8 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
         >>> risk = lifted_risk(task, guess=[2.0, 2.0])
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
-        >>> wider = lifted_risk(task, guess=[2.0, 2.0], query_cov=4 * np.eye(2))
+        >>> from dataclasses import replace
+        >>> wider = lifted_risk(replace(task, query_cov=4 * np.eye(2)), guess=[2.0, 2.0])
         >>> round(float(wider.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         4.0
 
@@ -174,18 +180,15 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     ledger).
     """
     guess = guess_vector(task, guess)
-    query_cov = task.feature_cov if query_cov is None else _validate.covariance("query_cov", query_cov, task.dim)
-    query_cov = np.eye(task.dim) if query_cov is None else query_cov
-    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias), query_cov
-    # From here on L is the query's: the moments hold what is to be known of the examples.
-    xp, w, _, P, _, (mean, second, cross), guess, bias, L = task_arrays(task, *given)
+    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias), query_cov(task)
+    xp, w, _, P, _, (mean, second, cross), guess, bias, Q = task_arrays(task, *given)
     # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
     reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w
     last = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
-    query = reads @ L @ reads.T + bias**2 * xp.outer(last, last)
-    slope = 2 * xp.einsum("jk,kmn->jmn", reads @ L, xp.tensordot(guess, mean, 0) - cross)
+    query = reads @ Q @ reads.T + bias**2 * xp.outer(last, last)
+    slope = 2 * xp.einsum("jk,kmn->jmn", reads @ Q, xp.tensordot(guess, mean, 0) - cross)
     slope = slope + 2 * bias**2 * xp.tensordot(last, mean, 0)
-    return LiftedRisk(query, second, slope, float_if_known(xp, off @ L @ off + xp.trace(L @ P) + bias**2))
+    return LiftedRisk(query, second, slope, float_if_known(xp, off @ Q @ off + xp.trace(Q @ P) + bias**2))
 
 
 @averaged
@@ -240,19 +243,19 @@ def squared_distance(
         g = np.zeros(task.dim) if g is None else g
         _validate.shape(f"{name}guess", g, (task.dim,))
         layers.append((lift(weights), g, _validate.number(f"{name}bias", b)))
-    _, _, L, _, _, mean, second, _ = task_arrays(task, *gram_moments(task))
+    _, _, _, _, _, mean, second, _, Q = task_arrays(task, *gram_moments(task), query_cov(task))
     dtype = params.W_K.dtype
-    return _squared_distance(*layers, *(moment.astype(dtype) for moment in (L, mean, second)))
+    return _squared_distance(*layers, *(moment.astype(dtype) for moment in (Q, mean, second)))
 
 
 @jax.jit
-def _squared_distance(one, other, L, mean, second):
+def _squared_distance(one, other, Q, mean, second):
     (N, c), (its_N, its_c) = (_by_query(*layer) for layer in (one, other))
     N, c = N - its_N, c - its_c
     on_mean = jnp.einsum("kmn,mn->k", N, mean)
     products = jnp.outer(c, c) + jnp.outer(c, on_mean) + jnp.outer(on_mean, c)
     products = products + jnp.einsum("jmn,mnpq,kpq->jk", N, second, N)
-    return jnp.vdot(L, products[:-1, :-1]) + products[-1, -1]
+    return jnp.vdot(Q, products[:-1, :-1]) + products[-1, -1]
 
 
 def _by_query(M, guess, bias):

@@ -36,9 +36,10 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
        + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big), \quad
        \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top \Lambda w + \sigma^2 \end{pmatrix}
 
-    The moments depend on the features only through their second and fourth moments. For features that are not
-    Gaussian, such as rows of a data set drawn with replacement, the difference of their fourth moments from the
-    Gaussian ones, mapped through the same tokens and divided by C, is added to ``second``.
+    The moments depend on the features only through their second and fourth moments. For features that are not Gaussian,
+    such as rows of a data set drawn with replacement, the difference of their fourth moments from the Gaussian ones,
+    mapped through the same tokens and divided by C, is added to ``second``. They are those of the context, and do not
+    depend on the task's ``query_cov``.
 
     Args:
         task: the task distribution, or a ``MixtureTask``. Its ``feature_cov`` is `E[x x^\top]`, whatever the features'

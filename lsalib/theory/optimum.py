@@ -30,7 +30,7 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0, *, noise
     F and `\varphi` are those of ``constant_regression``, N is that of ``optimal_preconditioner``. With label noise one
     more head has `b = \rho` and `A = -\varphi \rho \rho^\top`. The weights do not depend on the guess; if it is known
     to be correct, no correction is needed and one head is enough. They are optimal for every guess, also for one that
-    is not linear in the query.
+    is not linear in the query, and for a query of any covariance.
 
     Args:
         task: the task distribution.
@@ -80,10 +80,11 @@ def _heads(task: GaussianTask, constant: ConstantRegression):
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     r"""The one head of optimal yq-LSA, whose initial guess is `w_\star^\top x_q`: a preconditioned step from there.
 
-    .. math:: b = \rho, \qquad A = \begin{pmatrix} N & 0 \\ 0 & 0 \end{pmatrix}, \qquad \rho = [-w_\star; 1]
+    .. math:: b = \rho, \qquad A = \begin{pmatrix} N^\top & 0 \\ 0 & 0 \end{pmatrix}, \qquad \rho = [-w_\star; 1]
 
-    ``population_risk(weights, task, guess=task.prior_mean)`` is ``yq_risk(task)``. For identity
-    covariances this head does what ``attention.gd_weights`` with the optimal step does.
+    N is symmetric unless `\Lambda` is singular. ``population_risk(weights, task, guess=task.prior_mean)`` is
+    ``yq_risk(task)``, for a query of any covariance. For identity covariances of examples and task weights this head
+    does what ``attention.gd_weights`` with the optimal step does.
 
     Args:
         task: the task distribution.
@@ -99,4 +100,4 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     """
     xp, w, _, _, _, N = task_arrays(task, optimal_preconditioner(task))
     rho = xp.append(-w, xp.ones_like(w[:1]))
-    return from_effective(*map(jax.device_put, (rho[None], xp.pad(N, (0, 1))[None])))
+    return from_effective(*map(jax.device_put, (rho[None], xp.pad(N.T, (0, 1))[None])))

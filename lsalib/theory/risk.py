@@ -6,7 +6,8 @@ a guess y_q that the heads read. In the coordinates of ``tasks.standardize`` the
 
     e_k = <G, N_k> + c_k - eps_k,   N_k = sum_h b_h a_hk^T   (no eps_k for the last k).
 
-The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis' theorem).
+The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis' theorem). A query with a covariance of
+its own has coordinates of its own, in which the t_k are uncorrelated, too; its eps_k are then others than the tokens'.
 """
 
 from functools import partial
@@ -39,8 +40,9 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
 
     .. math:: E \Big[ \Big( y_q + \sum_h b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like the weights, `H D^2`: no
-    moment tensor of `D^4` numbers is built.
+    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Given the context and w the error is affine in
+    `x_q`, so the risk reads of the query no more than its covariance. Memory grows like the weights, `H D^2`: no moment
+    tensor of `D^4` numbers is built.
 
     Args:
         params: the weights, (H, D, D) each, D = d+1. The result has the widest float type among weights, guess and
@@ -159,9 +161,15 @@ def standard_form(
     A = A.at[:, :-1].add(A[:, -1:] * w[None, :, None])
     A = A.at[:, :, -1].set(0) + A[:, :, -1:] * y_q[None, None]
     if U is not None:
-        U = jnp.eye(len(c), dtype=U.dtype).at[:-1, :-1].set(U)
-        b, A, c = b @ U, jnp.einsum("mi,hmn,nk->hik", U, A, U), c @ U
+        U = _on_tokens(U)
+        V = U if task.query_basis is None else _on_tokens(task.query_basis)
+        b, A, c = b @ U, jnp.einsum("mi,hmn,nk->hik", U, A, V), c @ V
     return b, A, c
+
+
+def _on_tokens(basis: Float[np.ndarray | Array, "d d"]) -> Float[Array, "D D"]:
+    """A change of coordinates of features, for tokens, whose last entry it leaves as it is."""
+    return jnp.eye(len(basis) + 1, dtype=basis.dtype).at[:-1, :-1].set(basis)
 
 
 @_arrays.promoted
@@ -200,7 +208,11 @@ def standard_risk(
     # E[s s^T] of s, the average of r x: one factor for each entry, since training in float32 ends where rounding does.
     second = P * (1 + 1 / C) + one * (level / C)
     odd = jnp.vdot(cross, _times(second, cross))
-    return even + odd + spread - 2 * jnp.trace(_times(P, cross[:, :d]))
+    if task.query_root is None:
+        return even + odd + spread - 2 * jnp.trace(_times(P, cross[:, :d]))
+    T_q = task.query_root
+    mixed = T_q if task.prior_root is None else T_q @ task.prior_root.T  # E of the query's eps times the tokens'
+    return even + odd + jnp.vdot(T_q, T_q) - 2 * jnp.vdot(mixed, cross[:, :d].T)
 
 
 def _check_standard(b, A, task: StandardTask, **vectors) -> None:
@@ -209,10 +221,11 @@ def _check_standard(b, A, task: StandardTask, **vectors) -> None:
     _validate.shape("A", A, (H, D, D))
     for name, vector in vectors.items():
         _validate.shape(name, vector, (D,))
-    shapes = {"prior_mean": (D - 1,), "basis": (D - 1, D - 1), "prior_root": (D - 1, D - 1)}
+    shapes: dict[str, tuple] = dict.fromkeys(("basis", "prior_root", "query_basis", "query_root"), (D - 1, D - 1))
+    shapes |= {"prior_mean": (D - 1,), "noise_std": (), "context_size": ()}
     for name, value in task._asdict().items():
         if value is not None:
-            _validate.shape(name, value, shapes.get(name, ()))
+            _validate.shape(name, value, shapes[name])
 
 
 def _by_heads(b, A, P):

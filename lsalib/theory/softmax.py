@@ -10,7 +10,15 @@ from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import Number, checks_task, full_precision, isotropic, pseudo_inverse, task_arrays
+from lsalib.theory._task_arrays import (
+    Number,
+    check_query,
+    checks_task,
+    full_precision,
+    isotropic,
+    pseudo_inverse,
+    task_arrays,
+)
 from lsalib.theory.closed_forms import gd_risk, optimal_step
 
 __all__ = ["centred_task", "debiased_risk", "debiased_step", "softmax_output", "softmax_risk"]
@@ -110,8 +118,8 @@ def softmax_risk(task: GaussianTask, omega, mu=None) -> Number:
     (``metrics.sampled_risk``) to see its error.
 
     Args:
-        task: prior mean zero, identity features, prior covariance a multiple of the identity. This is not checked for
-            values that JAX traces.
+        task: prior mean zero, identity features, also the query's, prior covariance a multiple of the identity. This is
+            not checked for values that JAX traces.
         omega: `\omega`, the heads' scales, (H,).
         mu: `\mu`, their output weights, (H,); None means the best, ``softmax_output(task, omega)``.
 
@@ -164,6 +172,7 @@ def softmax_output(task: GaussianTask, omega) -> Float[np.ndarray | Array, " H"]
 
 def _approximation(task: GaussianTask, omega, *more):
     """The module that computes, the variance of a noise-free label, the matrix of the approximate risk, the vectors."""
+    check_query(task, "softmax attention")
     centred = _arrays.traced(task.prior_mean) or not np.any(task.prior_mean)
     if not (centred and isotropic(task.feature_cov, 1.0) and isotropic(task.prior_cov)):
         raise ValueError(

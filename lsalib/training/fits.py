@@ -21,7 +21,7 @@ __all__ = ["Fit", "Snapshots", "load", "save"]
 
 Scalar = Float[Array, "..."]
 
-_TASK = ("prior_mean", "context_size", "feature_cov", "prior_cov", "noise_std")
+_TASK = ("prior_mean", "context_size", "feature_cov", "prior_cov", "noise_std", "query_cov")
 
 
 class Snapshots(NamedTuple):
@@ -89,7 +89,8 @@ class Fit(NamedTuple):
         """The exact risk of these weights with the guess that was trained or given (eq. 4).
 
         Args:
-            task: the distribution to test on; None means the one it was trained on.
+            task: the distribution to test on, for example one with another ``query_cov``; None means the one it was
+                trained on.
 
         Returns:
             A number; for a result of ``sweep`` one for each seed, (seeds,).
@@ -261,6 +262,8 @@ def _layer_predict(layer: Callable, seeds: bool, params: PyTree, X, y, x_q):
 
 
 def _run(numbers: dict) -> Run:
+    # Only tasks that have a query_cov store it: files from before it existed read the same.
+    numbers = {"query_cov": None} | numbers
     rest = {name: value for name, value in numbers.items() if name not in _TASK}
     if rest["start"] is not None:
         rest["start"] = LSAParams._make(map(np.array, rest["start"]))

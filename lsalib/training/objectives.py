@@ -29,8 +29,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib._white import contract, draw
-from lsalib.tasks import StandardTask, data_from_draw
+from lsalib._white import apply_root, contract, data_from_draw, draw
+from lsalib.tasks import StandardTask
 from lsalib.theory import standard_form, standard_risk
 
 __all__ = [
@@ -171,6 +171,8 @@ def _sampled_risk(b, A, c, task: StandardTask, key: PRNGKeyArray, batch_shape: B
     features, labels, query, eps = data_from_draw(
         white, None, None, task.prior_root, task.noise_std if batch_shape.noisy else None
     )
+    if task.query_root is not None:
+        eps = apply_root(task.query_root, white.weights)
     # The barrier keeps the compiler from computing the labels again for every entry of the Gram matrix.
     Z = jax.lax.optimization_barrier(jnp.concatenate([features, labels[:, None]], axis=1))
     t = jnp.concatenate([query, jnp.ones_like(query[:1])])

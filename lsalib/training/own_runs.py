@@ -145,8 +145,7 @@ class _Maker:
         """The task as the data of a program: a pytree, whose structure has all that is no number."""
         task = run.task
         if isinstance(task, GaussianTask):
-            mean, feature_root, prior_root, noise = task_roots(task, self.dtype)
-            return _RootedTask(mean, feature_root, prior_root, noise, task.context_size, self.dtype)
+            return _RootedTask(*task_roots(task, self.dtype), task.context_size, self.dtype)
         if not jax.tree_util.all_leaves([task]):
             return jax.tree.map(_on_host, task)
         return self.tasks.setdefault(run.task_key, StaticTask(task))
@@ -227,6 +226,7 @@ class _RootedTask:
     feature_root: Any
     prior_root: Any
     noise_std: Any
+    query_root: Any
     context_size: int
     dtype: np.dtype
 
@@ -235,10 +235,10 @@ class _RootedTask:
         return len(self.prior_mean)
 
     def sample(self, key, n: int) -> Batch:
-        roots = self.prior_mean, self.feature_root, self.prior_root, self.noise_std
+        roots = self.prior_mean, self.feature_root, self.prior_root, self.noise_std, self.query_root
         return sample_from_roots(key, *roots, self.dtype.type(self.context_size), (self.context_size, n, self.dtype))
 
 
 jax.tree_util.register_dataclass(
-    _RootedTask, ["prior_mean", "feature_root", "prior_root", "noise_std"], ["context_size", "dtype"]
+    _RootedTask, ["prior_mean", "feature_root", "prior_root", "noise_std", "query_root"], ["context_size", "dtype"]
 )

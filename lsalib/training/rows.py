@@ -68,7 +68,9 @@ def row_groups(
 ) -> list[RunGroup]:
     """Runs by the shape of their program; ``pads`` says whether contexts may be padded."""
     tasks = [cast(GaussianTask, run.task) for run in runs]
-    shapes = [(task.dim, standardize(task).basis is None, batch_shape_of(task, sampling)) for task in tasks]
+    standard = map(standardize, tasks)
+    covs = [(each.basis is None, each.query_basis is None) for each in standard]
+    shapes = [(task.dim, own, batch_shape_of(task, sampling)) for task, own in zip(tasks, covs, strict=True)]
     padded = _padded(shapes) if pads else {}
     groups: dict[tuple, RunGroup] = {}
     for run, place, shape in zip(runs, places, shapes, strict=True):

@@ -125,6 +125,8 @@ class Run:
             named["start"] = [leaf.tolist() for leaf in jax.tree.leaves(given.pop("start"))]
         if isinstance(self.task, GaussianTask):
             given |= {field.name: getattr(self.task, field.name) for field in fields(self.task)}
+            if self.task.query_cov is None:
+                del given["query_cov"]  # as in files and checkpoints from before it existed
         else:
             named["task"] = _name(type(self.task))
         return {name: None if value is None else np.asarray(value).tolist() for name, value in given.items()} | named

@@ -94,9 +94,9 @@ def test_an_identity_is_one_up_to_rounding():
 
 
 FIELDS = {"prior_mean": [1, 2], "context_size": 3, "feature_cov": np.eye(2), "prior_cov": [[2, 1], [1, 2]]}
-FIELDS |= {"noise_std": 0.5}
+FIELDS |= {"noise_std": 0.5, "query_cov": [[3, 1], [1, 1]]}
 CHANGES = {"prior_mean": [1, np.nextafter(2, 3)], "context_size": 4, "feature_cov": None, "noise_std": 0.0}
-CHANGES |= {"prior_cov": [[2, 1], [1, 3]]}
+CHANGES |= {"prior_cov": [[2, 1], [1, 3]], "query_cov": np.eye(2)}
 
 
 def test_tasks_with_the_same_numbers_are_equal_and_others_are_not():

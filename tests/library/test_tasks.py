@@ -18,6 +18,7 @@ FIELDS = {
     "feature_cov": np.array([[1.0, 0.3], [0.3, 2.0]]),
     "prior_cov": np.array([[0.5, 0.1], [0.1, 1.0]]),
     "noise_std": np.array(0.7),
+    "query_cov": np.array([[3.0, -1.0], [-1.0, 1.0]]),
 }
 
 
@@ -55,7 +56,7 @@ def test_a_batch_of_tasks_is_each_task(x64):
 def test_flattened_and_back_a_task_is_itself():
     """A task is a pytree of its numbers; a noise of zero is none of them."""
     noisy, plain = GaussianTask(context_size=4, **FIELDS), GaussianTask([1.0], context_size=2)
-    for task, leaves in ((noisy, 4), (plain, 1)):
+    for task, leaves in ((noisy, 5), (plain, 1)):
         flat, structure = jax.tree.flatten(task)
         again, sizes = structure.unflatten(flat), lambda task: (task.dim, task.context_size, task.noisy)
         assert len(flat) == leaves and sizes(again) == sizes(task)

@@ -1,5 +1,6 @@
 """The delta rule: against sums over all values of a Gaussian quadrature, samples, and searches for the best steps."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -14,12 +15,14 @@ from lsalib.tasks import GaussianTask
 from lsalib.theory import delta_rule_risk, delta_rule_step, gd_risk
 
 START = np.array([0.5, -1.0, 2.0, 0.3])
+QUERY = np.array([[3.0, -1.0, 0.5], [-1.0, 1.0, 0.0], [0.5, 0.0, 0.4]])
 # Task, step sizes, decay, normalized.
 CASES = {
     "plain": (GaussianTask([1.0, -2.0, 0.5], 6), 0.15, 1.0, False),
-    "schedule": (make_task(0, 3, 5, 0.6), np.array([0.05, 0.3, 0.1, 0.2, 0.15]), 1.0, False),
+    "schedule": (replace(make_task(0, 3, 5, 0.6), query_cov=QUERY), np.array([0.05, 0.3, 0.1, 0.2, 0.15]), 1.0, False),
     "decay": (make_task(1, 3, 4, 0.6), 0.2, 0.7, False),
     "normalized": (GaussianTask([1.0, -2.0, 0.5, 1.0], 6, 2 * np.eye(4), make_task(2, 4, 1).prior_cov), 0.8, 1.0, True),
+    "normalized, own query": (GaussianTask([1.0, -2.0, 0.5], 4, 2 * np.eye(3), None, 0.7, QUERY), 0.8, 0.9, True),
     "normalized, noisy, decay": (GaussianTask(np.ones(9), 6, noise_std=0.7), 0.6, 0.9, True),
 }
 
@@ -38,7 +41,8 @@ def final_errors(X, noise, w, start, steps, decay, normalized):
 @pytest.mark.parametrize("d, C", [(1, 2), (1, 3), (2, 1), (2, 2)])
 def test_equals_the_sum_over_a_quadrature(d, C):
     """Five nodes for each normal variable integrate C steps on general tasks exactly; the controls change one thing."""
-    task, start, steps, decay = make_task(10 + d, d, C, noise_std=0.8), START[:d], np.linspace(0.3, 0.1, C), 0.8
+    task, Q = make_task(10 + d, d, C, noise_std=0.8), QUERY[:d, :d]
+    task, start, steps, decay = replace(task, query_cov=Q), START[:d], np.linspace(0.3, 0.1, C), 0.8
     points, weights = gauss_hermite(C * d, 5)
     other, other_weights = gauss_hermite(C + d)
     X = points.reshape(-1, C, d) @ root(task.feature_cov, d).T
@@ -46,17 +50,14 @@ def test_equals_the_sum_over_a_quadrature(d, C):
     noise, eps = np.split(np.tile(other, (len(points), 1)), [C], axis=1)
     w = task.prior_mean + eps @ root(task.prior_cov, d).T
     errors = final_errors(X, task.noise_std * noise, w, start, steps, decay, False)
-    exact = weights @ np.einsum("ni,ij,nj->n", errors, task.feature_cov, errors)
+    exact = weights @ np.einsum("ni,ij,nj->n", errors, Q, errors)
     risk = partial(delta_rule_risk, task)
     np.testing.assert_allclose(risk(steps, start, decay=decay), exact, rtol=1e-11)
     wrong = [risk(steps, -start, decay=decay), risk(steps, start), risk(1.01 * steps, start, decay=decay)]
     wrong += [risk(steps[::-1], start, decay=decay)] if C > 1 else []
-    wrong += [delta_rule_risk(GaussianTask(task.prior_mean, C, *covs(task)), steps, start, decay=decay)]
+    others = replace(task, noise_std=0.0), replace(task, query_cov=None)
+    wrong += [delta_rule_risk(other, steps, start, decay=decay) for other in others]
     assert min(abs(np.array(wrong) / exact - 1)) > 1e-4
-
-
-def covs(task):
-    return task.feature_cov, task.prior_cov
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,7 +68,8 @@ def test_within_sampling_error(name):
     X = rng.standard_normal((count, task.context_size, d)) @ root(task.feature_cov, d).T
     w = task.prior_mean + rng.standard_normal((count, d)) @ root(task.prior_cov, d).T
     noise = task.noise_std * rng.standard_normal(X.shape[:2])
-    x_q = rng.standard_normal((count, d)) @ root(task.feature_cov, d).T
+    query_cov = task.feature_cov if task.query_cov is None else task.query_cov
+    x_q = rng.standard_normal((count, d)) @ root(query_cov, d).T
     errors = final_errors(X, noise, w, start, steps, decay, normalized)
     draws = (errors * x_q).sum(1) ** 2
     risk = partial(delta_rule_risk, task, decay=decay, normalized=normalized)

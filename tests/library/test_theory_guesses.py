@@ -1,5 +1,7 @@
 """The best guess for given weights, mixtures of tasks, and the minimum of the lifted quadratic."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,17 +140,19 @@ def test_the_query_may_have_a_covariance_of_its_own(x64):
     task, guess, Q = TASKS["general, noisy"], make_guess(TASKS["general, noisy"]), make_task(9, 3, 1).feature_cov
     params = make_params(4, 3, 2)
     M, reads = np.asarray(lift(params)), np.vstack([np.eye(3), guess])
-    risk = lifted_risk(task, guess, query_cov=Q)
+    task = replace(task, query_cov=Q)
+    risk = lifted_risk(task, guess)
     exact, optimum, _ = exact_sides(task, M, reads @ Q @ reads.T)
     np.testing.assert_allclose(risk.value(lift(params)), exact, rtol=1e-10)
-    assert abs(population_risk(params, task, guess) / exact - 1) > 1e-2, "the control"
-    at_mean = lifted_risk(task, task.prior_mean, query_cov=Q)
+    assert abs(population_risk(params, replace(task, query_cov=None), guess) / exact - 1) > 1e-2, "the control"
+    at_mean = lifted_risk(task, task.prior_mean)
     reads[-1] = task.prior_mean
     np.testing.assert_allclose(at_mean.minimum(), exact_sides(task, M, reads @ Q @ reads.T)[1], rtol=1e-9)
     assert optimum < risk.minimum() < exact
-    mixture = modes(other_cov=True)
-    each = [lifted_risk(t, guess, query_cov=Q).value(lift(params)) for t in mixture.tasks]
-    of_mixture = lifted_risk(mixture, guess, query_cov=Q).value(lift(params))
+    parts = modes(other_cov=True)
+    mixture = MixtureTask([replace(t, query_cov=Q) for t in parts.tasks], parts.weights)
+    each = [lifted_risk(t, guess).value(lift(params)) for t in mixture.tasks]
+    of_mixture = lifted_risk(mixture, guess).value(lift(params))
     np.testing.assert_allclose(of_mixture, mixture.weights @ np.array(each), rtol=1e-10)
 
 
@@ -159,9 +163,9 @@ test_bad_input_is_refused = refusals(
     (lambda: MixtureTask([ONE, GaussianTask([1.0, 2.0], 4)]), "tasks must have one d and one context_size"),
     (lambda: MixtureTask([ONE, ONE], [0.5, 0.6]), "weights must be probabilities"),
     (lambda: MixtureTask([ONE, ONE], [1.0]), r"weights must have shape \(2,\)"),
-    (lambda: lifted_risk(MixtureTask([ONE, GaussianTask([1.0, 2.0], 3, 2 * np.eye(2))])), "must have one feature_cov"),
-    (lambda: lifted_risk(ONE, query_cov=np.eye(3)), r"query_cov must have shape \(2, 2\)"),
-    (lambda: lifted_risk(ONE, query_cov=-np.eye(2)), "query_cov must be positive semidefinite"),
+    (lambda: lifted_risk(MixtureTask([ONE, GaussianTask([1.0, 2.0], 3, 2 * np.eye(2))])), "must have one query_cov"),
+    (lambda: replace(ONE, query_cov=np.eye(3)), r"query_cov must have shape \(2, 2\)"),
+    (lambda: replace(ONE, query_cov=-np.eye(2)), "query_cov must be positive semidefinite"),
     (lambda: optimal_guess(gd_weights([1.0], 0.5), ONE), "must have shape"),
     (lambda: optimal_guess(gd_weights([1.0], 0.5), 3), "task must be a GaussianTask"),
     (lambda: optimal_risk(MixtureTask([ONE])), "task must be a GaussianTask"),

@@ -216,7 +216,7 @@ class TwoFeatures:
 
 @pytest.mark.claim("depth-products")
 @pytest.mark.parametrize("C", [2, 6])
-def test_searches_with_products_end_far_below_for_two_features_too(C, x64):
+def test_searches_with_products_end_far_below_for_two_features_too(C, x64, own_seeds):
     """From a chosen start, for an error of four; the proof's first layer has the affine minimum without products."""
     affine, with_products = law(2, C, 2, 4.0), TwoFeatures(C, 4.0)
     assert with_products.search() < 0.75 * affine

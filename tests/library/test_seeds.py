@@ -14,6 +14,7 @@ from lsalib import tasks
 from lsalib.book import sampling, seeds
 
 FAR = seeds.STRIDE
+pytestmark = pytest.mark.usefixtures("own_seeds")
 
 
 def draw(make, *seed):
@@ -33,6 +34,17 @@ def test_a_shift_is_a_seed_further_on():
     assert not np.isclose(plain, moved).any() and not np.array_equal(keys, found)
     # Afterwards all is as it was.
     np.testing.assert_array_equal((draw(np.random.default_rng, 7), draw(np.random.default_rng, [7, 2])), plain)
+
+
+def test_a_shift_replaces_the_one_before():
+    """With zero the seeds are as they are written, also in a process whose seeds have moved."""
+    plain, moved = draw(np.random.default_rng, 7), draw(np.random.default_rng, 7 + 3 * FAR)
+    with seeds.shifted(2):
+        assert not np.isclose(draw(np.random.default_rng, 7), plain).any()
+        for shift, expected in ((0, plain), (3, moved)):
+            with seeds.shifted(shift):
+                np.testing.assert_array_equal(draw(np.random.default_rng, 7), expected)
+        assert not np.isclose(draw(np.random.default_rng, 7), plain).any()
 
 
 def test_other_generators_draw_as_before():

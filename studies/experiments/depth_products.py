@@ -41,10 +41,10 @@ def two_layers(first, nodes, u, allowed):
     entries, psi = gram(S, eps), jnp.broadcast_to(-u, eps.shape)
     phi, psi = (label + jnp.einsum("njab,ab->nj", terms(entries, label), first * allowed) for label in (eps, psi))
     root = jnp.sqrt(weights)[:, None]
-    columns = (root[..., None, None] * terms(gram(S, phi), psi) * allowed).reshape(eps.size, -1)
+    columns = (root[..., None, None] * terms(gram(S, phi), psi) * allowed[None, None]).reshape(eps.size, -1)
     missed = (root * (eps - psi)).ravel()
     scale = jnp.sqrt((columns**2).sum(0) + 1e-60)  # a column may be zero
-    columns = columns / scale
+    columns = columns / scale[None]
     last = jnp.linalg.solve(columns.T @ columns + 1e-12 * jnp.eye(len(scale)), columns.T @ missed)
     return ((missed - columns @ last) ** 2).sum(), (last / scale).reshape(first.shape)
 

@@ -11,7 +11,7 @@ import matplotlib
 import pytest
 from hypothesis import HealthCheck, settings
 
-import lsalib.book  # noqa: F401  # reads LSALIB_SEED_SHIFT, which moves the seeds of tests, too
+from lsalib.book import seeds  # reads LSALIB_SEED_SHIFT, which moves the seeds of tests, too
 
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -41,6 +41,13 @@ def nothing_left():
 def x64():
     """Run a test in float64."""
     with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def own_seeds():
+    """Draw with the seeds as they are written, for a test that rests on a stored run or on a chosen start."""
+    with seeds.shifted(0):
         yield
 
 

@@ -31,6 +31,8 @@ VARIABLE = "LSALIB_SEED_SHIFT"
 STRIDE = 1_000_003
 # Seeds stay below 2³¹, whatever the integers.
 MOST = 1000
+# The three functions as they are without a shift.
+PLAIN = jax.random.key, jax.random.PRNGKey, np.random.default_rng
 
 
 def from_environment() -> int:
@@ -55,10 +57,12 @@ def from_environment() -> int:
 
 @contextmanager
 def shifted(shift: int) -> Iterator[None]:
-    """Move the seeds within the context: ``seed`` gives what ``seed`` + 1000003 ``shift`` gives outside.
+    """Move the seeds within the context: ``seed`` gives what ``seed`` + 1000003 ``shift`` gives without a shift.
+
+    It replaces the shift of the process: with 0 the seeds are as written, for what rests on a stored run.
 
     Args:
-        shift: a whole number from 0, which changes nothing, to 1000.
+        shift: a whole number from 0 to 1000.
 
     Raises:
         ValueError: if it is no such number.
@@ -86,9 +90,8 @@ def _checked(name: str, shift) -> int:
 
 def _install(shift: int) -> None:
     """Replace the three functions that take seeds."""
-    move = shift * STRIDE
-    jax.random.key, jax.random.PRNGKey = (_moved(make, move) for make in (jax.random.key, jax.random.PRNGKey))
-    np.random.default_rng = _moved(np.random.default_rng, move)
+    moved = [_moved(make, shift * STRIDE) for make in PLAIN] if shift else PLAIN
+    jax.random.key, jax.random.PRNGKey, np.random.default_rng = moved
 
 
 def _moved(make, move: int):

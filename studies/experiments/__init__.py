@@ -6,6 +6,7 @@ A new one is a function that returns named arrays, and a line in the registry of
 from studies.experiments import (
     depth,
     depth_alike,
+    depth_products,
     depth_training,
     fast_weights,
     language_models,
@@ -16,5 +17,5 @@ from studies.experiments import (
 
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
-EXPERIMENTS |= fast_weights.EXPERIMENTS
+EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
 EXPERIMENTS |= language_models.EXPERIMENTS | probes.EXPERIMENTS

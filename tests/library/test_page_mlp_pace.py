@@ -41,8 +41,8 @@ def adam(risk, start, length):
 
 @pytest.mark.claim("training-speed-phase")
 @pytest.mark.parametrize("seed", range(3))
-def test_the_stored_steps_of_yq_lsa_are_those_of_the_sweep(seed):
-    """The library's own training, from the same start at w = 1/4; twice the prior mean takes another time."""
+def test_the_stored_steps_of_yq_lsa_are_those_of_the_sweep(seed, own_seeds):
+    """The library's own training, from the stored run's start at w = 1/4; twice the prior mean takes another time."""
     head = LSAParams(*map(np.asarray, training_speed.start(seed, 1, 10, 0.1)[0]))
     task = tasks.GaussianTask([0.25] * 10, 10)
     run = training.Run(task, heads=1, train_guess=True, start=head)
@@ -53,8 +53,8 @@ def test_the_stored_steps_of_yq_lsa_are_those_of_the_sweep(seed):
 
 
 @pytest.mark.claim("training-speed-phase")
-def test_the_stored_steps_of_the_block_are_those_of_its_full_matrices():
-    """Adam on ``ltb_risk``, m = 64 at w = 2; half the width takes another time."""
+def test_the_stored_steps_of_the_block_are_those_of_its_full_matrices(own_seeds):
+    """Adam on ``ltb_risk`` from the stored run's start, m = 64 at w = 2; half the width takes another time."""
     place, seeds, task = list(LEVELS).index(2.0), range(2), tasks.GaussianTask([2.0] * 10, 10)
     starts = []
     for seed in seeds:

@@ -143,7 +143,7 @@ def test_two_heads_with_a_constant_have_bad_local_minima(x64):
 
 
 @pytest.mark.claim("trained-guess-landscape")
-def test_uniform_features_can_trap_a_trained_guess(x64):
+def test_uniform_features_can_trap_a_trained_guess(x64, own_seeds):
     """d = C = 3 and two heads: a local minimum above the best one, from a chosen start. Gaussian searches find none."""
     uniform, normal = (moments(*three_points(k, 3)) for k in (1.8, 3))
     steps = [best_step(three_points(k, 3), 3, np.eye(3)) for k in (1.8, 3)]

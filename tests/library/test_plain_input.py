@@ -216,7 +216,7 @@ def test_charts_draw_any_form_of_numbers(form):
 
 
 @pytest.mark.parametrize("kind", [int, np.int32, np.uint8, np.int64, jnp.int32], ids=lambda kind: kind.__name__)
-def test_whole_numbers_of_any_type_are_whole_numbers(kind, as_users):
+def test_whole_numbers_of_any_type_are_whole_numbers(kind, as_users, own_seeds):
     """Counts, places and seeds."""
     draw, equal = (lambda key: jax.random.normal(key, ())), np.testing.assert_array_equal
     equal(sampling.by_batch(draw, [kind(3)], batches=kind(2)), sampling.by_batch(draw, [3], batches=2))

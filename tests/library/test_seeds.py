@@ -14,6 +14,7 @@ from lsalib import tasks
 from lsalib.book import sampling, seeds
 
 FAR = seeds.STRIDE
+pytestmark = pytest.mark.usefixtures("own_seeds")
 
 
 def draw(make, *seed):
@@ -35,12 +36,25 @@ def test_a_shift_is_a_seed_further_on():
     np.testing.assert_array_equal((draw(np.random.default_rng, 7), draw(np.random.default_rng, [7, 2])), plain)
 
 
+def test_a_shift_replaces_the_one_before():
+    """With zero the seeds are as they are written, also in a process whose seeds have moved."""
+    plain, moved = draw(np.random.default_rng, 7), draw(np.random.default_rng, 7 + 3 * FAR)
+    with seeds.shifted(2):
+        assert not np.isclose(draw(np.random.default_rng, 7), plain).any()
+        for shift, expected in ((0, plain), (3, moved)):
+            with seeds.shifted(shift):
+                np.testing.assert_array_equal(draw(np.random.default_rng, 7), expected)
+        assert not np.isclose(draw(np.random.default_rng, 7), plain).any()
+
+
 def test_other_generators_draw_as_before():
     """One that gets its bits from elsewhere, and a function that was imported by name before the shift."""
     plain = [draw(make, np.random.PCG64(7)) for make in (np.random.default_rng, np.random.Generator)]
+    bits = lambda make: jax.random.key_data(make(7)).tolist()
+    before = bits(early)
     with seeds.shifted(3):
         found = [draw(make, np.random.PCG64(7)) for make in (np.random.default_rng, np.random.Generator)]
-        assert jax.random.key_data(early(7)).tolist() == [0, 7] != jax.random.key_data(jax.random.key(7)).tolist()
+        assert bits(early) == before != bits(jax.random.key)
     np.testing.assert_array_equal(found, plain)
 
 

@@ -17,7 +17,8 @@ def built(result, folder, **changes):
     return prompts.digest([prompt(asked, item) for item in items(asked, prepare(asked, folder))])
 
 
-def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
+def test_every_record_is_whole_and_of_the_prompts_that_the_data_give(own_seeds):
+    """The prompts of the stored runs, which rest on the seeds of these."""
     folder, found = data_folder(), records.recorded()
     truth = data.load("test", folder).score
     assert len({tuple(result["experiment"].values()) for result in found}) == len(found)

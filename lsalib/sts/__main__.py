@@ -5,12 +5,14 @@ import argparse
 import inspect
 import json
 import logging
+import os
 import re
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from lsalib.sts import data, design, experiment, files, models, records, results
 
@@ -84,11 +86,16 @@ def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], fol
     given = dict(options.option)
     config = {name: given.pop(name) for name in list(given) if name in GenerateConfig.model_fields}
     model = {"model": options.model, "model_base_url": given.pop("base_url", None), "model_args": given}
+    once: dict[str, Any] = {"retry_attempts": 0, "retry_immediate": False, "log_buffer": 1}
+    if not (sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")):
+        once["display"] = "plain"  # progress in lines
     where = folder / conditions
     try:
-        if not eval_set(task, str(where), retry_attempts=0, retry_immediate=False, log_buffer=1, **model, **config)[0]:
+        if not eval_set(task, str(where), **once, **model, **config)[0]:
             raise OSError("not all was answered; Inspect said why, and its log does")
     except BaseException as error:
+        if type(error).__name__ == "PrerequisiteError":  # what Inspect refuses; it does not export the class
+            raise ValueError(re.sub(r"\[/?bold\]", "", str(error)).removeprefix("ERROR: ")) from error
         error.add_note(f"what was answered is kept in {where}; the same command continues from there")
         raise
     return records.own(where, probes=options.probe)

@@ -17,6 +17,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from lsalib.sts import design, results
 from lsalib.sts.experiment import ANSWERS, facts
+from lsalib.sts.prompts import digest
 
 __all__ = ["stsb"]
 
@@ -46,7 +47,7 @@ def stsb(
     """
     if readout not in ("written", "both"):
         raise ValueError(f"readout must be written or both, got {readout!r}")
-    samples = []
+    samples, prompts = [], []
     for name in condition.split(",") if isinstance(condition, str) else condition:
         for moved in design.CHOICES["moved"][1:] if probe else (None,):
             asked = design.Experiment("", name, guess, style, moved=moved, **settings)  # type: ignore[arg-type]
@@ -54,11 +55,14 @@ def stsb(
             for item in design.items(asked, design.prepare(asked)):
                 known = facts(item) | {"arm": arm, "experiment": asdict(asked)}
                 text: Any = design.prompt(asked, item)
+                prompts.append(text)
                 samples.append(Sample(text, target=str(item.query.score), id=f"{arm}: {item.run}", metadata=known))
     config = GenerateConfig(temperature=0.0, max_tokens=asked.max_new_tokens)
     config.stop_seqs = None if style == "chat" else ["\n"]
     config.extra_body = _PREFILL if style == "prefill" else None
-    return Task(samples, solver=ask(style, readout), scorer=squared_error(), config=config)
+    # Answers to other prompts are another experiment, which Inspect does not continue.
+    version = digest(prompts)
+    return Task(samples, solver=ask(style, readout), scorer=squared_error(), config=config, version=version)
 
 
 @solver

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from sts_support import ROOT, data_folder
 pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'lsalib[inspect]'")
 
 from inspect_ai import eval as inspect_eval
+from inspect_ai.model import GenerateConfig, ModelAPI, ModelOutput, modelapi
 
 from lsalib.sts import __main__ as command
 from lsalib.sts import design, experiment, prompts, records, results
 from lsalib.sts.inspect_task import stsb
+from lsalib.sts.models import open_model
 
 SMALL = {"runs": 8, "context_size": 2}
 CHAT = design.Experiment("openai-api/local/m", "guess", style="chat", **SMALL)
@@ -136,19 +139,87 @@ def test_the_command_line_hands_on_to_inspect_and_continues_at_another_port(tmp_
     with serving(last_guess, pause=lambda: time.sleep(0.5)) as first:
         line = [sys.executable, "-m", "lsalib.sts", *RUN, "--out", "mine", "--option", f"base_url={first.url}"]
         line += ["--option", "max_connections=1"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "INSPECT_DISPLAY": ""}
+        with open("printed", "w") as out, subprocess.Popen(line, env=environment, stderr=-1, stdout=out) as process:
             while sum(first.asked.values()) < 5 and process.poll() is None:
                 time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
             said = process.stderr.read().decode()
     assert process.returncode == 143 and "stopped; what was answered is kept in mine" in said
+    assert re.search(r"Steps: +\d+/16", Path("printed").read_text()), "progress off a terminal"
     with serving(last_guess) as second:
         options = ["--option", f"base_url={second.url}", "--option", "max_connections=2"]
         assert command.main([*RUN, "--out", "mine", *options]) == 0
     assert "MSE less: none" in capfd.readouterr().out
     assert 8 < sum(second.asked.values()) < 16 and sum(second.asked.values()) + sum(first.asked.values()) <= 16 + 1
     assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
+
+
+def test_answers_to_other_prompts_are_not_continued(monkeypatch, capfd):
+    """Neither another draw nor other prompts with the same settings; the same are, and ask nothing again."""
+    with serving(last_guess) as server:
+        line = [*RUN, "--out", "mine", "--option", f"base_url={server.url}"]
+        assert command.main(line) == command.main(line) == 0
+        assert sum(server.asked.values()) == 16
+        capfd.readouterr()
+        assert command.main([*line, "--draw", "1"]) == 2
+        first = capfd.readouterr().err
+        monkeypatch.setattr(prompts, "_TASK", prompts._TASK + " Be brief.")
+        assert command.main(line) == 2
+        for said in (first, capfd.readouterr().err):
+            assert "error: Existing log file" in said and "continues" not in said
+    assert sum(server.asked.values()) == 16
+
+
+def test_inspect_s_own_command_runs_the_task(tmp_path):
+    with serving(last_guess) as server:
+        line = "inspect eval lsalib/stsb --model openai-api/local/m -T runs=2 -T context_size=1 --log-dir logs".split()
+        line = [str(Path(sys.executable).with_name("inspect")), *line[1:], "--model-base-url", server.url]
+        done = subprocess.run(line, capture_output=True, text=True)
+        assert done.returncode == 0 and sum(server.asked.values()) == 6, done.stdout + done.stderr
+    assert [len(one["records"]) for one in records.own(tmp_path)] == [2, 2, 2]
+
+
+def registered(small):
+    """A model of this process as two providers of Inspect: for conversations, and for texts to complete."""
+
+    class InProcess(ModelAPI):
+        def __init__(self, model_name, base_url=None, api_key=None, config=None, **_):
+            super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
+
+        def max_connections(self):
+            return 1
+
+        async def generate(self, input, tools, tool_choice, config):
+            talk = [{"role": each.role, "content": each.text} for each in input]
+            prompt = input[0].text if isinstance(self, Completions) else talk
+            (answer,) = small.complete([prompt], max_new_tokens=config.max_tokens, stop=config.stop_seqs or ())
+            return ModelOutput.from_content(self.model_name, answer)
+
+    class Completions(InProcess):
+        pass
+
+    modelapi("small")(lambda: InProcess)
+    modelapi("small-completions")(lambda: Completions)
+
+
+@pytest.mark.parametrize(("style", "provider"), [("completion", "small-completions"), ("prefill", "small")])
+def test_the_small_model_as_a_provider_writes_what_it_writes_here(style, provider, tmp_path):
+    """The control is the answer of the other run."""
+    try:
+        small = open_model()
+    except ImportError as error:
+        pytest.skip(f"SmolLM2 is not installed: {error}")
+    registered(small)
+    settings = {"runs": 2, "context_size": 1, "max_new_tokens": 8}
+    log, *_ = inspect_eval(stsb("guess", style=style, **settings), model=f"{provider}/{small.name}", log_dir="logs")
+    assert log.status == "success", log.error
+    (result,) = records.own(tmp_path)
+    one = design.Experiment(small.name, "guess", style=style, **settings)
+    texts = [design.prompt(one, item) for item in design.items(one, design.prepare(one))]
+    written = small.complete(texts, max_new_tokens=8, stop=["\n"])
+    found = [row["answer"] for row in result["records"]]
+    assert found == written and found != written[::-1]
 
 
 def test_unreadable_answers_fail_the_run_and_a_refusal_too(capfd):

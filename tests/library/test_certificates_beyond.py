@@ -254,3 +254,37 @@ def test_depth_floor():
         degrees.append(max(sympy.Poly(entry, *entries).total_degree() for entry in seen))
         assert seen.subs(dict.fromkeys(entries, 0)) == sympy.eye(2)
     assert degrees == [1, 4] != [1, 2]
+
+
+@pytest.mark.certificate(
+    "depth-floor-attained", "When two layers that are linear in the labels have these coefficients."
+)
+def test_depth_floor_attained():
+    """A critical point r of Q = (1 - p) / S is enough: Q - Q(r) has the factor (1 - S/r)^2. It exists up to nu = 5."""
+    s, r, e1, e3, e4, nu = sympy.symbols("s r e1 e3 e4 nu", positive=True)
+    for factor in (3, 4):
+        Q = e1 - (2 * e3 * r - factor * e4 * r**2) * s + e3 * s**2 - e4 * s**3
+        assert (sympy.rem(Q - Q.subs(s, r), (1 - s / r) ** 2, s) == 0) == (factor == 3)
+    _, two, three, four = [binomial(4, k) * nu**k / prod([nu + i for i in range(1, k + 1)]) for k in range(1, 5)]
+    sign = lambda factor: 16 * (nu + 4) - 6 * factor * (nu + 3)
+    scale = nu**6 / ((nu + 1) * (nu + 2) * (nu + 3)) ** 2 / (nu + 4)
+    certify(three**2 - 3 * two * four, scale * sign(3), scale * sign(4))
+    assert sympy.solve(sign(3), nu) == [5] and sign(3).subs(nu, 4) > 0 > sign(3).subs(nu, 6)
+
+
+@pytest.mark.certificate("depth-floor-attained", "What two layers with products predict, as a large number grows.")
+def test_two_layers_with_products():
+    """Token by token; the coefficients are those of 1 - p where r is a root of Q - 2 e_4 s^2 / e_1."""
+    s, w, c, b, beta, eta, f, r = sympy.symbols("s w c b beta eta f r")
+    features, labels = 1 + eta * s * w / c, w + c * s + f * s * w
+    xx, xy, yy = s * features**2, s * features * labels, s * labels**2
+    found = c * s - c * xx + b * (xy - c * s * xx) + beta / c * (yy - c * s * xy)
+    limit = w * s * ((b + beta * s) * (1 + f * s - eta * s**2) - 2 * eta * s)
+    rest = sympy.Poly(sympy.expand(found - limit), 1 / c, w)
+    assert rest.monoms() == [(1, 2)] and sympy.degree(sympy.expand(found - limit), s) == 4
+    e1, e2, e3, e4 = sympy.symbols("e1:5")
+    numbers = {b: e1, beta: -e1 / r, eta: -e4 * r / e1, f: (-2 * e4 * r / e1 - e2 + e1 / r) / e1}
+    Q = e1 - e2 * s + e3 * s**2 - e4 * s**3
+    off = sympy.cancel((limit / (w * s)).subs(numbers) - Q)
+    root = (Q - 2 * e4 * s**2 / e1).subs(s, r)
+    certify(off, -root * s**2 / r**2, -(root + e4 * r**2 / e1) * s**2 / r**2)

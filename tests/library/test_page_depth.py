@@ -1,7 +1,5 @@
 """What the page on depth says of one size holds at others, and what it leaves to be checked."""
 
-from math import comb
-
 import numpy as np
 import pytest
 from scipy.special import roots_genlaguerre
@@ -41,9 +39,9 @@ def two_layers(u, C):
     return label_heads(c1, f1, 0, u), label_heads(c2, f2, f1 + f2 + 2 * k / (k + 1), u)
 
 
-def exact_risk(layers, u, C, degree=2, of_eps=1):
+def exact_risk(layers, u, C, degree=2, of_eps=1, nodes=None):
     """Of two features: two tokens with the Gram matrix S stand for the context, the unit vectors are the queries."""
-    S, eps, weights = depth.rule(2, C, degree, of_eps)
+    S, eps, weights = depth.rule(2, C, degree, of_eps) if nodes is None else nodes
     values, vectors = np.linalg.eigh(S)
     X = vectors * np.sqrt(2 * np.maximum(values, 0))[:, None]
     total = 0.0
@@ -69,6 +67,26 @@ def test_two_layers_of_two_heads_have_the_stated_risk(length, C):
         neighbors = 1 / (k + 1), 2 / (k + 1) ** 2, 2 / ((2 * k + 1) * (2 * k + 2))
         assert min(abs(right + length**2 * each - risk) for each in neighbors) > 1e-3 * risk
         assert abs(exact_risk(layers[1:] * 2, u, C) / risk - 1) > 1e-3
+
+
+SKEWED = np.array([2.0, -0.5]), np.array([0.2, 0.8])  # mean zero, variance one
+
+
+@pytest.mark.claim("depth-gap")
+@pytest.mark.parametrize("C", [1, 3, 24])
+@pytest.mark.parametrize("drift", [0.0, 0.5])
+def test_deviations_need_mean_zero_given_the_features_and_no_symmetry(C, drift):
+    """Skewed deviations pay the same; those that drift with the features' length, of mean zero as well, do not."""
+    u, (values, p) = 2.0 * DIRECTION, SKEWED
+    S, _, weights = depth.rule(2, C, 4, 0)
+    eps = np.stack(np.meshgrid(values, values, indexing="ij"), -1).reshape(-1, 2)
+    weights, S = np.outer(weights, np.outer(p, p)).ravel(), np.repeat(S, 4, axis=0)
+    length = np.trace(S, axis1=1, axis2=2)[:, None] / 2
+    eps = np.tile(eps, (len(S) // 4, 1)) + drift * (length - 1) * DIRECTION
+    np.testing.assert_allclose(weights @ eps, 0, atol=1e-12)
+    assert weights @ eps[:, 0] ** 3 > 0.5
+    wrong, right = (exact_risk(two_layers(each, C), each, C, nodes=(S, eps, weights)) for each in (u, 0 * u))
+    assert np.isclose(wrong - right, 4 * price(2, 2, C), rtol=1e-8) == (drift == 0)
 
 
 def best_descent(d, C, powers):
@@ -166,47 +184,45 @@ def test_a_prior_mean_multiplies_the_risk_of_equivariant_layers(seed):
     assert risk([1.0, 0.0]) < (1 + size**2) * risk([0.0, 0.0]) * 0.99
 
 
-def general_layers(C):
-    """The layers of the proof, and their polynomial; ValueError without a real critical point."""
-    k, nu = np.arange(1, 5), C / 2
-    e = [(-1) ** (n + 1) * comb(4, n) for n in k] * np.cumprod(nu / (nu + k))
-    Q = np.polynomial.Polynomial(e)
-    critical = Q.deriv().roots()[0]
-    if abs(critical.imag) > 1e-6:
-        raise ValueError("C must be at most 10")
-    a, c = -1 / critical.real, Q(critical.real)
-    b, g = ((Q - c) // np.polynomial.Polynomial([1, a]) ** 2).coef
-    x, y = np.eye(2)
-    read = np.outer(x, x)
-    first = [(a * read, read), (c * np.outer(y, y), read), ((g / b - c) * np.outer(y, x), np.outer(x, y))]
-    return first, [(b * np.outer(y, y), read)]
+def linear_layer(rng):
+    """Random heads that keep a network linear in the labels: features read features, labels read labels once."""
+    label, heads = np.eye(3)[2], []
+    pad = lambda block: np.pad(block, (0, 1))
+    for _ in range(2):
+        step, own = 0.3 * rng.normal(size=(2, 2, 2))
+        heads += [tuple(map(pad, 0.2 * rng.normal(size=(2, 2, 2)))), (np.outer(label, label), pad(step))]
+        heads += [(np.outer(label, np.append(own[0], 0)), np.outer(np.append(own[1], 0), label))]
+    return heads
 
 
-@pytest.mark.claim("depth-floor-attained")
-@pytest.mark.parametrize("C", [1, 2, 3, 5, 8, 10])
-def test_two_general_layers_attain_the_floor(C):
-    """With weights of two values and literal contexts; a changed layer does not attain it, and neither does C = 11."""
-    S, p = roots_genlaguerre(7, C / 2 - 1)
-    layers = general_layers(C)
-    broken = layers[0][:2], layers[1]
-    floor = np.mean(np.square([3.0, -0.5])) * price(4, 1, C)
+@pytest.mark.claim("depth-floor")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_network_can_be_rotated_so_that_a_prior_mean_costs_little(seed):
+    """A random network that prefers directions: its least eigenvector along the mean, the bound holds; its largest not.
 
-    def risk(layers):
-        errors = []
-        for s in 2 * S / C:
-            for w in (3.0, -0.5):
-                x = np.linspace(1.0, 2.0, C)
-                x *= np.sqrt(s / np.mean(x**2))
-                tokens = np.vstack([[*x, 1.3], [*(w * x), 0.0]])
-                for heads in layers:
-                    tokens = attend(tokens, heads)
-                errors.append((tokens[1, -1] / 1.3 - w) ** 2)
-        return p @ np.reshape(errors, (-1, 2)).mean(1) / p.sum()
+    Token by token: the mean error of weights w is a quadratic form, whose trace is the risk at prior mean zero.
+    """
+    rng, C, none = np.random.default_rng(seed), 5, np.zeros(2)
+    layers, mean = [linear_layer(rng) for _ in range(2)], 1.7 * DIRECTION
+    S, eps, weights = depth.rule(2, C, 5)
 
-    np.testing.assert_allclose(risk(layers), floor, rtol=1e-7)
-    assert risk(broken) > 1.01 * floor
-    with pytest.raises(ValueError, match="at most 10"):
-        general_layers(11)
+    def risk(layers, mean, deviations=1.0):
+        return exact_risk(layers, none, C, nodes=(S, mean + deviations * eps, weights))
+
+    def turned(to):
+        """The network, rotated so that this direction comes to lie along the mean."""
+        rotate = np.eye(3)
+        rotate[:2, :2] = np.outer(DIRECTION, to) + np.outer(DIRECTION[::-1] * [1, -1], to[::-1] * [1, -1])
+        return [[(rotate @ P @ rotate.T, rotate @ Q @ rotate.T) for P, Q in heads] for heads in layers]
+
+    first, second, both = (risk(layers, np.array(w), 0.0) for w in ([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]))
+    beside = (both - first - second) / 2
+    vectors = np.linalg.eigh([[first, beside], [beside, second]])[1].T
+    at_zero = risk(layers, none)
+    np.testing.assert_allclose(at_zero, first + second, rtol=1e-9)
+    least, largest = (risk(turned(vector), mean) for vector in vectors)
+    np.testing.assert_allclose(risk(turned(vectors[0]), none), at_zero, rtol=1e-9)
+    assert least < (1 + mean @ mean / 2) * at_zero < largest
 
 
 def test_layers_that_write_features_can_have_a_threefold_zero():

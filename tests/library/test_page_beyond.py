@@ -238,6 +238,33 @@ def test_the_price_of_a_fixed_guess(size, x64):
         assert min(float(risk(other)) for other in others) > law * (1 + 1e-6)
 
 
+@pytest.mark.claim("exact-multihead-risk", "price-general")
+def test_the_price_where_weights_vary_only_where_features_do_not(x64):
+    """Without noise K = 0, and 0/0 counts as zero; an overlap changes the step alone, and noise lowers the price."""
+    L, apart, together = np.diag([2.0, 0.5, 0.0]), np.diag([0.0, 0.0, 1.5]), np.diag([1.5, 0.0, 0.0])
+    off, quiet = np.array([1.0, -2.0, 0.5, 0.7]), 2 / (2 * 2 + 2)
+    delta2 = off[:-1] @ L @ off[:-1] + off[-1] ** 2
+
+    def paid(P, noise_std):
+        """By the library and by least squares over all outcomes, per unit of squared error; and the step's risk."""
+        task = tasks.GaussianTask(np.zeros(3), 2, L, P, noise_std)
+        n, chance = three_values(3)
+        mean, second, cross = listed_moments(task, noise=(noise_std * n[:, 0], chance))
+        brute = least_squares((second, mean, cross, P), L, off)
+        return (np.array([theory.optimal_risk(task, -off[:-1], -off[-1]), brute]) - minimum(task)) / delta2, minimum(
+            task
+        )
+
+    share, step = paid(apart, 0.0)
+    np.testing.assert_allclose(share, quiet, rtol=1e-9)
+    assert step == 0
+    share, step = paid(together, 0.0)
+    np.testing.assert_allclose(share, quiet, rtol=1e-9)
+    assert step > 0.1
+    share, _ = paid(apart, 1.0)
+    np.testing.assert_allclose(share, 1 / (1 + 2 + 1 / (2 / 2)), rtol=1e-9)  # K = 2 / C
+
+
 @pytest.mark.claim("exact-cost")
 def test_the_stored_memory_of_exact_risks():
     """It does not depend on the context; in d it grows like d^3 for given heads, like d^4 for the moments of G."""

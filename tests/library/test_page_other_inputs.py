@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from scipy import optimize
 from sklearn import datasets
 
 from lsalib import tasks, theory
@@ -219,6 +220,41 @@ def test_one_head_is_enough_for_a_single_random_sign(x64):
     normal = tasks.GaussianTask([2.0], size)
     shrink = size / (size + 2)
     assert risk_of(theory.lifted_risk(normal), *heads(shrink, shrink)) > theory.gd_risk(normal) + 1e-2
+
+
+def best_head(contexts, mean):
+    """The minimum risk of one head for one feature, x = (x, 1), these contexts, all alike, and weights N(mean, 1)."""
+    nodes, chances = np.polynomial.hermite_e.hermegauss(5)
+    z = np.array([np.column_stack([x, x**0, x * eps]) for x in contexts for eps in nodes])
+    G, target = z.transpose(0, 2, 1) @ z / z.shape[1], np.tile(mean + nodes, len(contexts))
+    root = np.sqrt(np.tile(chances / chances.sum(), len(contexts)) / len(contexts))
+
+    def left(b):
+        read = root[:, None] * (G @ b)
+        return np.sum((root * target - read @ np.linalg.lstsq(read, root * target, rcond=None)[0]) ** 2)
+
+    starts = sorted(np.vstack([np.eye(3), np.random.default_rng(0).normal(size=(200, 3))]), key=left)[:8]
+    return min(optimize.minimize(left, b, method="Nelder-Mead").fun for b in starts)
+
+
+@pytest.mark.claim("constant-coordinate", "kurtosis-family")
+def test_one_head_and_no_cure_are_enough_if_examples_depend():
+    """Two tokens with the squares a and 2 - a: S is constant. Nothing is paid, and one head reaches the step.
+
+    With the same tokens drawn independently the price is the stated one, and one head is not enough.
+    """
+    squares, signs = np.array([0.5, 1.5]), np.array(list(product([-1.0, 1.0], repeat=2)))
+    paired = [sign * np.sqrt([a2, 2 - a2]) for a2 in squares for sign in signs]
+    own = [sign * np.sqrt(each) for each in product(squares, repeat=2) for sign in signs]
+    e_1 = stand_in(*alike(np.sqrt(squares)[:, None]))
+    price = lambda contexts: left_of([x[:, None] for x in contexts])
+    np.testing.assert_allclose([price(paired), price(own)], [0, share(e_1, 2)], atol=1e-12)
+    assert share(e_1, 2) > 0.1
+    step = lambda contexts: 1 - 1 / np.mean([np.mean(x**2) ** 2 for x in contexts])
+    np.testing.assert_allclose(best_head(paired, 2.0), step(paired), atol=1e-9)
+    assert best_head(own, 2.0) > step(own) + 0.05
+    # With the right guess one head is enough for these, too.
+    np.testing.assert_allclose(best_head(own, 0.0), step(own), atol=1e-6)
 
 
 @pytest.mark.claim("predecessor-uniform")

@@ -8,14 +8,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import softmax
 
-from lsalib import _validate
 from lsalib.sts._parsing import parse
 from lsalib.sts.design import CHOICES, NUMBERS
 from lsalib.sts.experiment import ANSWERS, READOUTS
 from lsalib.sts.statistics import Interval, bootstrap, mse
 
 __all__ = ["LEAST_MASS", "READOUTS", "Outcome"]
-__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable"]
+__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable", "written"]
 
 # An expected score is a mean over the answers 0.0 … 5.0. Where these have less than half of the probability, the model
 # mostly says something else, and the mean describes what it says in the minority of cases.
@@ -41,16 +40,40 @@ class Outcome(NamedTuple):
     failed: Bool[np.ndarray, " n"]
 
 
-def expected(logprobs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-    """The mean score ``sum_k s_k p_k / sum_k p_k``, for ``s_k`` = 0.0, 0.1, ..., 5.0 and ``log p_k``, (n, 51).
+def expected(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
+    """The mean score ``sum_k s_k p_k / sum_k p_k``, for ``s_k`` = 0.0, 0.1, ..., 5.0 and ``log p_k``, (..., 51).
 
     Example:
         >>> expected(np.zeros((1, 51))).round(6).tolist()
         [2.5]
     """
+    logprobs = _answers(logprobs)
+    return np.asarray(softmax(logprobs, axis=-1) @ np.array(ANSWERS, np.float64))
+
+
+def written(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
+    """The score that is written digit by digit: the likeliest first digit, then the likeliest second one; (..., 51).
+
+    Example:
+        >>> logprobs = np.full(51, -9.0)
+        >>> logprobs[[10, 30, 31]] = np.log([0.4, 0.3, 0.29])
+        >>> float(written(logprobs))  # 1.0 is the likeliest score, 3 the likeliest digit
+        3.0
+    """
+    logprobs = _answers(logprobs)
+    digits = np.zeros((*logprobs.shape[:-1], 60))
+    digits[..., : len(ANSWERS)] = np.exp(logprobs)
+    digits = digits.reshape(*logprobs.shape[:-1], 6, 10)
+    first = digits.sum(-1).argmax(-1)
+    second = np.take_along_axis(digits, first[..., None, None], -2)[..., 0, :].argmax(-1)
+    return np.asarray(first + second / 10)
+
+
+def _answers(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:
     logprobs = np.asarray(logprobs, np.float64)
-    _validate.shape("logprobs", logprobs, ("n", len(ANSWERS)))
-    return softmax(logprobs, axis=1) @ np.array(ANSWERS, np.float64)
+    if logprobs.shape[-1:] != (len(ANSWERS),):
+        raise ValueError(f"logprobs must have shape (..., {len(ANSWERS)}), got shape {logprobs.shape}")
+    return logprobs
 
 
 def mass(result: dict) -> float:
@@ -96,19 +119,20 @@ def outcome(result: dict, readout: str = "written") -> Outcome:
     return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
 
-def compare(result: dict, other: dict | None, readout: str = "written") -> Interval:
+def compare(result: dict, other: dict | None, readout: str = "written", *, family: int = 1) -> Interval:
     """The difference of two results' mean squared errors, negative where the first is better; of the same pairs.
 
-    Where there is no other, the guesses that the first was shown are the predictions that it is compared with.
+    Where there is no other, the guesses that the first was shown are the predictions that it is compared with. So many
+    intervals as ``family`` says hold together with a confidence of 95 %.
     """
     mine = outcome(result, readout)
     if other is None:
-        return mse(mine.prediction, mine.truth, less=mine.guess)
+        return mse(mine.prediction, mine.truth, less=mine.guess, family=family)
     pairs, others = ([(one["query"], one["context"]) for one in each["records"]] for each in (result, other))
     if pairs != others:
         hint = "give both the same draw, runs and context_size"
         raise ValueError(f"other must be about the same queries and contexts as result, got other ones; {hint}")
-    return mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction)
+    return mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction, family=family)
 
 
 def effects(arms: Mapping[str, dict]) -> dict[str, Float[np.ndarray, " n"]]:
@@ -165,18 +189,30 @@ def _errors(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
 def _probed(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
     groups = _grouped(results, "guess_model", "draw", "seed", within=("condition", "moved"))
     for (model, style, *_, kind, draw, _), arms in groups.items():
-        whole = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
-        known = [name for name in whole if all(_readouts(arms[name, part]) for part in _ARMS)]
-        for name in (name for name in whole if name not in known):
-            yield (model, style, kind, str(draw), name, *"----", "one point more", _NOT_SHOWN)
-        found = {name: effects({part: arms[name, part] for part in _ARMS}) for name in known}
+        names = [name for name in _OTHERS if all((name, part) in arms for part in _ARMS)]
+        whole = {name: {part: arms[name, part] for part in _ARMS} for name in names}
+        known = [name for name in whole if all(map(_readouts, whole[name].values()))]
+        least = {name: _least_mass(whole[name]) for name in names}
+        for name in (name for name in names if name not in known):
+            yield (model, style, kind, str(draw), name, *"---", f"{least[name]:.2f}", "one point more", _NOT_SHOWN)
+        found = {name: effects(whole[name]) for name in known}
         if right := found.get("guess"):
             less = {name: found[name] for name in known if name != "guess"}
             found |= {f"guess less: {name}": {part: right[part] - less[name][part] for part in right} for name in less}
+            least |= {f"guess less: {name}": min(least["guess"], least[name]) for name in less}
         for name, part in product(found, (*_ARMS[1:], _SUM)):
             values = found[name][part]
-            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-", "-")
+            sure = "-" if np.isnan(least[name]) else f"{least[name]:.2f}"
+            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-", sure)
             yield (*cells, f"one point more in {part}", _written(bootstrap(lambda x: x.mean(-1), values)))
+
+
+def _least_mass(arms: Mapping[str, dict]) -> float:
+    """The smallest mass of a probe's arms; NaN where its effects are of written answers."""
+    unsure = [one for one in arms.values() if READOUTS[1] not in _readouts(one)]
+    if unsure and all(map(_readouts, unsure)):
+        return np.nan
+    return min(mass(one) for one in arms.values() if READOUTS[1] in _given(one))
 
 
 def _grouped(results: Sequence[dict], *names: str, within: tuple[str, str]) -> dict[tuple, dict[tuple, dict]]:

@@ -194,6 +194,33 @@ def test_a_probe_s_contrast_is_the_right_guesses_less_the_others(tmp_path):
     assert effects == pytest.approx({"guess": 0.5, "permuted": 0.1, "guess less: permuted": 0.4}, abs=0.02)
 
 
+def probed(tmp_path, masses, answer=None):
+    """The table's rows of a probe whose arms have these masses, and an answer in words if there is one."""
+    probes = []
+    for part, probability in zip(design.CHOICES["moved"][1:], masses, strict=True):
+        rule = lambda prompt, probability=probability: normal(float(last_guess(prompt)), probability)
+        readouts = ("written", "expected")[answer is None :]
+        fake = Fake(lambda prompt: answer, rule)
+        probes.append(run(replace(ASKED, moved=part), fake, SOURCES, tmp_path / part, readouts=readouts))
+    return lines(probes).values()
+
+
+@pytest.mark.parametrize(
+    ("masses", "answer", "shown"),
+    [
+        ((0.9, 0.8, 0.7, 0.8, 0.9), None, "0.70"),
+        ((0.9, 0.8, 0.4, 0.8, 0.9), None, "0.40"),
+        ((0.9, 0.8, 0.4, 0.8, 0.9), " 3", "-"),
+    ],
+    ids=["expected scores", "not shown", "written answers"],
+)
+def test_a_probe_s_mass_is_the_smallest_of_its_arms(masses, answer, shown, tmp_path):
+    """Beside effects on the expected score; written answers have none."""
+    rows = probed(tmp_path, masses, answer)
+    assert {row["mass"] for row in rows} == {shown}
+    assert ["not shown" in row["value [95 %]"] for row in rows] == ([True] if shown == "0.40" else [False] * 5)
+
+
 def test_one_run_or_no_answer_still_has_a_line(tmp_path):
     run(replace(ASKED, runs=1), Fake(last_guess), SOURCES, tmp_path / "one")
     run(ASKED, Fake(lambda prompt: "?"), SOURCES, tmp_path / "junk")
@@ -206,7 +233,8 @@ def test_one_run_or_no_answer_still_has_a_line(tmp_path):
 SOME = {"records": [{"answer": "3", "truth": 3.5, "guess": None, "context_mean": 2.0, "query": 0, "context": [0]}]}
 test_bad_arguments_are_refused = refusals(
     (lambda: results.outcome(SOME, "spoken"), "readout must be one of written, which the model gave, got 'spoken'"),
-    (lambda: results.expected(np.zeros((2, 50))), r"logprobs must have shape \(n, 51\), got shape \(2, 50\)"),
+    (lambda: results.expected(np.zeros((2, 50))), r"logprobs must have shape \(\.\.\., 51\), got shape \(2, 50\)"),
+    (lambda: results.written(np.zeros(50)), r"logprobs must have shape \(\.\.\., 51\), got shape \(50,\)"),
 )
 
 
@@ -255,6 +283,23 @@ def test_an_interval_of_few_rows_is_a_t_interval():
     assert 1.96 * values.std() / 12**0.5 < 0.9 * half(1)
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+def test_an_interval_over_rows_and_columns_knows_both(turned):
+    """Rows that all agree leave the columns' t interval, with the degrees of freedom of the shorter side."""
+    rng = np.random.default_rng(6)
+    effects, many = rng.standard_normal(12), 20
+    width = lambda table: np.diff(statistics.crossed(table.T if turned else table)[1:])[0]
+    of_effects = 2 * scipy.stats.t.isf(0.025, 11) * effects.std(ddof=1) / 12**0.5
+    alone = width(np.tile(effects, (many, 1)))
+    np.testing.assert_allclose(alone, of_effects, rtol=0.05)
+    assert 2 * 1.96 * effects.std() / 12**0.5 < 0.9 * alone, "plain percentiles are narrower"
+    others = 2 * rng.standard_normal(many)
+    both = np.hypot(of_effects, 2 * 2.3 * others.std() / many**0.5)
+    np.testing.assert_allclose(width(np.add.outer(others, effects)), both, rtol=0.05)
+    assert both > 1.3 * of_effects, "rows that differ widen it"
+    assert np.isnan(statistics.crossed(np.zeros((7, 30)))[1:]).all()
+
+
 def test_pairing_makes_the_difference_sharper():
     """Two predictions with the same large error on each query, one a little worse."""
     common = 2 * RNG.standard_normal(80)
@@ -273,4 +318,6 @@ test_bad_columns_are_refused = refusals(
     (lambda: statistics.mse(GOOD, TRUTH[:-1]), r"column 1 must have shape \(80,\), got shape \(79,\)"),
     (lambda: statistics.mse(np.where(GOOD > 2, np.nan, GOOD), TRUTH), "column 0 must be finite"),
     (lambda: statistics.mse(GOOD[:0], TRUTH[:0]), "columns must have at least one row"),
+    (lambda: statistics.crossed(GOOD), r"values must have shape \(m, n\), got shape \(80,\)"),
+    (lambda: statistics.crossed(np.full((8, 8), np.nan)), "values must be finite"),
 )

@@ -86,9 +86,9 @@ def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], fol
     given = dict(options.option)
     config = {name: given.pop(name) for name in list(given) if name in GenerateConfig.model_fields}
     model = {"model": options.model, "model_base_url": given.pop("base_url", None), "model_args": given}
+    chosen = sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")  # else progress in lines
     once: dict[str, Any] = {"retry_attempts": 0, "retry_immediate": False, "log_buffer": 1}
-    if not (sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")):
-        once["display"] = "plain"  # progress in lines
+    once["display"] = None if chosen else "plain"
     where = folder / conditions
     try:
         if not eval_set(task, str(where), **once, **model, **config)[0]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from lsalib import _files
 from lsalib.sts import files
 
 __all__ = ["Pairs", "load"]
@@ -53,7 +54,7 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     if not path.is_file():
         hint = "put it there, or name no folder, also not in LSALIB_STS_DATA, to have it downloaded"
         raise FileNotFoundError(f"{path} does not exist; {hint}")
-    files.check_sha256(path, _SHA256[split], "remove it, and get it again")
+    _files.check_sha256(path, _SHA256[split], "remove it, and get it again")
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)
     return Pairs(list(first), list(second), np.array(score, np.float64))

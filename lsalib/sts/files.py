@@ -1,7 +1,5 @@
-"""Where files of this user lie, and whether they are the published ones."""
+"""Where files of this user lie, and packages that not everybody has."""
 
-import hashlib
-import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,21 +34,3 @@ def needed(what: str, install: str = "pip install 'lsalib[sts]'") -> Iterator[No
         yield
     except ImportError as error:
         raise ImportError(f"{what} ({error}): {install}") from None
-
-
-def check_sha256(path: str | os.PathLike, expected: str, hint: str = "get the file again") -> None:
-    """Refuse a file of another SHA-256; the error names both digests and ends in the hint."""
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != expected:
-        raise ValueError(f"{path} must have the SHA-256 {expected}, got {digest}; {hint}")
-
-
-def packaged(package: str, name: str, sha256: str, install: str) -> Path:
-    """A published file in a package that carries weights, which is not imported; errors end in how it is installed."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        raise ImportError(f"the weights come in a package of their own, {package}: {install}")
-    path = Path(spec.origin).parent / name
-    check_sha256(path, sha256, f"install the package again: {install}")
-    return path

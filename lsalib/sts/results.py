@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import softmax
 
+from lsalib import _validate
 from lsalib.sts._parsing import parse
 from lsalib.sts.design import CHOICES, NUMBERS
 from lsalib.sts.experiment import ANSWERS, READOUTS
 from lsalib.sts.statistics import Interval, bootstrap, mse
 
 __all__ = ["LEAST_MASS", "READOUTS", "Outcome"]
-__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable", "written"]
+__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable"]
 
 # An expected score is a mean over the answers 0.0 … 5.0. Where these have less than half of the probability, the model
 # mostly says something else, and the mean describes what it says in the minority of cases.
@@ -47,33 +48,9 @@ def expected(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
         >>> expected(np.zeros((1, 51))).round(6).tolist()
         [2.5]
     """
-    logprobs = _answers(logprobs)
-    return np.asarray(softmax(logprobs, axis=-1) @ np.array(ANSWERS, np.float64))
-
-
-def written(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
-    """The score that is written digit by digit: the likeliest first digit, then the likeliest second one; (..., 51).
-
-    Example:
-        >>> logprobs = np.full(51, -9.0)
-        >>> logprobs[[10, 30, 31]] = np.log([0.4, 0.3, 0.29])
-        >>> float(written(logprobs))  # 1.0 is the likeliest score, 3 the likeliest digit
-        3.0
-    """
-    logprobs = _answers(logprobs)
-    digits = np.zeros((*logprobs.shape[:-1], 60))
-    digits[..., : len(ANSWERS)] = np.exp(logprobs)
-    digits = digits.reshape(*logprobs.shape[:-1], 6, 10)
-    first = digits.sum(-1).argmax(-1)
-    second = np.take_along_axis(digits, first[..., None, None], -2)[..., 0, :].argmax(-1)
-    return np.asarray(first + second / 10)
-
-
-def _answers(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:
     logprobs = np.asarray(logprobs, np.float64)
-    if logprobs.shape[-1:] != (len(ANSWERS),):
-        raise ValueError(f"logprobs must have shape (..., {len(ANSWERS)}), got shape {logprobs.shape}")
-    return logprobs
+    _validate.shape("logprobs", logprobs, (*logprobs.shape[:-1], len(ANSWERS)))
+    return np.asarray(softmax(logprobs, axis=-1) @ np.array(ANSWERS, np.float64))
 
 
 def mass(result: dict) -> float:
@@ -194,7 +171,7 @@ def _probed(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
         known = [name for name in whole if all(map(_readouts, whole[name].values()))]
         least = {name: _least_mass(whole[name]) for name in names}
         for name in (name for name in names if name not in known):
-            yield (model, style, kind, str(draw), name, *"---", f"{least[name]:.2f}", "one point more", _NOT_SHOWN)
+            yield (model, style, kind, str(draw), name, *"---", least[name], "one point more", _NOT_SHOWN)
         found = {name: effects(whole[name]) for name in known}
         if right := found.get("guess"):
             less = {name: found[name] for name in known if name != "guess"}
@@ -202,17 +179,16 @@ def _probed(results: Sequence[dict]) -> Iterator[tuple[str, ...]]:
             least |= {f"guess less: {name}": min(least["guess"], least[name]) for name in less}
         for name, part in product(found, (*_ARMS[1:], _SUM)):
             values = found[name][part]
-            sure = "-" if np.isnan(least[name]) else f"{least[name]:.2f}"
-            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-", sure)
+            cells = (model, style, kind, str(draw), name, "-", str(len(values)), "-", least[name])
             yield (*cells, f"one point more in {part}", _written(bootstrap(lambda x: x.mean(-1), values)))
 
 
-def _least_mass(arms: Mapping[str, dict]) -> float:
-    """The smallest mass of a probe's arms; NaN where its effects are of written answers."""
+def _least_mass(arms: Mapping[str, dict]) -> str:
+    """The smallest mass of a probe's arms; "-", which sorts first, where its effects are of written answers."""
     unsure = [one for one in arms.values() if READOUTS[1] not in _readouts(one)]
     if unsure and all(map(_readouts, unsure)):
-        return np.nan
-    return min(mass(one) for one in arms.values() if READOUTS[1] in _given(one))
+        return "-"
+    return f"{min(mass(one) for one in arms.values() if READOUTS[1] in _given(one)):.2f}"
 
 
 def _grouped(results: Sequence[dict], *names: str, within: tuple[str, str]) -> dict[tuple, dict[tuple, dict]]:

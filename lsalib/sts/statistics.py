@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lsalib import _validate
 
-__all__ = ["Interval", "bootstrap", "mse", "tail"]
+__all__ = ["Interval", "bootstrap", "mse"]
 
 
 class Interval(NamedTuple):

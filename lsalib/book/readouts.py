@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from lsalib import _validate
 from lsalib.sts.experiment import ANSWERS
-from lsalib.sts.statistics import Interval, tail
+from lsalib.sts.statistics import Interval, _tail
 
 __all__ = ["crossed", "written"]
 
@@ -47,7 +47,7 @@ def crossed(values: Float[np.ndarray, "m n"]) -> Interval:
     _validate.vector("values", values.ravel(), values.size)
     if (n := min(values.shape)) < 8:
         return Interval(float(values.mean()), np.nan, np.nan)
-    rng, cut = np.random.default_rng(0), tail(n)
+    rng, cut = np.random.default_rng(0), _tail(n)
     rows, columns = (rng.multinomial(k, np.full(k, 1 / k), 10_000) / k for k in values.shape)  # how often each is drawn
     means = np.einsum("si,ij,sj->s", rows, values, columns, optimize=True)
     return Interval(float(values.mean()), *map(float, np.quantile(means, [cut, 1 - cut])))

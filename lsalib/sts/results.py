@@ -9,13 +9,13 @@ from jaxtyping import Bool, Float
 from scipy.special import softmax
 
 from lsalib import _validate
+from lsalib.book.statistics import Interval, bootstrap, mse
 from lsalib.sts._parsing import parse
 from lsalib.sts.design import CHOICES, NUMBERS
 from lsalib.sts.experiment import ANSWERS, READOUTS
-from lsalib.sts.statistics import Interval, bootstrap, mse
 
 __all__ = ["LEAST_MASS", "READOUTS", "Outcome"]
-__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable"]
+__all__ += ["compare", "effects", "expected", "mass", "outcome", "parse", "table", "unreadable", "written"]
 
 # An expected score is a mean over the answers 0.0 … 5.0. Where these have less than half of the probability, the model
 # mostly says something else, and the mean describes what it says in the minority of cases.
@@ -51,6 +51,25 @@ def expected(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
     logprobs = np.asarray(logprobs, np.float64)
     _validate.shape("logprobs", logprobs, (*logprobs.shape[:-1], len(ANSWERS)))
     return np.asarray(softmax(logprobs, axis=-1) @ np.array(ANSWERS, np.float64))
+
+
+def written(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
+    """The score that is written digit by digit: the likeliest first digit, then the likeliest second one; (..., 51).
+
+    Example:
+        >>> logprobs = np.full(51, -9.0)
+        >>> logprobs[[10, 30, 31]] = np.log([0.4, 0.3, 0.29])
+        >>> float(written(logprobs))  # 1.0 is the likeliest score, 3 the likeliest digit
+        3.0
+    """
+    logprobs = np.asarray(logprobs, np.float64)
+    _validate.shape("logprobs", logprobs, (*logprobs.shape[:-1], len(ANSWERS)))
+    digits = np.zeros((*logprobs.shape[:-1], 60))
+    digits[..., : len(ANSWERS)] = np.exp(logprobs)
+    digits = digits.reshape(*logprobs.shape[:-1], 6, 10)
+    first = digits.sum(-1).argmax(-1)
+    second = np.take_along_axis(digits, first[..., None, None], -2)[..., 0, :].argmax(-1)
+    return np.asarray(first + second / 10)
 
 
 def mass(result: dict) -> float:

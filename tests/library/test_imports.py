@@ -27,7 +27,7 @@ def test_importing_lsalib_loads_nothing_that_it_does_not_need():
     names = "tokenizers", "gguf", "inspect_ai", "openai", "platformdirs", "pooch"
     files = (LIBRARY / "sts").rglob("[!i]*[a-z].py")  # inspect_….py are for Inspect
     modules = [path.relative_to(LIBRARY.parent).with_suffix("") for path in files]
-    assert len(modules) >= 12
+    assert len(modules) > 5
     code = f"""
 import sys, lsalib
 assert not [name for name in sys.modules if name.startswith(("matplotlib", "lsalib.book", "lsalib.sts", *{names}))]

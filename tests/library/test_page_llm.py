@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sts_support import data_folder, need_encoder
 
-from lsalib.book import readouts
 from lsalib.sts import data, experiment, records, results
 from lsalib.sts.design import Experiment, items, prepare, prompt
 from lsalib.sts.models import open_model
@@ -26,7 +25,7 @@ def test_what_is_written_can_be_read_off_the_probabilities():
     rows = [row for one in COMPLETIONS for row in one["records"]]
     said = np.array([results.parse(row["answer"]) or 0.0 for row in rows])
     agrees = lambda rule: np.mean(np.abs([rule(row) for row in rows] - said) < 0.051)
-    assert agrees(lambda row: readouts.written(np.array(row["logprobs"]))) > 0.9 > 0.8 > agrees(likeliest)
+    assert agrees(lambda row: results.written(np.array(row["logprobs"]))) > 0.9 > 0.8 > agrees(likeliest)
 
 
 def test_the_guesses_in_prompts_are_those_of_the_stored_networks():

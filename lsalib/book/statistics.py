@@ -1,4 +1,4 @@
-"""How sure a measured error is: intervals over queries, paired where two conditions answered the same."""
+"""Intervals of what is measured: over rows, paired where two columns belong together, or over rows and columns."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from lsalib import _validate
 
-__all__ = ["Interval", "bootstrap", "mse"]
+__all__ = ["Interval", "bootstrap", "crossed", "mse"]
 
 
 class Interval(NamedTuple):
@@ -29,7 +29,7 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"], family: in
 
     Args:
         statistic: a function of the columns that works along their last axis, ``(..., n) -> (...)``.
-        columns: equally long, finite; a row is a query.
+        columns: equally long, finite; a row may be a query.
         family: so many intervals hold together with a confidence of 95 % (Bonferroni).
 
     Example:
@@ -50,6 +50,30 @@ def bootstrap(statistic: Callable, *columns: Float[np.ndarray, " n"], family: in
     options |= {"batch": max(1, 2**21 // n), "rng": np.random.default_rng(0)}  # batches that fit in memory
     found = scipy.stats.bootstrap(columns, lambda *rows, axis: statistic(*rows), **options)
     return Interval(estimate, *map(float, found.confidence_interval))
+
+
+def crossed(values: Float[np.ndarray, "m n"]) -> Interval:
+    """The bootstrap interval of the mean of a table whose rows and columns are samples: both are drawn again.
+
+    As in ``bootstrap``, percentiles further out than the plain ones stand for a t interval, here with the degrees of
+    freedom of the shorter side. If it is shorter than 8, there is no interval.
+
+    Args:
+        values: an entry for each row and column, such as one for each set of layers and each query; finite.
+
+    Example:
+        >>> interval = crossed(np.add.outer(np.arange(12.0), np.arange(20.0)))
+        >>> interval.estimate, interval.low < 15.0 < interval.high, round(interval.high - interval.low)
+        (15.0, True, 8)
+    """
+    _validate.shape("values", values := np.asarray(values, np.float64), ("m", "n"))
+    _validate.vector("values", values.ravel(), values.size)
+    if (n := min(values.shape)) < 8:
+        return Interval(float(values.mean()), np.nan, np.nan)
+    rng, cut = np.random.default_rng(0), _tail(n)
+    rows, columns = (rng.multinomial(k, np.full(k, 1 / k), 10_000) / k for k in values.shape)  # how often each is drawn
+    means = np.einsum("si,ij,sj->s", rows, values, columns, optimize=True)
+    return Interval(float(values.mean()), *map(float, np.quantile(means, [cut, 1 - cut])))
 
 
 def _tail(n: int, family: int = 1) -> float:

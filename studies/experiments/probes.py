@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from scipy.special import log_softmax
 
 from lsalib.book import stored
 from lsalib.sts import design, experiment, files, prompts
@@ -36,7 +35,7 @@ def probe(count: int = 12, keep: bool = True) -> dict[str, np.ndarray]:
     """Probabilities of the answers when all numbers are scaled by 0.8 and some are one higher, on one scale.
 
     One array for each of ``PROBED``, (runs, arms, answers), with the arms of ``design.CHOICES["moved"]``; and
-    ``*_dose``, (runs, doses, answers), with ``DOSES`` as the query's guess and nothing moved; these are normalized.
+    ``*_dose``, (runs, doses, answers), with ``DOSES`` as the query's guess and nothing moved.
     """
     model = open_model(LOOKED_AT.model)
     rows: dict[str, list] = {}
@@ -48,8 +47,7 @@ def probe(count: int = 12, keep: bool = True) -> dict[str, np.ndarray]:
             doses = {f"{name}_dose": {"nothing": tuple(DOSES)}} if name in DOSED else {}
             for what, parts in ({name: arms} | doses).items():
                 make = partial(_moved, model, asked, item, parts)
-                row = _kept(f"{what}-{item.run}", make, keep)
-                rows.setdefault(what, []).append(log_softmax(row, axis=-1) if what in doses else row)
+                rows.setdefault(what, []).append(_kept(f"{what}-{item.run}", make, keep))
     return {"dose": DOSES} | {name: np.array(row, np.float32) for name, row in rows.items()}
 
 

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import sqlite3
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -96,8 +97,10 @@ def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], fol
     except BaseException as error:
         if type(error).__name__ == "PrerequisiteError":  # what Inspect refuses; it does not export the class
             raise ValueError(re.sub(r"\[/?bold\]", "", str(error)).removeprefix("ERROR: ")) from error
+        if isinstance(error, sqlite3.Error):  # of Inspect's buffer, on a full disk
+            error = OSError(f"Inspect cannot write ({error})")
         error.add_note(f"what was answered is kept in {where}; the same command continues from there")
-        raise
+        raise error
     return records.own(where, probes=options.probe)
 
 

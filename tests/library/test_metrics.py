@@ -69,6 +69,13 @@ def test_predictions_of_another_type_are_measured(unchecked):
         np.testing.assert_allclose(found, right, rtol=1e-2 if dtype == jnp.bfloat16 else 1e-5)
 
 
+@pytest.mark.parametrize(("asked", "drawn"), [(None, jnp.float64), ("float32", jnp.float32)])
+def test_the_task_draws_in_the_type_that_is_asked_for(asked, drawn, x64):
+    seen = []
+    measure(lambda X, y, x_q: seen.append(X.dtype) or x_q[0], dtype=asked)
+    assert set(seen) == {jnp.dtype(drawn)}
+
+
 def of_numpy(X, y, x_q):
     return np.linalg.lstsq(np.asarray(X), np.asarray(y), rcond=None)[0] @ np.asarray(x_q)
 

@@ -155,6 +155,34 @@ def test_the_command_line_hands_on_to_inspect_and_continues_at_another_port(tmp_
     assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the files of a running process")
+@pytest.mark.parametrize("answered", [0, 4])
+def test_a_full_disk_keeps_what_it_has(answered):
+    """Files cannot grow any more, from the start or from the fifth request on. Then there is room for the rest."""
+    import resource
+
+    def start(server):
+        line = [sys.executable, "-m", "lsalib.sts", *RUN, "--out", "mine", "--option", f"base_url={server.url}"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        return subprocess.Popen([*line, "--option", "max_connections=1"], env=environment, stderr=-1, stdout=-1)
+
+    def fill():
+        if sum(first.asked.values()) == answered + 1:
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+    with serving(last_guess, pause=fill) as first, start(first) as process:
+        if not answered:  # Inspect's own files begin
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        said = process.communicate()[1].decode()
+    assert process.returncode == 2
+    kept = "what was answered is kept in mine/none,guess; the same command continues from there"
+    assert re.search(f"^error: .*; {kept}$", said, re.MULTILINE), said
+    with serving(last_guess) as second, start(second) as process:
+        process.communicate()
+    assert process.returncode == 0 and sum(second.asked.values()) == 16 - answered
+    assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
+
+
 def test_answers_to_other_prompts_are_not_continued(monkeypatch, capfd):
     """Neither another draw nor other prompts with the same settings; the same are, and ask nothing again."""
     with serving(last_guess) as server:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from refusals import refusals
 
@@ -104,6 +104,7 @@ def test_a_boundary_inside_a_token_is_refused(model):
         model.score_logprobs(["Sen"], ["tence"])
 
 
+@example("3.2\n|", ["|", "\n"])
 @given(st.text("ab\n|"), st.lists(st.text("ab\n|", min_size=1), max_size=4))
 def test_a_cut_answer_ends_before_the_first_stop_string(answer, stop):
     kept = smollm2.cut(answer, stop)

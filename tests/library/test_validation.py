@@ -87,7 +87,7 @@ test_bad_input_is_refused = refusals(
     (lambda: train(seeds=[2**32]), r"seeds must be .* whole numbers of 0 to 2\*\*32 - 1, got \[4294967296\]"),
     *(
         (lambda at=at: train(snapshots=at), r"snapshots must be increasing whole numbers of 0 to 5, got \[")
-        for at in ([3, 3], [6], [0.5])
+        for at in ([3, 3], [6], [-1], [0.5])
     ),
     (lambda: train(params=np.arange(2)), r"params must be a pytree of float arrays, got 'int64\[2\]'"),
     (lambda: train(loss=lambda p, key: (p.sum(), p)), "loss must return a float scalar or one array of them, got"),

@@ -191,6 +191,7 @@ def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(tmp_path, monkey
         (0, bowl, "start", {"init": lambda key: 2 * drawn(key)}),
         (0, bowl, "loss, optimizer", {"optimizer": optax.adam(0.06)}),
         (0, bowl, "seeds", {"seeds": 3}),
+        (0, bowl, "seeds", {"seeds": [0, 2]}),
         (0, lambda x, key: 1.01 * bowl(x, key), "loss, optimizer", {}),
     ]
     for key, loss, name, change in others:

@@ -45,8 +45,8 @@ def test_a_task_loss_and_optimizer_of_ones_own(capsys):
     assert risk.mean > lighter + 10 * risk.standard_error
 
 
-def test_a_sweep_is_killed_resumed_and_extended(tmp_path, capsys):
-    """After a kill it ends where an undisturbed sweep of the final length ends."""
+def test_a_sweep_is_killed_resumed_and_extended(tmp_path, capsys, own_seeds):
+    """After a kill it ends where an undisturbed sweep of the final length ends; the script has its own seeds."""
     import resumed_sweep
 
     path = tmp_path / "sweep"

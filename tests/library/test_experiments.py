@@ -27,7 +27,7 @@ def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
     assert (EXPERIMENTS[name].home / f"{name}.npz").stat().st_size < 400_000
 
 
-def test_a_stored_start_is_computed_again():
+def test_a_stored_start_is_computed_again(own_seeds):
     """The stored circuits are those of the layer with this seed; another seed has others."""
     layers = softmax.one_task((1, 2, 4, 8))
 

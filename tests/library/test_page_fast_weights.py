@@ -193,8 +193,9 @@ def test_one_feature_all_searches_end_on_the_floor(C, heads, x64):
 def test_two_features_no_search_of_one_head_is_below_the_descent(x64):
     """Over all weights and guesses; two heads are below it, and all of them above the floor."""
     law = theory.delta_rule_risk(tasks.GaussianTask([0.0, 0.0], 2))
-    one, two = searched(2, 2, 1, starts=3), searched(2, 2, 2, starts=1)
-    np.testing.assert_allclose(one, law, rtol=1e-6)
+    one, two = searched(2, 2, 1, starts=6), searched(2, 2, 2, starts=1)
+    np.testing.assert_allclose(one.min(), law, rtol=1e-6)
+    assert (one > law * (1 - 1e-6)).all()
     assert (two < law * 0.999).all()
     assert (two > 2 * (2 / 4) ** 2).all()
 

@@ -61,7 +61,7 @@ REPLAYED = [
 
 @pytest.mark.claim("smollm2-guess-helps")
 @pytest.mark.parametrize("fields", REPLAYED, ids=lambda fields: " ".join(map(str, fields.values())))
-def test_an_answer_on_record_is_written_again(fields, model):
+def test_an_answer_on_record_is_written_again(fields, model, own_seeds):
     """Letter by letter, with the probabilities of all scores; those of the next run are others."""
     result = records.pick(records.recorded(), **fields)
     asked = Experiment(**result["experiment"])
@@ -76,6 +76,6 @@ def test_an_answer_on_record_is_written_again(fields, model):
 
 
 @pytest.mark.claim("smollm2-silence")
-def test_a_look_on_record_is_made_again(model):
+def test_a_look_on_record_is_made_again(model, own_seeds):
     """Attention and relevance of the first run."""
     assert differences("sts/look", EXPERIMENTS["sts/look"]) == []

@@ -132,7 +132,11 @@ def test_the_best_predictor(context_size, noise_std):
 
 
 HEADS = {
-    "search": (replace(make_task(5, 2, 3, noise_std=0.6), query_cov=[[3.0, -1.0], [-1.0, 0.5]]), 2, 0.8),
+    "search": (
+        GaussianTask([1.0, -2.0], 3, [[2, 0.5], [0.5, 1]], [[0.5, 0.2], [0.2, 1.5]], 0.6, [[3, -1], [-1, 0.5]]),
+        2,
+        0.8,
+    ),
     "search, line": (replace(make_task(5, 2, 3), query_cov=[[1.0, 2.0], [2.0, 4.0]]), 1, 0.0),
     "formula": (GaussianTask([1.0, 2.0], 5, 2 * np.eye(2), 0.3 * np.eye(2), 0.7, 4 * np.eye(2)), 1, 0.8),
 }

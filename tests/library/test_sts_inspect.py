@@ -232,7 +232,7 @@ def registered(small):
 
 
 @pytest.mark.parametrize(("style", "provider"), [("completion", "small-completions"), ("prefill", "small")])
-def test_the_small_model_as_a_provider_writes_what_it_writes_here(style, provider, tmp_path):
+def test_the_small_model_as_a_provider_writes_what_it_writes_here(style, provider, tmp_path, own_seeds):
     """The control is the answer of the other run."""
     try:
         small = open_model()

@@ -134,7 +134,7 @@ def test_the_best_predictor(context_size, noise_std):
 HEADS = {
     "search": (
         GaussianTask([1.0, -2.0], 3, [[2, 0.5], [0.5, 1]], [[0.5, 0.2], [0.2, 1.5]], 0.6, [[3, -1], [-1, 0.5]]),
-        2,
+        1,
         0.8,
     ),
     "search, line": (replace(make_task(5, 2, 3), query_cov=[[1.0, 2.0], [2.0, 4.0]]), 1, 0.0),

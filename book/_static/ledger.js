@@ -1,10 +1,11 @@
-// The ledger's filters: the counts of its tally, and a search. An address opens its row. Without this script the table stays whole.
+// The ledger's filters: the counts of its tally, and a search. An address opens its row. Without this script the tables stay whole.
 (() => {
   "use strict";
-  const table = document.getElementById("ledger");
+  const ledger = document.getElementById("ledger");
   const form = document.querySelector("form.ledger-tools");
-  if (!table || !form) return;
-  const rows = [...table.tBodies].map((row) => ({ row, text: row.textContent.toLowerCase() }));
+  if (!ledger || !form) return;
+  const tables = [...ledger.querySelectorAll("table.ledger")];
+  const rows = tables.flatMap((table) => [...table.tBodies]).map((row) => ({ row, text: row.textContent.toLowerCase() }));
   const counts = [...document.querySelectorAll(".ledger-tally a[data-source]")];
   const [search] = form.elements;
   let chosen;
@@ -16,6 +17,7 @@
       const fits = wanted.every(([name, value]) => row.dataset[name] === value);
       row.hidden = !(fits && words.every((word) => text.includes(word)));
     }
+    for (const table of tables) table.hidden = [...table.tBodies].every((row) => row.hidden);
     for (const link of counts) link.ariaCurrent = link === chosen ? "true" : null;
     form.querySelector("output").textContent = `${rows.filter(({ row }) => !row.hidden).length} of ${rows.length} claims`;
   };

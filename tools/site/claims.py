@@ -82,8 +82,9 @@ def definitions(statuses: Collection[str]) -> str:
 
 
 def is_folded(node: nodes.Node, classes: Collection[str] = FOLDED) -> bool:
+    """Whether a node is in a fold, or in the bibliography."""
     while node is not None:
-        if set(getattr(node, "attributes", {}).get("classes", ())) & set(classes):
+        if isinstance(node, nodes.citation) or set(getattr(node, "attributes", {}).get("classes", ())) & set(classes):
             return True
         node = node.parent
     return False

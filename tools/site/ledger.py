@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
 from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
 
-HEAD = ("The paper says", "We find", "Verdict")
+HEAD = {"The paper says": 1, "We find": 1, "Verdict": 1}  # how many columns each has
+OWN_HEAD = {"This book finds": 2, "Verdict": 1}
 HOLDS = ("reproduced", "sharpened", "proved here")
 FORM = (
     '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
@@ -30,8 +32,9 @@ def raw(html: str) -> nodes.raw:
     return nodes.raw("", html, format="html")
 
 
-def head(*names: str) -> str:
-    return "<thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + "</tr></thead>"
+def head(columns: Mapping[str, int]) -> str:
+    cells = (f'<th scope="col" colspan="{span}">{escape(name)}</th>' for name, span in columns.items())
+    return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 
 def chapter(stem: str) -> str:
@@ -104,19 +107,22 @@ def summary(claims: list[Claim]) -> str:
 
 
 class Ledger(Table):
-    """The tally and all claims, the papers' first, in the order of the chapters, each with its evidence, folded."""
+    """The tally, and for each source a table of its claims, by chapter, each with its evidence, folded."""
 
     def run(self) -> list[nodes.Node]:
-        by_page, numbers, sources = read_records(ROOT), chapters(ROOT), list(SOURCES)
-        order = lambda claim: (sources.index(claim.source), numbers.get(claim.page, len(numbers) + 1))
-        claims = sorted(read_claims(ROOT), key=order)
-        parts = [raw(f'{summary(claims)}<table class="ledger" id="ledger">{head(*HEAD)}')]
-        for claim in claims:
-            parts.append(raw(f'<tbody id="{claim.id}" data-source="{claim.source}" data-verdict="{claim.status}">'))
-            parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
-            folded = evidence(claim, claim.records(by_page))
-            parts.append(raw(f'<tr><td colspan="{len(HEAD)}">{folded}</td></tr></tbody>'))
-        return [*parts, raw('</table><script src="../_static/ledger.js" defer></script>')]
+        by_page, numbers = read_records(ROOT), {"intro": 0} | chapters(ROOT)
+        claims = sorted(read_claims(ROOT), key=lambda claim: numbers.get(claim.page, len(numbers)))
+        parts = [raw(f'{summary(claims)}<div id="ledger">')]
+        for source, name in SOURCES.items():
+            caption = f"<caption>Claims of {escape(name)}</caption>"
+            parts.append(raw(f'<table class="ledger">{caption}{head(OWN_HEAD if source == "new" else HEAD)}'))
+            for claim in (claim for claim in claims if claim.source == source):
+                parts.append(raw(f'<tbody id="{claim.id}" data-source="{source}" data-verdict="{claim.status}">'))
+                parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
+                folded = evidence(claim, claim.records(by_page))
+                parts.append(raw(f'<tr><td colspan="3">{folded}</td></tr></tbody>'))
+            parts.append(raw("</table>"))
+        return [*parts, raw('</div><script src="../_static/ledger.js" defer></script>')]
 
 
 class Verdicts(Table):
@@ -126,7 +132,7 @@ class Verdicts(Table):
 
     def run(self) -> list[nodes.Node]:
         claims, occur = {claim.id: claim for claim in read_claims(ROOT)}, []
-        parts = [raw(f'<table class="verdicts">{head(*HEAD)}<tbody>')]
+        parts = [raw(f'<table class="verdicts">{head(HEAD)}<tbody>')]
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
             paper, _, finding = words.partition(" | ")
@@ -147,7 +153,7 @@ class Derivations(Directive):
         counts["three kinds or more"] = sum(len(each) > 2 for each in kinds)
         counts["all"] = len(claims)
         body = "".join(f"<tr><td>{kind}</td><td>{count}</td></tr>" for kind, count in counts.items())
-        table = f'<table class="derivations">{head("derivation", "claims")}<tbody>{body}</tbody></table>'
+        table = f'<table class="derivations">{head({"derivation": 1, "claims": 1})}<tbody>{body}</tbody></table>'
         return [raw(f'<div class="results claims-table">{table}</div>')]
 
 

@@ -11,8 +11,6 @@ import matplotlib
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lsalib.book import seeds  # reads LSALIB_SEED_SHIFT, which moves the seeds of tests, too
-
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -21,6 +19,11 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 if not hasattr(jax, "enable_x64"):  # before JAX 0.8
     jax.enable_x64 = jax.experimental.enable_x64
+
+
+def pytest_sessionstart():
+    """Import what reads LSALIB_SEED_SHIFT: it moves the seeds of all tests. Jaxtyping has to come first."""
+    import lsalib.book  # noqa: F401
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -47,6 +50,8 @@ def x64():
 @pytest.fixture
 def own_seeds():
     """Draw with the seeds as they are written, for a test that rests on a stored run or on a chosen start."""
+    from lsalib.book import seeds
+
     with seeds.shifted(0):
         yield
 

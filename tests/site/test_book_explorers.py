@@ -7,7 +7,7 @@ import pytest
 from browser import visit
 from explorer_numbers import DRAWINGS, FORMULAS, PAGES, curves, patterns, states, triangle
 
-from tools.site.explorer_data import EXPLORERS, UNITS
+from tools.site.explorer_data import EXPLORERS, FULL, UNITS
 
 SET = """(box, state) => {
     const data = JSON.parse(box.querySelector("script").textContent);
@@ -35,6 +35,11 @@ DRAWN = """box => [...box.querySelectorAll("svg[role=img]:has(.explorer-axes)")]
         dots: [...dots].map((dot) => [dot.style.stroke, dot.cx.baseVal.value, dot.cy.baseVal.value]),
     };
 })"""
+
+# Of each picture of a head: its cells as [column, row, opacity, ink].
+CELLS = """box => [...box.querySelectorAll("svg[role=img]")].map((head) =>
+    [...head.querySelectorAll("rect:not(.explorer-border)")].map((cell) =>
+        [cell.x.baseVal.value, cell.y.baseVal.value, Number(cell.getAttribute("opacity")), cell.style.fill]))"""
 
 
 # One page load an explorer; its tests follow one another.
@@ -157,7 +162,12 @@ def test_patterns_are_those_that_are_stored(explorer):
         wanted = patterns(**state)
         values, said = box.evaluate(SET, state)
         labels = box.locator("svg[role=img]").evaluate_all("all => all.map(e => e.ariaLabel)")
-        for A, b, label in zip(wanted["A"], wanted["b"], labels, strict=True):
+        for A, b, label, cells in zip(wanted["A"], wanted["b"], labels, box.evaluate(CELLS), strict=True):
+            drawn = np.full((len(A), len(A) + 1), np.nan)
+            for x, y, opacity, ink in cells:
+                drawn[int(y), int(x)] = opacity if ink == "var(--fig-yq)" else -opacity
+            shares = np.column_stack([A / FULL["A"], b / FULL["b"]]).clip(-1, 1)
+            np.testing.assert_allclose(drawn, shares, atol=0.01)
             features = A[:, :-1][~np.eye(len(A), dtype=bool)[:, :-1]]
             told = [np.trace(A[:-1, :-1]) / (len(A) - 1), abs(features).max(), b[-1], abs(b[:-1]).max()]
             np.testing.assert_allclose(numbers(label)[1:], told, atol=0.0105)

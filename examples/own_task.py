@@ -1,4 +1,4 @@
-"""Train yq-LSA on features with heavy tails, with your own loss and optimizer.
+"""Train yq-LSA on features with heavy tails: by ``fit``, and with your own loss by ``train``.
 
 python examples/own_task.py
 """
@@ -35,25 +35,30 @@ class StudentTask:
         return tasks.Batch(x[:, :-1], y[:, :-1], x[:, -1], y[:, -1], w)
 
 
-def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> metrics.Estimate:
+def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> dict[str, metrics.Estimate]:
+    optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
+    options = {"steps": steps, "optimizer": optimizer}
+    fit = training.fit(jax.random.key(0), task, heads, train_guess=True, batch_size=256, **options)
+
     def start(key):
         return attention.init(key, task.dim, heads, 0.1), jnp.zeros(task.dim)
 
-    def loss(params, key):
+    def huber(params, key):
         batch = task.sample(key, 256)
         predictions = jax.vmap(attention.yq_lsa, (None, None, 0, 0, 0))(*params, batch.X, batch.y, batch.x_q)
         return optax.huber_loss(predictions, batch.target, delta=3.0).mean()
 
-    optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
-    end = training.train(loss, None, jax.random.key(0), init=start, steps=steps, optimizer=optimizer)
-    predict = lambda X, y, x_q: attention.yq_lsa(*end.params, X, y, x_q)
-    risk = metrics.sampled_risk(jax.random.key(1), task, predict, batches=8)
-    print(f"squared error on new tasks: {risk.mean:.3f} ± {risk.standard_error:.3f}")
-    print(f"the learned guess: {end.params[1].round(2)}")
+    end = training.train(huber, None, jax.random.key(0), init=start, **options)
+    risks = {}
+    for name, params in {"squared error": (fit.params, fit.guess), "Huber loss": end.params}.items():
+        predict = lambda X, y, x_q, params=params: attention.yq_lsa(*params, X, y, x_q)
+        risks[name] = risk = metrics.sampled_risk(jax.random.key(1), task, predict, batches=8)
+        print(f"trained with the {name}: squared error on new tasks {risk.mean:.3f} ± {risk.standard_error:.3f}")
+        print(f"    the learned guess: {params[1].round(2)}")
     print(f"best gradient step from the right guess, exact: {best_step(task):.3f}")
     gaussian = tasks.GaussianTask([task.mean] * task.dim, task.context_size)
     print(f"the same with Gaussian features: {theory.yq_risk(gaussian):.3f}")
-    return risk
+    return risks
 
 
 def best_step(task: StudentTask) -> float:

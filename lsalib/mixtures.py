@@ -31,6 +31,8 @@ class MixtureTask:
     components' risks: ``population_risk``, ``ltb_risk``, ``squared_distance`` and ``optimal_guess`` take it, and so do
     ``gram_moments`` and ``lifted_risk``, whose ``minimum`` is the smallest risk of enough heads.
 
+    Two mixtures are equal, and have the same hash, if their components are equal and their weights agree bit for bit.
+
     Args:
         tasks: the components, of one d and one context size.
         weights: `p_k`, their probabilities, (K,); None means equal ones.
@@ -66,6 +68,23 @@ class MixtureTask:
             raise ValueError(f"weights must be probabilities, which add up to 1, got {weights}")
         object.__setattr__(self, "tasks", tasks)
         object.__setattr__(self, "weights", weights)
+
+    def __eq__(self, other):
+        if not isinstance(other, MixtureTask):
+            return NotImplemented
+        mine, others = self._value(), other._value()
+        return self is other if mine is None or others is None else mine == others
+
+    def __hash__(self):
+        value = self._value()
+        return object.__hash__(self) if value is None else hash(value)
+
+    def _value(self) -> tuple | None:
+        """The components and the bytes of the weights; None where there is a tracer, or one of JAX's placeholders."""
+        if not isinstance(self.weights, np.ndarray | jax.Array) or _arrays.traced(self.weights):
+            return None
+        weights = np.asarray(self.weights)
+        return self.tasks, weights.dtype.str, weights.shape, weights.tobytes()
 
     @property
     def dim(self) -> int:

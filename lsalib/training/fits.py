@@ -1,6 +1,5 @@
 """What comes out of a run, and how it is kept in a file."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from lsalib.attention import LSAParams, gram, predict
 from lsalib.mixtures import MixtureTask
 from lsalib.tasks import GaussianTask, Task
 from lsalib.theory import population_risk
+from lsalib.training.checkpoint import digest
 from lsalib.training.runs import Run
 
 __all__ = ["Fit", "Snapshots", "load", "save"]
@@ -220,10 +220,24 @@ def load(path: str | os.PathLike, runs: Sequence[Run] | None = None) -> list[Fit
     Args:
         path: the file.
         runs: the runs of these fits. They are needed where a run has a layer, a task or an optimizer of its own, since
-            a file cannot hold functions.
+            a file cannot hold functions. It holds what ``Run.to_json`` says of them: the settings of a ``Layer`` and
+            the numbers of a ``MixtureTask``, for example, but of a function only its name. So ``load`` refuses runs of
+            another layer, and cannot see that you have changed a function since.
 
     Raises:
         ValueError: if there is no such file, ``save`` did not write it, or ``runs`` are needed or are others.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from lsalib.layers import Layer
+        >>> from lsalib.training import sweep
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "fits.npz"
+        >>> task = GaussianTask([2.0], 4)
+        >>> runs = [Run(task, layer=f.predict, init=f.init) for f in (Layer("delta"), Layer("gated"))]
+        >>> save(path, sweep(jax.random.key(0), runs, steps=3, batch_size=8))
+        >>> load(path, runs[::-1])
+        Traceback (most recent call last):
+        ValueError: runs must be those of the 2 fits of ...fits.npz, got another run for fit 0
     """
     try:
         arrays, about = _npz.read(path)
@@ -239,9 +253,11 @@ def load(path: str | os.PathLike, runs: Sequence[Run] | None = None) -> list[Fit
             f"runs must be given to read {path}: a file cannot hold the functions of the run of fit {own[0]}"
         )
     given = [run for run in read if run is not None] if runs is None else list(runs)
-    # What a file does not hold of a run are its functions, but their names.
-    if runs is not None and [json.loads(json.dumps(run.to_json())) for run in given] != stored:
-        raise ValueError(f"runs must be those of the {len(stored)} fits of {path}, got others")
+    if runs is not None:
+        same = [digest(run.to_json()) == digest(numbers) for run, numbers in zip(given, stored, strict=False)]
+        if not all(same) or len(given) != len(stored):
+            got = f"another run for fit {same.index(False)}" if not all(same) else f"{len(given)}"
+            raise ValueError(f"runs must be those of the {len(stored)} fits of {path}, got {got}")
     return [_fit(arrays, place, run) for place, run in enumerate(given)]
 
 

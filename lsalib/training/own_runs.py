@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jaxtyping import PyTree
 
+from lsalib import _random
 from lsalib.attention import gram, predict
 from lsalib.metrics import StaticTask, check_batch
 from lsalib.tasks import Batch, GaussianTask, sample_from_roots, standardize, task_roots
@@ -139,16 +140,24 @@ class _Maker:
             own = "task" if run.layer is None else "layer"
             raise ValueError(f'objective must be "sampled" for run {place}, since its {own} has no exact risk')
         loss = _SampledLoss(run.layer or _lsa, self.sampling[0], self.dtype)
-        return loss, (self._task(run), *(as_type((guess, run.bias)) if run.layer is None else ()))
+        return loss, (
+            self._task(run, place, self.sampling[0]),
+            *(as_type((guess, run.bias)) if run.layer is None else ()),
+        )
 
-    def _task(self, run: Run):
+    def _task(self, run: Run, place: int, size: int):
         """The task as the data of a program: a pytree, whose structure has all that is no number."""
         task = run.task
         if isinstance(task, GaussianTask):
             return _RootedTask(*task_roots(task, self.dtype), task.context_size, self.dtype)
-        if not jax.tree_util.all_leaves([task]):
-            return jax.tree.map(_on_host, task)
-        return self.tasks.setdefault(run.task_key, StaticTask(task))
+        own = jax.tree_util.all_leaves([task])
+        data = self.tasks.setdefault(run.task_key, StaticTask(task)) if own else jax.tree.map(_on_host, task)
+        if not _random.reads_key(lambda key, task: task.sample(key, size), self.keys[0][1], data):
+            raise ValueError(
+                f"task must draw from the key in sample(key, n), got a {type(task).__name__} in run {place}, whose "
+                "batch is the same for every key; to train on one fixed batch, write its loss for train"
+            )
+        return data
 
 
 def _on_host(leaf) -> np.ndarray:

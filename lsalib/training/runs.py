@@ -1,8 +1,11 @@
 """What a run is given."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from types import MethodType
 from typing import cast
+from weakref import WeakValueDictionary
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +17,7 @@ from jaxtyping import PyTree
 from lsalib import _arrays, _validate
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, Task
+from lsalib.training.identity import tree_digest
 from lsalib.training.trainer import transformation
 
 __all__ = ["Run"]
@@ -24,7 +28,9 @@ __all__ = ["Run"]
 class Run:
     """One point of a sweep: a task, a layer and an optimizer. Two runs are equal if all their settings are.
 
-    The layer is LSA with ``heads`` heads, or any other as ``layer``.
+    The layer is LSA with ``heads`` heads, or any other as ``layer``. Methods of equal objects are equal, such as
+    ``Layer("delta").predict`` and that of a layer made again. Other functions, and optimizers, are equal only to
+    themselves.
 
     Args:
         task: the task distribution, a ``GaussianTask`` or any object with ``dim`` and ``sample(key, n)``
@@ -103,13 +109,15 @@ class Run:
                 raise ValueError(
                     f"{name} must be left out with a layer, got {getattr(self, name)!r}; it belongs to LSA"
                 )
+        kept: dict[str, object] = {"start": jax.tree.map(_kept, self.start)}
         for name in ("layer", "init"):
             given = getattr(self, name)
             if given is not None and not (callable(given) and isinstance(given, Hashable)):
                 raise ValueError(f"{name} must be a function that can be hashed, got {_arrays.describe(given)}")
+            kept[name] = _one_method(given)
         if (self.init is None) == (self.start is None):
             raise ValueError("init or start must say where a layer begins, got " + ("both" if self.init else "neither"))
-        return {"start": jax.tree.map(_kept, self.start)}
+        return kept
 
     @property
     def plain(self) -> bool:
@@ -117,9 +125,16 @@ class Run:
         return self.layer is None and self.optimizer is None and isinstance(self.task, GaussianTask)
 
     def to_json(self) -> dict[str, object]:
-        """All settings of the run and of its task, as JSON data; functions and tasks of one's own by their names."""
+        """All settings of the run and of its task, as JSON data.
+
+        A method is given by its name and its object, ``functools.partial`` by what it was made of, and a task of one's
+        own by its fields if it is a dataclass, or its arrays if it is a pytree. Any other function or object is given
+        by its name only, and so are optimizers: two of one name are not told apart.
+        """
         given = self._own()
-        own: dict[str, object] = {name: _name(given.pop(name)) for name in ("layer", "init", "optimizer")}
+        own = {name: _described(given.pop(name)) for name in ("layer", "init")}
+        own["optimizer"] = None if self.optimizer is None else _name(given.pop("optimizer"))
+        given.pop("optimizer", None)
         named = {name: value for name, value in own.items() if value is not None}
         if self.layer is not None:
             named["start"] = [leaf.tolist() for leaf in jax.tree.leaves(given.pop("start"))]
@@ -128,7 +143,7 @@ class Run:
             if self.task.query_cov is None:
                 del given["query_cov"]  # as in files and checkpoints from before it existed
         else:
-            named["task"] = _name(type(self.task))
+            named["task"] = _described(self.task)
         return {name: None if value is None else np.asarray(value).tolist() for name, value in given.items()} | named
 
     def _own(self) -> dict[str, object]:
@@ -159,10 +174,44 @@ class Run:
         return cast(Hashable, self.task)
 
 
-def _name(given) -> str | None:
+_METHODS: WeakValueDictionary = WeakValueDictionary()
+
+
+def _one_method(given):
+    """One and the same method for all equal objects: Python compares methods by the identity of their objects."""
+    if not isinstance(given, MethodType):
+        return given
+    try:
+        return _METHODS.setdefault((given.__func__, type(given.__self__), given.__self__), given)
+    except TypeError:  # an object without a hash, such as a model that holds arrays
+        return given
+
+
+def _described(given) -> object:
+    """A setting as JSON data: by its value where that can be read, else by its name."""
+    if given is None or isinstance(given, bool | int | float | str):
+        return given
+    if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
+        given = jax.random.key_data(given)
+    if isinstance(given, np.generic | np.ndarray | jax.Array):
+        return tree_digest(given)
+    if isinstance(given, MethodType):
+        return [_name(given), _described(given.__self__)]
+    if isinstance(given, partial):
+        return ["partial", _described(given.func), _described(given.args), _described(given.keywords)]
+    if isinstance(given, dict):
+        return {str(name): _described(value) for name, value in given.items()}
+    if is_dataclass(given) and not isinstance(given, type):
+        return [_name(given), {field.name: _described(getattr(given, field.name, None)) for field in fields(given)}]
+    if isinstance(given, list | tuple):
+        return [_name(type(given)), *map(_described, given)]
+    if not jax.tree_util.all_leaves([given]):
+        return [_name(given), *map(_described, jax.tree.leaves(given))]
+    return _name(given)
+
+
+def _name(given) -> str:
     """The name of a function; of any other object that of its type."""
-    if given is None:
-        return None
     given = given if hasattr(given, "__qualname__") else type(given)
     return f"{given.__module__}.{given.__qualname__}"
 

@@ -74,6 +74,12 @@ def fit(
         >>> run.risk.shape, run.params.W_K.shape
         ((3,), (1, 3, 3))
 
+        A warm start, and the weights after some of its steps:
+
+        >>> longer = fit(jax.random.key(1), run.task, heads=1, start=run, steps=4, batch_size=8, snapshots=[0, 2])
+        >>> longer.snapshot(0).population_risk() == run.population_risk(), longer.snapshots.params.W_K.shape
+        (True, (2, 1, 3, 3))
+
     Source: appendix C.1 of arXiv 2512.04268.
     """
     if isinstance(start, Fit):
@@ -156,8 +162,8 @@ def sweep(
     Raises:
         ValueError: if ``runs`` is no sequence of at least one ``Run``, ``objective`` is none of ``OBJECTIVES`` or does
             not exist for a run, a count is below 1, ``seeds`` are not different numbers, ``dtype`` is no float type in
-            use, a layer does not return a scalar, or ``checkpoint`` is damaged, belongs to another sweep, or has
-            reached more steps.
+            use, a layer does not return a scalar, a task draws the same batch from every key, as with NumPy's random
+            numbers, or ``checkpoint`` is damaged, belongs to another sweep, or has reached more steps.
         DivergedError: if no loss is finite; ``last`` holds the fits.
 
     Example:

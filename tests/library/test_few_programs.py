@@ -57,6 +57,20 @@ def test_mixed_sweeps_take_few_programs(monkeypatch):
     assert needed() == 5
 
 
+@pytest.mark.parametrize("compress", [True, False])
+@pytest.mark.parametrize("d", [5, 10, 50])
+def test_forty_context_sizes_and_sixteen_head_counts_take_two_programs(d, compress):
+    """The groups of 64 runs; with keys and initial weights that is four. The control does not pad contexts."""
+    runs = [training.Run(GaussianTask([1.0] * d, 1 + i % 40), heads=1 + i % 16) for i in range(64)]
+    groups = lambda pads: len(rows.row_groups(runs, range(64), (8, compress), pads))
+    # Contexts of up to d examples, of which each has a shape of its own, and one more shape for all longer ones.
+    shapes = min(d, 39) + 1 if compress else 40
+    assert groups(pads=True) <= 2 and groups(pads=False) == shapes > 4
+    # Other numbers of heads are no other programs: one context size is one group.
+    same_size = [training.Run(TASK, heads) for heads in range(1, 17)]
+    assert len(rows.row_groups(same_size, range(16), (8, compress), False)) == 1
+
+
 def test_another_number_of_steps_finds_its_program():
     """Also a number that takes several calls of the program, whose losses are joined on the host."""
     options = {"objective": "population"}

@@ -86,6 +86,36 @@ def test_jobs_that_share_the_runs_give_the_sweep(fits, tmp_path):
         merge(parts[::-1], RUNS)
 
 
+MODES = MixtureTask([TASK, GaussianTask([-2.0, 1.0], context_size=4)], [0.25, 0.75])
+
+
+def test_mixtures_are_equal_by_value():
+    """So are runs on them: results on a mixture are merged for the same one made again, not for another."""
+    again = lambda weights, mode=-2.0: MixtureTask([TASK, GaussianTask([mode, 1.0], context_size=4)], weights)
+    same = again(np.array([0.25, 0.75]))
+    assert same == MODES and hash(same) == hash(MODES) and jax.tree.map(lambda leaf: leaf, MODES) == MODES
+    others = [again([0.75, 0.25]), again([0.25, 0.75], -3.0), MixtureTask([TASK]), TASK]
+    assert all(other != MODES for other in others)
+    trained = fit(KEY, MODES, 1, steps=3, batch_size=8)
+    assert merge([[trained]], [Run(same, 1)]) == [trained]
+    with pytest.raises(ValueError, match="run 0 is another one than the merged fit's"):
+        merge([[trained]], [Run(others[1], 1)])
+    assert jax.jit(lambda task: task == task)(MODES) and jax.vmap(lambda w: again(w).weights[0])(np.eye(2)).shape == (
+        2,
+    )
+
+
+def test_a_file_knows_the_mixture_of_its_runs(tmp_path):
+    """Another mixture has another risk for the same weights, and is refused."""
+    trained = fit(KEY, MODES, 1, steps=3, batch_size=8)
+    trained.save(tmp_path / "fit.npz")
+    assert Fit.load(tmp_path / "fit.npz", Run(MODES, 1)).population_risk() == trained.population_risk()
+    other = MixtureTask([TASK, GaussianTask([-20.0, 1.0], context_size=4)], [0.25, 0.75])
+    assert trained.population_risk(other) > 2 * trained.population_risk()
+    with pytest.raises(ValueError, match="got another run for fit 0"):
+        Fit.load(tmp_path / "fit.npz", Run(other, 1))
+
+
 def test_equal_runs_are_equal_and_others_are_not(unchecked):
     """Whatever types its numbers came in, a run equals another with the same values, and no other."""
     same = Run(GaussianTask(np.int64([2, -1]), 4), np.int64(2), guess=[0, 0], bias=0, train_guess=np.bool_(False))
@@ -116,9 +146,8 @@ def test_the_risk_is_that_of_the_weights_with_their_guess(fits):
 
 def test_a_layer_trained_on_a_mixture_has_an_exact_risk():
     """That of its weights and its guess, averaged over the components; one component alone has another."""
-    mixture = MixtureTask([TASK, GaussianTask([-2.0, 1.0], context_size=4)], [0.25, 0.75])
-    trained = fit(KEY, mixture, 1, guess=[1.0, 0.5], steps=3, batch_size=8)
-    each = [float(theory.population_risk(trained.params, task, trained.guess)) for task in mixture.tasks]
+    trained = fit(KEY, MODES, 1, guess=[1.0, 0.5], steps=3, batch_size=8)
+    each = [float(theory.population_risk(trained.params, task, trained.guess)) for task in MODES.tasks]
     assert trained.population_risk() == pytest.approx(0.25 * each[0] + 0.75 * each[1], rel=1e-6)
     assert trained.population_risk(TASK) == pytest.approx(each[0], rel=1e-6)
     assert abs(each[0] - each[1]) > 0.1

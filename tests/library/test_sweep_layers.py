@@ -11,7 +11,8 @@ import pytest
 from refusals import refusals
 
 from lsalib import attention, metrics
-from lsalib.tasks import GaussianTask, sample
+from lsalib.layers import Layer
+from lsalib.tasks import Batch, GaussianTask, sample
 from lsalib.training import Fit, Run, fit, load, merge, save, sweep, train
 
 KEY = jax.random.key(0)
@@ -156,6 +157,80 @@ def test_runs_that_differ_in_numbers_share_a_program():
     others = [MINE(TASK, optimizer=optax.lion(1e-2)), MINE(TASK, optimizer=optax.lion(2e-2))]
     others += [MINE(Stretched(), optimizer=optax.lion(1e-2)), MINE(Stretched(2.0), optimizer=optax.lion(1e-2))]
     assert groups_of(others) == [[0], [1], [2], [3]]
+
+
+def shipped(rule, **settings):
+    """A run of a layer that is made for it alone."""
+    layer = Layer(rule, **settings)
+    return Run(TASK, layer=layer.predict, init=layer.init)
+
+
+def test_layers_that_are_made_again_are_the_same():
+    """Their methods share a program, and their runs are equal; those of other layers are not."""
+    runs = [shipped("delta") for _ in range(3)]
+    assert groups_of(runs) == [[0, 1, 2]] and len(set(runs)) == 1
+    others = [shipped("delta"), shipped("gated"), shipped("delta", frozen=("guess",))]
+    assert groups_of(others) == [[0], [1], [2]] and len(set(others)) == 3
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A layer of one's own whose method is trained; its array leaves it without a hash."""
+
+    matrix: np.ndarray
+
+    def predict(self, params, X, y, x_q):
+        return params * y @ X @ self.matrix @ x_q
+
+
+ALIKE_BY_NAME = {
+    "rules": [shipped("delta"), shipped("gated")],
+    "settings": [shipped("delta"), shipped("delta", causal=False)],
+    "partials": [
+        Run(TASK, layer=partial(kernel), start=np.zeros(())),
+        Run(TASK, layer=partial(lsa), start=np.zeros(())),
+    ],
+    "arrays": [Run(TASK, layer=Scale(s * np.eye(2)).predict, start=np.zeros(())) for s in (1.0, 2.0)],
+    "tasks": [MINE(Stretched(width)) for width in (1.0, 2.0)],
+}
+
+
+@pytest.mark.parametrize("runs", ALIKE_BY_NAME.values(), ids=ALIKE_BY_NAME)
+def test_a_file_knows_the_object_of_a_method(runs, tmp_path):
+    """Runs whose functions have the same name are refused in the wrong order, and read in the right one."""
+    found = [Fit([np.ones(())], None, np.zeros(3), run) for run in runs]
+    if runs[0].init is not None:
+        found = [Fit(run.init(KEY, 2), None, np.zeros(3), run) for run in runs]
+    save(tmp_path / "fits.npz", found)
+    assert [each.run for each in load(tmp_path / "fits.npz", runs)] == runs
+    for wrong, place in ((runs[::-1], 0), ([runs[0], runs[0]], 1)):
+        with pytest.raises(ValueError, match=f"got another run for fit {place}"):
+            load(tmp_path / "fits.npz", wrong)
+
+
+class Constant:
+    """Batches from NumPy's generator: a compiled program holds one of them. ``read`` says what reads the key."""
+
+    dim = 2
+
+    def __init__(self, read):
+        self.read = read
+
+    def sample(self, key, n):
+        x = np.random.default_rng().normal(size=(n, 5, 2)).astype(np.float32)
+        return self.read(key, Batch(x[:, :-1], x[:, :-1, 0], x[:, -1], x[:, -1, 0]))
+
+
+@pytest.mark.parametrize("read", [lambda key, batch: batch, jax.jit(lambda key, batch: batch)], ids=["plain", "jit"])
+def test_a_task_that_does_not_read_its_key_is_refused(read):
+    """Under ``jit`` it would be one batch for all steps; one with a fixed design, and drawn labels, is trained."""
+    for settings in ({"heads": 1}, {"layer": scaled, "init": scaled_init}):
+        with pytest.raises(
+            ValueError, match=r"task must draw from the key in sample\(key, n\), got a Constant in run 0"
+        ):
+            fit(KEY, Constant(read), steps=2, batch_size=4, **settings)
+    drawn = jax.jit(lambda key, batch: batch._replace(target=jax.random.normal(key, batch.target.shape)))
+    assert fit(KEY, Constant(drawn), 1, steps=2, batch_size=4).risk.shape == (2,)
 
 
 def test_fits_are_kept_continued_and_looked_at(fits, tmp_path, unchecked):

@@ -196,10 +196,10 @@ def _examples(context_size):
     return context_size.astype(jnp.result_type(float)) if whole else context_size
 
 
-def check_task(task, instead: str = "") -> None:
+def check_task(task, instead: str = "", expected: str = "a GaussianTask") -> None:
     """Refuse anything but a GaussianTask."""
     if not isinstance(task, GaussianTask):
-        raise ValueError(f"task must be a GaussianTask, got {_arrays.describe(task)}{instead}")
+        raise ValueError(f"task must be {expected}, got {_arrays.describe(task)}{instead}")
 
 
 class StandardTask(NamedTuple):

@@ -106,8 +106,7 @@ class LiftedRisk(NamedTuple):
     def minimum(self) -> Number:
         """The smallest risk of enough heads: its gradient with respect to the task and the guess is exact.
 
-        It does not depend on the units of features and labels, and a large prior mean costs no digits. Of a mixture
-        whose components lie far apart, relative to their spread, it loses twice as many digits as their ratio has.
+        It does not depend on the units of features and labels, and a large prior mean costs no digits.
 
         Example:
             >>> from lsalib.mixtures import MixtureTask

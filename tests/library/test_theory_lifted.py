@@ -119,7 +119,7 @@ def test_the_minimum_keeps_its_digits_at_every_scale(prior_mean, noise_std, unit
 
 
 @pytest.mark.parametrize(
-    "inverse, noise_std, size, off", [(pseudo_inverse, 1e4, 1, 0.1), (scaled_inverse, 0, 1e4, 1e-7)]
+    "inverse, noise_std, size, off", [(pseudo_inverse, 1e4, 1, 0.1), (scaled_inverse, 0.0, 1e4, 1e-7)]
 )
 def test_moments_of_raw_labels_lose_the_minimum(inverse, noise_std, size, off):
     """The controls: without units large labels hide the features, and without residuals a large mean costs digits."""

@@ -11,12 +11,13 @@ from test_theory_transforms import CASES
 
 from lsalib import metrics
 from lsalib.tasks import GaussianTask, sample
-from lsalib.theory import centred_task, delta_rule_risk, gd_risk, population_risk
+from lsalib.theory import bayes_risk, centred_task, delta_rule_risk, gd_risk, population_risk
 
 # No formula in C: a maximum, and as many steps as examples. Few heads and least_risk search, which takes long.
 SLOW = {"few_heads_weights", "least_risk"}
 NAMES = sorted(set(CASES) - SLOW - {"bayes_risk", "centred_task", "delta_rule_risk", "delta_rule_step"})
 TASK = GaussianTask([1.0, 2.0], 5, noise_std=0.4)
+SKEW = replace(TASK, feature_cov=np.diag([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +70,10 @@ test_where_a_known_size_is_needed_it_is_asked_for = refusals(
         lambda: jax.jit(lambda C: metrics.sampled_risk(KEY, replace(TASK, context_size=C), lambda X, y, x_q: y[0]))(3),
         "task must have a known context_size",
     ),
-    (lambda: jax.jit(lambda C: delta_rule_risk(replace(TASK, context_size=C), 0.1))(3), "task must have a known"),
+    (lambda: jax.jit(lambda C: delta_rule_risk(replace(TASK, context_size=C)))(3), "task must have a known.*each ex"),
+    (lambda: jax.jit(lambda C: delta_rule_risk(replace(TASK, context_size=C), 1, decay=0.5))(3), "known context_size"),
+    (lambda: jax.jit(lambda C: delta_rule_risk(replace(SKEW, context_size=C), 0.1))(3), "known multiples of the ident"),
+    (lambda: jax.jit(lambda C: bayes_risk(replace(TASK, context_size=C)))(3), "whose fraction has as many terms as C"),
     (
         lambda: jax.vmap(lambda C: gd_risk(replace(TASK, context_size=C)))(np.ones((2, 2))),
         "context_size must have shape",

@@ -71,7 +71,8 @@ class GaussianTask:
     A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its fields. Shapes are always checked, values if they are
     known. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change. So is a known context
     size. For functions of C, replace it by a number that JAX traces, and which need not be whole: the exact results of
-    ``theory`` take such tasks, but nothing can be sampled from them.
+    ``theory`` take such tasks, but nothing can be sampled from them. A traced C below 1 is not refused, and results
+    for it have no meaning.
 
     Two tasks are equal, and have the same hash, if all their fields agree bit for bit. A covariance of None differs
     from the identity, since ``jax.grad`` sees the one but not the other. A task that JAX traces equals only itself.

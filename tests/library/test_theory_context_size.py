@@ -11,7 +11,15 @@ from test_theory_transforms import CASES
 
 from lsalib import metrics
 from lsalib.tasks import GaussianTask, sample
-from lsalib.theory import bayes_risk, centred_task, delta_rule_risk, gd_risk, population_risk
+from lsalib.theory import (
+    bayes_risk,
+    centred_task,
+    debiased_risk,
+    debiased_step,
+    delta_rule_risk,
+    gd_risk,
+    population_risk,
+)
 
 # No formula in C: a maximum, and as many steps as examples. Few heads and least_risk search, which takes long.
 SLOW = {"few_heads_weights", "least_risk"}
@@ -57,6 +65,15 @@ def test_a_task_with_such_a_size_passes_through_programs():
     assert replace(TASK, noise_std=0.4) == TASK and len({TASK, replace(TASK, context_size=5)}) == 1
     assert TASK != replace(TASK, context_size=6)
     assert jax.jit(lambda C: float(centred_task(replace(TASK, context_size=C)).dim))(3.0) == 2
+
+
+@pytest.mark.parametrize("function", [debiased_risk, debiased_step])
+def test_one_centered_example_gives_nan(function):
+    """A known size of one is refused; data cannot be, and a NaN is no plausible number. Two examples have a result."""
+    curve = jax.vmap(lambda C: function(replace(TASK, context_size=C)))(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(curve, [np.nan, function(replace(TASK, context_size=2))], rtol=1e-6)
+    with pytest.raises(ValueError, match="context_size of at least 2"):
+        function(replace(TASK, context_size=1))
 
 
 KEY = jax.random.key(0)

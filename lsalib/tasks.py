@@ -81,7 +81,8 @@ class GaussianTask:
         prior_mean: `w_\star`, shape (d,).
         context_size: C, the number of labeled examples, at least 1; or any number that JAX traces.
         feature_cov: `\Lambda`, shape (d, d), symmetric and positive semidefinite up to rounding, and not
-            zero; rounding is averaged out. None means the identity.
+            zero; rounding is averaged out. None means the identity. An eigenvalue below about d 2e-16 of the largest
+            counts as zero in the exact results, so units of features must not differ by more than about 1e7.
         prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite if its root is needed, as
             it is to sample and for the risk of given weights.
         noise_std: `\sigma`, the standard deviation of the context's label noise.

@@ -73,10 +73,9 @@ def pseudo_inverse(xp, cov):
 
 def scaled_inverse(xp, cov):
     """A generalized inverse of a covariance whose rank does not depend on the units of its variables."""
-    sizes = xp.sqrt(xp.diagonal(cov))
-    units = xp.where(sizes > 0, sizes, xp.ones_like(sizes))
-    scaled = lambda matrix: matrix / units[:, None] / units[None]
-    return scaled(pseudo_inverse(xp, scaled(cov)))
+    squares = xp.diagonal(cov)[:, None]
+    units = xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
+    return pseudo_inverse(xp, cov / units / units.T) / units / units.T
 
 
 def rank(xp, cov):

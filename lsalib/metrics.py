@@ -145,6 +145,9 @@ def _traceable(what: str):
 
 def check_batch(batch: Batch, n: int, dim: int) -> None:
     """The shapes of what a task has drawn."""
+    if missing := [name for name in ("X", "y", "x_q", "target") if not hasattr(batch, name)]:
+        got = f"a {type(batch).__name__} without {', '.join(missing)}"
+        raise ValueError(f"the task's sample must return a Batch, got {got}")
     _validate.shape("the X of the task's sample", batch.X, (n, "C", dim))
     for name, shape in {"y": batch.X.shape[:2], "x_q": (n, dim), "target": (n,)}.items():
         _validate.shape(f"the {name} of the task's sample", getattr(batch, name), shape)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from jaxtyping import PRNGKeyArray
 
 from lsalib import _arrays, _validate
-from lsalib.tasks import Batch, GaussianTask
+from lsalib.tasks import Batch, GaussianTask, check_task
 
 __all__ = ["MixtureTask"]
 
@@ -112,17 +112,20 @@ class MixtureTask:
 
 
 def averaged(function: Callable[..., Result]) -> Callable[..., Result]:
-    """A decorator: of a mixture, the mean of the function's numbers over the components."""
+    """A decorator: ``task`` must be a GaussianTask or a mixture, whose result is the mean over the components."""
     parameters = signature(function)
     place = list(parameters.parameters).index("task")
 
     @wraps(function)
     def of_any_task(*args, **options):
-        if not isinstance(options.get("task", args[place] if place < len(args) else None), MixtureTask):
+        mixture = options.get("task", args[place] if place < len(args) else None)
+        if not isinstance(mixture, MixtureTask):
+            # A missing argument is for the function itself to refuse.
+            if place < len(args) or "task" in options:
+                check_task(mixture, expected="a GaussianTask or a MixtureTask")
             return function(*args, **options)
         given = parameters.bind(*args, **options).arguments
-        mixture = given["task"]
-        chances = mixture.weights if _arrays.traced(mixture.weights) else map(float, mixture.weights)
+        chances: Any = mixture.weights if _arrays.traced(mixture.weights) else map(float, np.asarray(mixture.weights))
         results = [
             jax.tree.map(lambda part, p=p: p * part, function(**given | {"task": task}))
             for p, task in zip(chances, mixture.tasks, strict=True)

@@ -71,7 +71,8 @@ class GaussianTask:
     A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its fields. Shapes are always checked, values if they are
     known. A ``noise_std`` of exactly 0 is part of the structure, not a number that can change. So is a known context
     size. For functions of C, replace it by a number that JAX traces, and which need not be whole: the exact results of
-    ``theory`` take such tasks, but nothing can be sampled from them.
+    ``theory`` take such tasks, but nothing can be sampled from them. A traced C below 1 is not refused, and results
+    for it have no meaning.
 
     Two tasks are equal, and have the same hash, if all their fields agree bit for bit. A covariance of None differs
     from the identity, since ``jax.grad`` sees the one but not the other. A task that JAX traces equals only itself.
@@ -80,7 +81,8 @@ class GaussianTask:
         prior_mean: `w_\star`, shape (d,).
         context_size: C, the number of labeled examples, at least 1; or any number that JAX traces.
         feature_cov: `\Lambda`, shape (d, d), symmetric and positive semidefinite up to rounding, and not
-            zero; rounding is averaged out. None means the identity.
+            zero; rounding is averaged out. None means the identity. An eigenvalue below about d 2e-16 of the largest
+            counts as zero in the exact results, so units of features must not differ by more than about 1e7.
         prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite if its root is needed, as
             it is to sample and for the risk of given weights.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
@@ -196,10 +198,10 @@ def _examples(context_size):
     return context_size.astype(jnp.result_type(float)) if whole else context_size
 
 
-def check_task(task, instead: str = "") -> None:
+def check_task(task, instead: str = "", expected: str = "a GaussianTask") -> None:
     """Refuse anything but a GaussianTask."""
     if not isinstance(task, GaussianTask):
-        raise ValueError(f"task must be a GaussianTask, got {_arrays.describe(task)}{instead}")
+        raise ValueError(f"task must be {expected}, got {_arrays.describe(task)}{instead}")
 
 
 class StandardTask(NamedTuple):

@@ -224,6 +224,7 @@ TABLE |= {
     "theory.bayes_risk": entry(theory.bayes_risk, "float64", task=ISOTROPIC),
     "theory.centred_task": entry(lambda task: jax.tree.leaves(theory.centred_task(task)), "float64"),
     "theory.debiased_risk": entry(theory.debiased_risk, "float64", step_size=OPTIONAL_STEP),
+    "theory.delta_rule_risk": entry(theory.delta_rule_risk, "float64", schedule=None),
     "theory.delta_rule_step": entry(theory.delta_rule_step, "float64", task=SILENT),
     "theory.depth_price": entry(theory.depth_price, "float64", task=QUIET),
     "theory.depth_risk": entry(theory.depth_risk, "float64", task=SILENT),

@@ -1,6 +1,7 @@
 """A layer of several heads, or several layers one after the other: what is computed, its weights, its prediction."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -102,7 +103,7 @@ class Layer:
     frozen: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if self.rule not in RULES:
+        if not isinstance(self.rule, str) or self.rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
         for name in ("heads", "depth", "key_size", "value_size", "chunk"):
             if getattr(self, name) is not None or name in ("heads", "depth"):
@@ -112,8 +113,9 @@ class Layer:
         if self.normalize not in allowed:
             raise ValueError(f"normalize must be one of {allowed} for the rule {self.rule}, got {self.normalize!r}")
         names = self._leaves()
-        frozen = (self.frozen,) if isinstance(self.frozen, str) else tuple(self.frozen)
-        if unknown := set(frozen) - set(names):
+        several = isinstance(self.frozen, Iterable) and not isinstance(self.frozen, str)
+        frozen = tuple(self.frozen) if several else (self.frozen,)
+        if unknown := [name for name in frozen if name not in names]:
             raise ValueError(f"frozen must name some of {', '.join(names)}, got {', '.join(map(repr, unknown))}")
         object.__setattr__(self, "frozen", frozen)
 
@@ -149,7 +151,7 @@ class Layer:
         *,
         scale: float = 0.1,
         step: float | None = None,
-        gate: float = 1.0,
+        gate: float | None = None,
         dtype=None,
     ) -> LayerParams:
         r"""Independent normal matrices, `W \sim N(0, s^2)` entrywise; initial state and guess are zero.
@@ -160,7 +162,7 @@ class Layer:
             scale: s, the standard deviation of each entry.
             step: `\beta` of every head. None is 1 where keys or steps are normalized. Otherwise it is `1/(d + 2)`, the
                 best constant step of online gradient descent on standard normal features.
-            gate: `\alpha` of every head; 1 forgets nothing.
+            gate: `\alpha` of every head; None is 1, which forgets nothing.
             dtype: a float type; None means JAX's default.
 
         Returns:
@@ -168,19 +170,21 @@ class Layer:
 
         Raises:
             ValueError: if ``key`` is no key, ``dim < 1``, ``scale`` is not positive, ``step`` or ``gate`` is no finite
-                number, or ``dtype`` is no float type in use.
+                number or is given to a rule that has none, or ``dtype`` is no float type in use.
 
         Example:
             >>> params = Layer("gated_delta", heads=2).init(jax.random.key(0), dim=3)
             >>> params.W_K.shape, params.step.tolist(), params.gate.shape
             ((1, 2, 4, 4), [[0.20000000298023224, 0.20000000298023224]], (1, 2))
         """
-        shapes, scale = self.shapes(dim), _validate.number("scale", scale, above=0.0)
-        best = 1.0 if self.normalize else 1 / (dim + 2)
-        filled = {"step": best if step is None else _validate.number("step", step)}
-        filled["gate"] = _validate.number("gate", gate)
+        key, shapes, scale = _validate.key(key), self.shapes(dim), _validate.number("scale", scale, above=0.0)
+        filled = {"step": 1.0 if self.normalize else 1 / (dim + 2), "gate": 1.0}
+        for name, rate in (("step", step), ("gate", gate)):
+            if rate is not None and name not in shapes:
+                raise ValueError(f"{name} must be None for the rule {self.rule}, got {_arrays.describe(rate)}")
+            filled[name] = filled[name] if rate is None else _validate.number(name, rate)
         dtype = jnp.result_type(float) if dtype is None else _validate.float_type("dtype", dtype)
-        keys = dict(zip(("W_K", "W_Q", "W_V", "W_P"), jax.random.split(_validate.key(key), 4), strict=True))
+        keys = dict(zip(("W_K", "W_Q", "W_V", "W_P"), jax.random.split(key, 4), strict=True))
 
         def weight(name: str, shape: tuple[int, ...]):
             drawn = name in keys
@@ -215,6 +219,9 @@ class Layer:
             3.0
         """
         _validate.context(X, y, x_q)
+        if params.W_K.shape[-1:] == (params.guess.size + 1,):
+            # Where weights agree with each other, it is the context that does not fit.
+            _validate.shape("X", X, ("C", params.guess.size))
         shapes = self.shapes(X.shape[1])
         for name, leaf in params._asdict().items():
             if name in shapes:

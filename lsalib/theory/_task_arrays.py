@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _arrays, _validate
+from lsalib.mixtures import MixtureTask
 from lsalib.tasks import GaussianTask, check_task
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "query_cov",
     "rank",
     "repeat",
+    "scaled_inverse",
     "task_arrays",
 ]
 
@@ -59,7 +61,7 @@ def check_query(task: GaussianTask, what: str, multiple: bool = False) -> None:
         raise ValueError(f"task must have a query_cov that is {expected} for {what}, got another one")
 
 
-def guess_vector(task: GaussianTask, guess) -> Float[np.ndarray | Array, " d"]:
+def guess_vector(task: GaussianTask | MixtureTask, guess) -> Float[np.ndarray | Array, " d"]:
     """The weights of a linear initial guess, zero if none are given."""
     return np.zeros(task.dim) if guess is None else _validate.vector("guess", guess, task.dim)
 
@@ -67,6 +69,13 @@ def guess_vector(task: GaussianTask, guess) -> Float[np.ndarray | Array, " d"]:
 def pseudo_inverse(xp, cov):
     """The pseudo-inverse of a covariance."""
     return xp.linalg.pinv(cov, _validate.negligible(cov), hermitian=True)
+
+
+def scaled_inverse(xp, cov):
+    """A generalized inverse of a covariance whose rank does not depend on the units of its variables."""
+    squares = xp.diagonal(cov)[:, None]
+    units = xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
+    return pseudo_inverse(xp, cov / units / units.T) / units / units.T
 
 
 def rank(xp, cov):

@@ -73,7 +73,10 @@ def bayes_risk(task: GaussianTask) -> Number:
     """
     C, d = task.context_size, task.dim
     if not isinstance(C, int):
-        raise ValueError("task must have a known context_size for bayes_risk, got one that JAX traces")
+        raise ValueError(
+            "task must have a known context_size for bayes_risk, whose fraction has as many terms as C says, got one "
+            "that JAX traces"
+        )
     if not task.noisy and C >= d:
         known = task.query_cov is not None and task.feature_cov is not None and not _arrays.traced(task.feature_cov)
         if known and rank(np, task.feature_cov) < d:

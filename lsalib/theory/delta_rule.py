@@ -42,9 +42,10 @@ __all__ = ["delta_rule_risk", "delta_rule_step"]
 @full_precision
 def delta_rule_risk(
     task: GaussianTask,
-    step_size: Number | ArrayLike | None = None,
+    step_size: Number | None = None,
     start: ArrayLike | None = None,
     *,
+    schedule: ArrayLike | None = None,
     normalized: bool = False,
     decay: Number = 1.0,
 ) -> Number:
@@ -65,10 +66,12 @@ def delta_rule_risk(
        + (\mathrm{tr}\, \Lambda V_t + \sigma^2) \Lambda \big)
 
     Args:
-        task: the task distribution.
-        step_size: `\beta`, a number, or one for each example in their order, (C,); None means the best constant,
-            ``delta_rule_step(task, start)``.
+        task: the task distribution. JAX may trace its context size if the formula for identity covariances holds, or
+            the same plus `\beta^2 \sigma^2 d\, (1 - \rho^C) / (1 - \rho)` for label noise: for a constant step,
+            covariances of examples and query that are known multiples of the identity, and `\alpha = 1`.
+        step_size: `\beta`, a number; None means the best constant, ``delta_rule_step(task, start)``.
         start: `w_0`, the first state, (d,); None means zero.
+        schedule: `\beta_t`, a step size for each example in their order, (C,), in the place of ``step_size``.
         normalized: whether each step is divided by the squared length of its example, `\beta_t / \lVert x_t \rVert^2`.
             Lambda must then be a multiple of the identity, which is not checked if JAX traces it.
         decay: `\alpha`, by which the state is multiplied before each step.
@@ -77,10 +80,11 @@ def delta_rule_risk(
         The risk against the noise-free target, in units of y squared.
 
     Raises:
-        ValueError: if ``step_size`` or ``start`` does not have its shape, ``decay`` is not a finite number, the rule is
-            normalized and Lambda is no multiple of the identity, or d < 3 with label noise, where the risk of a
-            normalized step is infinite; if ``step_size`` is None and ``decay`` is not 1 or ``delta_rule_step`` refuses
-            the task, or if JAX traces the context size.
+        ValueError: if ``step_size``, ``schedule`` or ``start`` does not have its shape, both of the first are given,
+            ``decay`` is not a finite number, the rule is normalized and Lambda is no multiple of the identity, or
+            d < 3 with label noise, where the risk of a normalized step is infinite; if neither a step nor a schedule
+            is given and ``decay`` is not 1 or ``delta_rule_step`` refuses the task; if JAX traces the context size
+            where there is no formula in it.
 
     Example:
         >>> task = GaussianTask([1.0] * 5, context_size=10)
@@ -88,14 +92,27 @@ def delta_rule_risk(
         (2.1406, 1.0703)
         >>> round(delta_rule_risk(task, normalized=True), 4)
         1.0737
+        >>> slope = jax.grad(lambda C: delta_rule_risk(replace(task, context_size=C)))
+        >>> round(float(slope(10.0)), 4)  # log(rho) times the risk, rho = 6/7
+        -0.33
 
     Source: new here.
     """
-    if step_size is None:
+    if schedule is not None and step_size is not None:
+        raise ValueError("step_size must be None where schedule is given")
+    if schedule is None and step_size is None:
         if _arrays.traced(decay) or _validate.number("decay", decay) != 1:
             raise ValueError(f"step_size must be given where decay is not 1, got None with decay = {decay}")
         step_size = delta_rule_step(task, start, normalized=normalized)
-    given = _steps(task, step_size), _validate.number("decay", decay)
+    if step_size is not None and (shape := np.shape(_arrays.real_array("step_size", step_size))):
+        raise ValueError(f"step_size must be a number, got shape {shape}; one for each example is schedule=...")
+    decay = _validate.number("decay", decay)
+    if schedule is None:
+        step_size = _validate.number("step_size", step_size)
+        if not isinstance(task.context_size, int):
+            return _by_powers(task, start, normalized, step_size, decay)
+        schedule = (jnp if _arrays.traced(step_size) else np).full(task.context_size, step_size)
+    given = _validate.vector("schedule", schedule, _examples(task)), decay
     xp, rule, (M, K, W), _, steps, decay = _prepared(task, start, normalized, *given)
 
     def step(state, beta):
@@ -226,18 +243,26 @@ def _prepared(task: GaussianTask, start, normalized, *given, by_trace: bool = Fa
     return xp, rule, moments, bound, *given
 
 
+def _by_powers(task: GaussianTask, start, normalized, step_size, decay):
+    """The risk for a context size that need not be whole: each step multiplies a number and adds another one."""
+    xp, rule, (M, *_), _, beta, C = _prepared(task, start, normalized, step_size, task.context_size)
+    if len(M) > 1 or _arrays.traced(decay) or decay != 1:
+        _examples(task)
+    added = beta**2 * rule.noise
+    rho = rule.after(xp.ones_like(M), beta) - added
+    still = rho == 1
+    powers = rho**C
+    sums = xp.where(still, C * xp.ones_like(rho), (1 - powers) / xp.where(still, xp.ones_like(rho), 1 - rho))
+    return float_if_known(xp, rule.risk(powers * M + sums * added))
+
+
 def _examples(task: GaussianTask) -> int:
     if not isinstance(task.context_size, int):
-        raise ValueError("task must have a known context_size for the delta rule, got one that JAX traces")
+        raise ValueError(
+            "task must have a known context_size for the delta rule, which takes a step on each example, got one that "
+            "JAX traces; only a constant step without decay has a formula in C, for known multiples of the identity"
+        )
     return task.context_size
-
-
-def _steps(task: GaussianTask, step_size):
-    """One step size for each example."""
-    if np.ndim(step_size := _arrays.real_array("step_size", step_size)) == 0:
-        step_size = _validate.number("step_size", step_size)
-        return (jnp if _arrays.traced(step_size) else np).full(_examples(task), step_size)
-    return _validate.vector("step_size", step_size, _examples(task))
 
 
 def _greedy(rule: _Rule, M, count: int) -> list:

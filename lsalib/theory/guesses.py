@@ -10,7 +10,7 @@ from lsalib.attention import LSAParams
 from lsalib.attention.layer import check_params
 from lsalib.mixtures import MixtureTask, averaged
 from lsalib.tasks import GaussianTask, StandardTask
-from lsalib.theory._task_arrays import checks_task, full_precision
+from lsalib.theory._task_arrays import full_precision
 from lsalib.theory.risk import _constants, _population_risk, _promote_weights
 
 __all__ = ["optimal_guess"]
@@ -51,13 +51,11 @@ def optimal_guess(params: LSAParams, task: GaussianTask | MixtureTask | Any) -> 
 
     Source: new here.
     """
-    # The type of the task is checked there, for an error that says what is expected.
     slope, bend = _quadratic(params, task)
     return -jnp.linalg.pinv(bend, hermitian=True) @ slope
 
 
 @averaged
-@checks_task
 @_promote_weights
 def _quadratic(params: LSAParams, task: GaussianTask):
     """The risk's gradient with respect to the guess, at zero, and its Hessian."""

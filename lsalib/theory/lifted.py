@@ -3,10 +3,15 @@
 The prediction is linear in them, ``f = y_q + sum_j <G, M_j> z_q[j]``, and the query is independent
 of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]`` and one slope. Components
 of the risk couple through ``E[z_q z_q^T]`` alone.
+
+The minimum is computed with residual labels ``r = y - w*.x``. If w* is large, y is nearly a function of x, and the
+moments of tokens [x; y] lose the digits of what r adds. Features and residuals may still have any units, so the moments
+are divided by their sizes before a pseudo-inverse decides which directions are zero.
 """
 
-from functools import partial, wraps
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +26,10 @@ from lsalib.mixtures import MixtureTask, averaged
 from lsalib.tasks import GaussianTask
 from lsalib.theory._task_arrays import (
     Number,
-    checks_task,
     full_precision,
     guess_vector,
-    pseudo_inverse,
     query_cov,
+    scaled_inverse,
     task_arrays,
 )
 from lsalib.theory.moments import gram_moments
@@ -38,17 +42,29 @@ _promote_point = partial(_arrays.promoted, skip=("self",), least=np.float32)
 _promote_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
 
 
+class _Residual(NamedTuple):
+    """The quadratic of the lift for tokens [x; y - origin.x] and queries [x_q; bias]; ``guess`` leads back."""
+
+    query: Float[np.ndarray | Array, "D D"]
+    second: Float[np.ndarray | Array, "D D D D"]
+    slope: Float[np.ndarray | Array, "D D D"]
+    origin: Float[np.ndarray | Array, " d"]
+    guess: Float[np.ndarray | Array, " d"]
+
+
 class LiftedRisk(NamedTuple):
     r"""The quadratic `c + \langle s, M \rangle + \langle M, H M \rangle / 2` in the lifted variables M, (D, D, D).
 
     ``query`` is `E[z_q z_q^\top]` (D, D), ``second`` `E[G \otimes G]` (D, D, D, D), ``slope`` the gradient `s` at
-    M = 0 and ``constant`` the value there; ``curvature`` applies H.
+    M = 0 and ``constant`` the value there; ``curvature`` applies H. ``residual`` holds the same for labels without
+    the mean prediction, in which ``minimum`` and ``minimizer`` are computed.
     """
 
     query: Float[np.ndarray | Array, "D D"]
     second: Float[np.ndarray | Array, "D D D D"]
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
+    residual: _Residual
 
     @_promote_point
     def curvature(self, V: Lift) -> Lift:
@@ -74,30 +90,44 @@ class LiftedRisk(NamedTuple):
         return _value(self.constant, self.slope.astype(M.dtype), *self._moments("M", M), M)
 
     def minimizer(self) -> Float[np.ndarray | Array, "D D D"]:
-        r"""The lift with the smallest risk, and among several the one with the smallest norm.
+        r"""A lift with the smallest risk.
 
-        .. math:: M = -\tfrac 12\, E[z_q z_q^\top]^+\, s\, E[G \otimes G]^+
+        .. math:: M = -\tfrac 12\, E[z_q z_q^\top]^-\, s\, E[G \otimes G]^-
 
         The quadratic is convex, so the lift is optimal exactly if ``gradient`` vanishes there. It needs up to d+1 heads
-        (``attention.from_lift``). Under ``jax.grad`` it is held fixed.
+        (``attention.from_lift``). Where moments are singular, their generalized inverses are those with the smallest
+        norm for residual labels, and for features and residuals divided by their sizes. So the choice does not depend
+        on units. Under ``jax.grad`` it is held fixed.
         """
-        xp, (query, second, slope) = _arrays.numpy_or_jax(*map(_held, (self.query, self.second, self.slope)))
-        D = len(query)
-        by_token = slope.reshape(D, D * D) @ pseudo_inverse(xp, second.reshape(D * D, D * D))
-        return -(pseudo_inverse(xp, query) @ by_token).reshape(D, D, D) / 2
+        xp, (N, origin, guess) = _arrays.numpy_or_jax(self._lowest(), self.residual.origin, self.residual.guess)
+        N = xp.concatenate([N[:-1] - guess[:, None, None] * N[-1:], N[-1:]])
+        return _changed(xp, N, xp.eye(len(N), dtype=N.dtype), _reads(xp, -origin).T)
 
     def minimum(self) -> Number:
         """The smallest risk of enough heads: its gradient with respect to the task and the guess is exact.
+
+        It does not depend on the units of features and labels, and a large prior mean costs no digits.
 
         Example:
             >>> from lsalib.mixtures import MixtureTask
             >>> two_modes = MixtureTask([GaussianTask([-2.0, 0.0], 5), GaussianTask([2.0, 0.0], 5)])
             >>> round(lifted_risk(two_modes).minimum(), 4), round(lifted_risk(two_modes.tasks[0]).minimum(), 4)
             (2.1111, 1.4167)
+            >>> far = GaussianTask([500.0, 2.0], 4)
+            >>> round(lifted_risk(far, far.prior_mean).minimum(), 4)
+            0.8571
         """
-        xp, (query, second, slope, constant, M) = _arrays.numpy_or_jax(*self, self.minimizer())
-        pulled = xp.einsum("jk,kpq->jpq", query, xp.einsum("mnpq,kpq->kmn", second, M))
-        return float_if_known(xp, constant + xp.sum((slope + pulled) * M))
+        given = *self.residual[:3], self.constant, self._lowest()
+        xp, (query, second, slope, constant, N) = _arrays.numpy_or_jax(*given)
+        pulled = xp.einsum("jk,kpq->jpq", query, xp.einsum("mnpq,kpq->kmn", second, N))
+        return float_if_known(xp, constant + xp.sum((slope + pulled) * N))
+
+    def _lowest(self):
+        """The minimizer for residual labels."""
+        xp, (query, second, slope) = _arrays.numpy_or_jax(*map(_held, self.residual[:3]))
+        D = len(query)
+        by_token = slope.reshape(D, D * D) @ scaled_inverse(xp, second.reshape(D * D, D * D))
+        return -(scaled_inverse(xp, query) @ by_token).reshape(D, D, D) / 2
 
     def _moments(self, name: str, M: Lift) -> tuple:
         """In the type of a point whose shape fits."""
@@ -107,20 +137,6 @@ class LiftedRisk(NamedTuple):
 
 def _held(x):
     return jax.lax.stop_gradient(x) if _arrays.traced(x) else x
-
-
-def _of_one_query(function):
-    """A decorator: the mean of several quadratics has their form if all have the same query."""
-
-    @wraps(function)
-    def checked(task, *args, **options):
-        if isinstance(task, MixtureTask) and not _arrays.traced(task):
-            covs = list(map(query_cov, task.tasks))
-            if not all(np.array_equal(cov, covs[0]) for cov in covs):
-                raise ValueError("task must have one query_cov (or feature_cov without one) for all its components")
-        return function(task, *args, **options)
-
-    return checked
 
 
 @jax.jit
@@ -138,11 +154,8 @@ def _value(constant, slope, query, second, M):
     return constant + jnp.vdot(slope + _curvature(query, second, M) / 2, M)
 
 
-@_of_one_query
-@averaged
-@checks_task
 @full_precision
-def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
+def lifted_risk(task: GaussianTask | MixtureTask | Any, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
 
     .. math:: E[z_q z_q^\top] = \begin{pmatrix} Q & Q g \\ g^\top Q & g^\top Q g + \beta^2
@@ -179,20 +192,52 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
     Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one (``a4-hessian`` in the
     ledger).
     """
+    origin = _mean(task)
+    if isinstance(task, MixtureTask) and not _arrays.traced(task):
+        # The mean of several quadratics has their form if all have the same query.
+        covs = list(map(query_cov, task.tasks))
+        if not all(np.array_equal(cov, covs[0]) for cov in covs):
+            raise ValueError("task must have one query_cov (or feature_cov without one) for all its components")
     guess = guess_vector(task, guess)
-    given = gram_moments(task, fourth=fourth), guess, _validate.number("bias", bias), query_cov(task)
-    xp, w, _, P, _, (mean, second, cross), guess, bias, Q = task_arrays(task, *given)
-    # z_q = reads @ x_q + [0; bias], and the guess is off by (g - w).x_q + bias.
-    reads, off = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]]), guess - w
-    last = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
-    query = reads @ Q @ reads.T + bias**2 * xp.outer(last, last)
-    slope = 2 * xp.einsum("jk,kmn->jmn", reads @ Q, xp.tensordot(guess, mean, 0) - cross)
-    slope = slope + 2 * bias**2 * xp.tensordot(last, mean, 0)
-    return LiftedRisk(query, second, slope, float_if_known(xp, off @ Q @ off + xp.trace(Q @ P) + bias**2))
+    found = _of_residuals(task, origin, guess, _validate.number("bias", bias), fourth)
+    xp, (query, second, slope, constant, origin, guess) = _arrays.numpy_or_jax(*found, origin, guess)
+    tokens, reads = _reads(xp, origin), _reads(xp, guess)
+    whole = xp.einsum("ma,nb,pc,qd,abcd->mnpq", tokens, tokens, tokens, tokens, second, optimize=True)
+    residual = _Residual(query, second, slope, origin, guess)
+    own = reads @ query @ reads.T, whole, _changed(xp, slope, reads, tokens)
+    return LiftedRisk(*own, float_if_known(xp, constant), residual)
 
 
 @averaged
-@checks_task
+def _mean(task: GaussianTask):
+    return _arrays.numpy_or_jax(task.prior_mean)[1][0]
+
+
+@averaged
+def _of_residuals(task: GaussianTask, origin, guess, bias: Number, fourth):
+    """Query, second moments, slope and constant for tokens [x; y - origin.x] and queries [x_q; bias]."""
+    _, (mean, center) = _arrays.numpy_or_jax(task.prior_mean, origin)
+    given = gram_moments(replace(task, prior_mean=mean - center), fourth=fourth), origin, guess, bias, query_cov(task)
+    xp, w, _, P, _, (mean, second, cross), origin, guess, bias, Q = task_arrays(task, *given)
+    slope = 2 * xp.einsum("jk,kmn->jmn", Q, xp.tensordot(guess - origin, mean, 0) - cross)
+    slope = xp.concatenate([slope, 2 * bias**2 * mean[None]])
+    last = xp.eye(len(mean), dtype=w.dtype)[-1]
+    query, off = xp.pad(Q, (0, 1)) + bias**2 * xp.outer(last, last), guess - w
+    return query, second, slope, off @ Q @ off + xp.trace(Q @ P) + bias**2
+
+
+def _reads(xp, weights):
+    """The matrix that maps [x; r] to [x; r + weights.x]."""
+    eye = xp.eye(len(weights) + 1, dtype=weights.dtype)
+    return xp.concatenate([eye[:-1], xp.append(weights, xp.ones_like(weights[:1]))[None]])
+
+
+def _changed(xp, each, queries, tokens):
+    """``sum_k queries_jk tokens each_k tokens^T``."""
+    return xp.einsum("jk,mp,kpq,nq->jmn", queries, tokens, each, tokens, optimize=True)
+
+
+@averaged
 @_promote_weights
 @full_precision
 def squared_distance(

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from lsalib import _validate
 from lsalib.mixtures import averaged
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import checks_task, full_precision, task_arrays
+from lsalib.theory._task_arrays import full_precision, task_arrays
 
 __all__ = ["GramMoments", "gram_moments"]
 
@@ -27,7 +27,6 @@ class GramMoments(NamedTuple):
 
 
 @averaged
-@checks_task
 @full_precision
 def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.

@@ -22,7 +22,7 @@ from lsalib.attention import LSAParams, effective
 from lsalib.attention.layer import check_params
 from lsalib.mixtures import averaged
 from lsalib.tasks import GaussianTask, StandardTask, standardize
-from lsalib.theory._task_arrays import Number, checks_task, full_precision
+from lsalib.theory._task_arrays import Number, full_precision
 
 __all__ = ["ltb_risk", "population_risk", "standard_form", "standard_risk"]
 
@@ -32,7 +32,6 @@ _promote_weights = partial(_arrays.promoted, skip=("task",), least=np.float32)
 
 
 @averaged
-@checks_task
 @_promote_weights
 @full_precision
 def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0) -> Scalar:
@@ -71,7 +70,6 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
 
 
 @averaged
-@checks_task
 @_promote_weights
 @full_precision
 def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask) -> Scalar:

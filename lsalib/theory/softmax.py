@@ -39,7 +39,7 @@ def centred_task(task: GaussianTask) -> GaussianTask:
         A ``GaussianTask``.
 
     Raises:
-        ValueError: if the context holds one example.
+        ValueError: if the context is known to hold one example. If JAX traces the context size, no value is refused.
 
     Example:
         >>> centred_task(GaussianTask([0.0], context_size=40)).context_size
@@ -65,10 +65,10 @@ def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number
         step_size: `\eta`, as in ``debiased_gd``; None means the best, ``debiased_step(task)``.
 
     Returns:
-        The risk.
+        The risk; NaN where JAX traces a context size of 1.
 
     Raises:
-        ValueError: if the context holds one example, or ``step_size`` is not a finite number.
+        ValueError: if the context is known to hold one example, or ``step_size`` is not a finite number.
 
     Example:
         >>> task = GaussianTask([0.0] * 10, context_size=11)
@@ -92,10 +92,10 @@ def debiased_step(task: GaussianTask) -> Number:
         task: the task distribution, with at least two examples.
 
     Returns:
-        The step size.
+        The step size; NaN where JAX traces a context size of 1.
 
     Raises:
-        ValueError: if the context holds one example.
+        ValueError: if the context is known to hold one example.
 
     Example:
         >>> round(debiased_step(GaussianTask([0.0] * 10, context_size=11)), 4)  # 11/21

@@ -106,7 +106,20 @@ class Mine(Constant):
 trained = lambda: training.sweep(KEY, [training.Run(TASK, 1)], steps=1, batch_size=4)[0]
 
 
+class Tuples:
+    """A task that draws a plain tuple."""
+
+    dim = 2
+
+    def sample(self, key, n):
+        return jnp.ones((n, 3, 2)), jnp.ones((n, 3)), jnp.ones((n, 2)), jnp.ones(n)
+
+
 test_what_cannot_be_measured_is_refused = refusals(
+    (
+        lambda: metrics.sampled_risk(KEY, Tuples(), first),
+        "the task's sample must return a Batch, got a tuple without X",
+    ),
     (lambda: measure(trained()), "f must be a function .*, got a Fit; .* its predictions: fit.predict"),
     (lambda: measure(jnp.ones(2)), r"f must be a function of \(X, y, x_q\), got float32 of shape \(2,\)"),
     (lambda: measure(trained().predict), r"got shape \(1,\); of a sweep take one seed, .*seed\(0\)\.predict"),

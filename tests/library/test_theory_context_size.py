@@ -11,12 +11,21 @@ from test_theory_transforms import CASES
 
 from lsalib import metrics
 from lsalib.tasks import GaussianTask, sample
-from lsalib.theory import centred_task, delta_rule_risk, gd_risk, population_risk
+from lsalib.theory import (
+    bayes_risk,
+    centred_task,
+    debiased_risk,
+    debiased_step,
+    delta_rule_risk,
+    gd_risk,
+    population_risk,
+)
 
 # No formula in C: a maximum, and as many steps as examples. Few heads and least_risk search, which takes long.
 SLOW = {"few_heads_weights", "least_risk"}
 NAMES = sorted(set(CASES) - SLOW - {"bayes_risk", "centred_task", "delta_rule_risk", "delta_rule_step"})
 TASK = GaussianTask([1.0, 2.0], 5, noise_std=0.4)
+SKEW = replace(TASK, feature_cov=np.diag([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,6 +67,15 @@ def test_a_task_with_such_a_size_passes_through_programs():
     assert jax.jit(lambda C: float(centred_task(replace(TASK, context_size=C)).dim))(3.0) == 2
 
 
+@pytest.mark.parametrize("function", [debiased_risk, debiased_step])
+def test_one_centered_example_gives_nan(function):
+    """A known size of one is refused; data cannot be, and a NaN is no plausible number. Two examples have a result."""
+    curve = jax.vmap(lambda C: function(replace(TASK, context_size=C)))(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(curve, [np.nan, function(replace(TASK, context_size=2))], rtol=1e-6)
+    with pytest.raises(ValueError, match="context_size of at least 2"):
+        function(replace(TASK, context_size=1))
+
+
 KEY = jax.random.key(0)
 test_where_a_known_size_is_needed_it_is_asked_for = refusals(
     (lambda: GaussianTask([1.0], 2.5), "context_size must be a whole number of at least 1, got 2.5"),
@@ -69,7 +87,10 @@ test_where_a_known_size_is_needed_it_is_asked_for = refusals(
         lambda: jax.jit(lambda C: metrics.sampled_risk(KEY, replace(TASK, context_size=C), lambda X, y, x_q: y[0]))(3),
         "task must have a known context_size",
     ),
-    (lambda: jax.jit(lambda C: delta_rule_risk(replace(TASK, context_size=C), 0.1))(3), "task must have a known"),
+    (lambda: jax.jit(lambda C: delta_rule_risk(replace(TASK, context_size=C)))(3), "task must have a known.*each ex"),
+    (lambda: jax.jit(lambda C: delta_rule_risk(replace(TASK, context_size=C), 1, decay=0.5))(3), "known context_size"),
+    (lambda: jax.jit(lambda C: delta_rule_risk(replace(SKEW, context_size=C), 0.1))(3), "known multiples of the ident"),
+    (lambda: jax.jit(lambda C: bayes_risk(replace(TASK, context_size=C)))(3), "whose fraction has as many terms as C"),
     (
         lambda: jax.vmap(lambda C: gd_risk(replace(TASK, context_size=C)))(np.ones((2, 2))),
         "context_size must have shape",

@@ -27,6 +27,10 @@ CASES = {
 }
 
 
+def by_kind(steps):
+    return {"schedule" if np.ndim(steps) else "step_size": steps}
+
+
 def final_errors(X, noise, w, start, steps, decay, normalized):
     """w - w_C for a batch of tasks, by the rule."""
     state = np.broadcast_to(start, w.shape)
@@ -51,12 +55,12 @@ def test_equals_the_sum_over_a_quadrature(d, C):
     w = task.prior_mean + eps @ root(task.prior_cov, d).T
     errors = final_errors(X, task.noise_std * noise, w, start, steps, decay, False)
     exact = weights @ np.einsum("ni,ij,nj->n", errors, Q, errors)
-    risk = partial(delta_rule_risk, task)
+    risk = lambda steps, start, **options: delta_rule_risk(task, start=start, schedule=steps, **options)
     np.testing.assert_allclose(risk(steps, start, decay=decay), exact, rtol=1e-11)
     wrong = [risk(steps, -start, decay=decay), risk(steps, start), risk(1.01 * steps, start, decay=decay)]
     wrong += [risk(steps[::-1], start, decay=decay)] if C > 1 else []
     others = replace(task, noise_std=0.0), replace(task, query_cov=None)
-    wrong += [delta_rule_risk(other, steps, start, decay=decay) for other in others]
+    wrong += [delta_rule_risk(other, None, start, schedule=steps, decay=decay) for other in others]
     assert min(abs(np.array(wrong) / exact - 1)) > 1e-4
 
 
@@ -72,7 +76,8 @@ def test_within_sampling_error(name):
     x_q = rng.standard_normal((count, d)) @ root(query_cov, d).T
     errors = final_errors(X, noise, w, start, steps, decay, normalized)
     draws = (errors * x_q).sum(1) ** 2
-    risk = partial(delta_rule_risk, task, decay=decay, normalized=normalized)
+    options = {"decay": decay, "normalized": normalized}
+    risk = lambda steps, start: delta_rule_risk(task, **by_kind(steps), start=start, **options)
     assert largest_z(draws, risk(steps, start)) < z_bound(5)
     assert min(largest_z(draws, risk(steps, -start)), largest_z(draws, risk(steps / 5, start))) > z_bound(5)
     rule = partial(estimators.delta_rule, w0=start, step_size=steps, decay=decay, normalized=normalized)
@@ -108,7 +113,7 @@ def test_the_best_steps_are_those_of_a_search(noise_std, normalized):
     """Isotropic: a search over constants, and one over schedules; with noise the schedule is better than a constant."""
     task = GaussianTask([1.0, -2.0, 0.5], 5, 1.5 * np.eye(3), make_task(3, 3, 1).prior_cov, noise_std)
     options = {"normalized": normalized}
-    risk = lambda steps: delta_rule_risk(task, steps, START[:3], **options)
+    risk = lambda steps: delta_rule_risk(task, start=START[:3], **by_kind(steps), **options)
     best, found = delta_rule_step(task, START[:3], **options), minimize_scalar(risk, (0.01, 0.2), tol=1e-12)
     assert best == pytest.approx(found.x, rel=1e-6) and delta_rule_risk(task, None, START[:3], **options) == risk(best)
     assert risk(best) < min(risk(0.9 * best), risk(1.1 * best))
@@ -134,6 +139,23 @@ def test_the_best_constant_of_a_general_task_is_the_lowest_of_many(noise_std):
 
 
 GENERAL, PLAIN = make_task(7, 2, 3), GaussianTask([1.0, 2.0], 3, noise_std=0.3)
+SQUARE = GaussianTask([1.0, 2.0, 3.0], 3)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("noise_std", [0.0, 0.7])
+def test_the_context_size_may_be_data(normalized, noise_std, x64):
+    """Curves are those of steps one by one, for steps of zero, too; slopes are difference quotients."""
+    task = GaussianTask([1.0, -2.0, 0.5], 6, 2 * np.eye(3), make_task(2, 3, 1).prior_cov, noise_std, 3 * np.eye(3))
+    sizes, options = np.array([1.0, 2.0, 6.0]), {"start": START[:3], "normalized": normalized}
+    of = lambda C, step: delta_rule_risk(replace(task, context_size=C), step, **options)
+    for step in (0.0, 0.15):
+        steps = [of(int(C), step) for C in sizes]
+        np.testing.assert_allclose(jax.vmap(partial(of, step=step))(sizes), steps, rtol=1e-12)
+        assert step == 0 or min(abs(np.diff(steps))) > 1e-3, "the control: another size"
+    slope, ends = jax.grad(of)(3.5, 0.15), jax.vmap(partial(of, step=0.15))(np.array([3.5 - 1e-5, 3.5 + 1e-5]))
+    np.testing.assert_allclose(slope, np.diff(ends)[0] / 2e-5, rtol=1e-7)
+    assert np.isfinite(jax.grad(of, (0, 1))(3.5, 0.0)).all()
 
 
 def test_an_example_of_length_zero_adds_nothing():
@@ -149,7 +171,10 @@ test_bad_input_is_refused = refusals(
     (lambda: delta_rule_risk(GENERAL, 0.1, normalized=True), "normalized must be False where feature_cov"),
     (lambda: delta_rule_risk(PLAIN, 0.1, normalized=True), "normalized must be False where labels are noisy and d < 3"),
     (lambda: delta_rule_risk(PLAIN, decay=0.9), "step_size must be given where decay is not 1"),
-    (lambda: delta_rule_risk(PLAIN, [0.1, 0.2]), r"step_size must have shape \(3,\), got shape \(2,\)"),
+    (lambda: delta_rule_risk(PLAIN, schedule=[0.1, 0.2]), r"schedule must have shape \(3,\), got shape \(2,\)"),
+    # The start of a task with d = C was once read as a schedule.
+    (lambda: delta_rule_risk(SQUARE, SQUARE.prior_mean), r"step_size must be a number, got shape \(3,\).*schedule="),
+    (lambda: delta_rule_risk(PLAIN, 0.1, schedule=[0.1] * 3), "step_size must be None where schedule is given"),
     (lambda: delta_rule_risk(PLAIN, 0.1, [1.0]), r"start must have shape \(2,\)"),
     (lambda: delta_rule_risk(PLAIN, np.nan), "step_size must be a finite number"),
     (lambda: delta_rule_risk(PLAIN, 0.1, normalized=1), "normalized must be True or False"),

@@ -167,6 +167,6 @@ test_bad_input_is_refused = refusals(
     (lambda: replace(ONE, query_cov=np.eye(3)), r"query_cov must have shape \(2, 2\)"),
     (lambda: replace(ONE, query_cov=-np.eye(2)), "query_cov must be positive semidefinite"),
     (lambda: optimal_guess(gd_weights([1.0], 0.5), ONE), "must have shape"),
-    (lambda: optimal_guess(gd_weights([1.0], 0.5), 3), "task must be a GaussianTask"),
+    (lambda: optimal_guess(gd_weights([1.0], 0.5), 3), "task must be a GaussianTask or a MixtureTask, got 3"),
     (lambda: optimal_risk(MixtureTask([ONE])), "task must be a GaussianTask"),
 )

@@ -11,6 +11,7 @@ from theory_reference import TASKS, gauss_hermite, make_guess, make_params, make
 from lsalib.attention import embed, from_lift, lsa
 from lsalib.tasks import GaussianTask
 from lsalib.theory import lifted_risk, optimal_risk, population_risk, squared_distance
+from lsalib.theory._task_arrays import pseudo_inverse, scaled_inverse
 
 BIAS = 1.3
 
@@ -91,3 +92,52 @@ def test_the_distance_is_one_of_functions():
     nothing = jax.tree.map(jnp.zeros_like, params)
     between = squared_distance(nothing, nothing, task, guess, None, 2.0)
     np.testing.assert_allclose(between, guess @ task.feature_cov @ guess + 4, rtol=1e-6)
+
+
+def scaled_task(prior_mean, noise_std, units):
+    """Correlated features in these units, and a prior mean of this size."""
+    units = np.broadcast_to(units, 3)
+    return GaussianTask(
+        prior_mean * np.array([1.0, -2.0, 0.5]),
+        4,
+        make_task(0, 3, 4).feature_cov * np.outer(units, units),
+        None,
+        noise_std,
+    )
+
+
+@pytest.mark.parametrize("units", [1.0, 1e-3, 1e3, (1e-3, 1.0, 1e3)], ids=str)
+@pytest.mark.parametrize("noise_std", [0.0, 1e-2, 1.0, 1e4])
+@pytest.mark.parametrize("prior_mean", [1e-2, 1.0, 1e2, 1e4])
+def test_the_minimum_keeps_its_digits_at_every_scale(prior_mean, noise_std, units):
+    """With the right guess, none and a wrong one: against the closed form, which inverts no moments of labels."""
+    task = scaled_task(prior_mean, noise_std, units)
+    w = np.asarray(task.prior_mean)
+    for guess, bias in ((w, 0.0), (None, 0.0), (w + np.array([1.0, 2.0, -1.0]), 2.0)):
+        risk = lifted_risk(task, guess, bias)
+        np.testing.assert_allclose(risk.minimum(), optimal_risk(task, guess, bias), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "inverse, noise_std, size, off", [(pseudo_inverse, 1e4, 1, 0.1), (scaled_inverse, 0.0, 1e4, 1e-7)]
+)
+def test_moments_of_raw_labels_lose_the_minimum(inverse, noise_std, size, off):
+    """The controls: without units large labels hide the features, and without residuals a large mean costs digits."""
+    task = scaled_task(size, noise_std, 1.0)
+    query, second, slope, constant, _ = lifted_risk(task)
+    slope, second = slope.reshape(4, 16), second.reshape(16, 16)
+    found = constant - np.vdot(inverse(np, query) @ slope @ inverse(np, second), slope) / 4
+    assert abs(found / optimal_risk(task) - 1) > off
+
+
+def test_the_minimum_at_every_scale_in_float32_and_of_singular_features():
+    """Compiled, and where a direction is missing: the rank is found at every scale."""
+    for size, noise_std in ((1.0, 1e-2), (1e4, 1.0), (1.0, 1e4), (1e4, 1e4)):
+        w, of = size * np.array([1.0, -2.0, 0.5]), partial(GaussianTask, context_size=4, noise_std=noise_std)
+        for guess in (np.zeros(3), w):
+            compiled = jax.jit(lambda w, guess, of=of: lifted_risk(of(w), guess).minimum())
+            found = compiled(*np.asarray([w, guess], np.float32))
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, optimal_risk(of(w), guess), rtol=1e-5)
+            flat = of(w, feature_cov=np.diag([1e-6, 1e6, 0.0]))
+            np.testing.assert_allclose(lifted_risk(flat, guess).minimum(), optimal_risk(flat, guess), rtol=1e-10)

@@ -78,7 +78,8 @@ CASES = {
     "debiased_risk": Case(theory.debiased_risk, (0.4,)),
     "debiased_step": Case(theory.debiased_step),
     "delta_rule_risk": Case(
-        lambda task, *more: theory.delta_rule_risk(task, *more[:2], decay=more[2]), (STEPS, GUESS, 0.9)
+        lambda task, steps, start, decay: theory.delta_rule_risk(task, None, start, schedule=steps, decay=decay),
+        (STEPS, GUESS, 0.9),
     ),
     "delta_rule_step": Case(lambda task, guess: 100 * theory.delta_rule_step(task, 3 * guess), (GUESS,)),
     "depth_price": Case(lambda task: theory.depth_price(task, 3), tasks=WITHOUT_NOISE),

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _arrays, _validate
+from lsalib._random import reads_key
 from lsalib.tasks import Batch, Task
 
 __all__ = ["Estimate", "gradient_cosine", "gradient_difference", "prediction_difference", "sampled_risk"]
@@ -101,10 +102,16 @@ def _moments(keys, task: Task, f: Predictor, batch_size: int, dtype):
     """Of each batch, the mean of the squared errors and their variance."""
     options = {} if dtype is None else {"dtype": dtype}
 
-    def one(key):
+    def draw(key, task) -> Batch:
         with _traceable("the task's sample"):
             batch = task.sample(key, batch_size, **options)
         check_batch(batch, batch_size, task.dim)
+        return batch
+
+    check_reads_key(draw, keys[0], task)
+
+    def one(key):
+        batch = draw(key, task)
         with _traceable("f"):
             predictions = jax.vmap(f)(batch.X, batch.y, batch.x_q)
         squares = _errors(predictions, batch.target) ** 2
@@ -141,6 +148,14 @@ def _traceable(what: str):
             f"{what} must be made of JAX's operations, got one that needs known values; with a predictor of NumPy or "
             "PyTorch, draw batch = task.sample(key, n) and average the squared errors of its predictions"
         ) from error
+
+
+def check_reads_key(draw: Callable, key: PRNGKeyArray, task, where: str = "") -> None:
+    """Refuse a task whose ``draw(key, task)`` gives the same batch for every key, as NumPy's draws do when compiled."""
+    read = lambda key, task: [getattr(draw(key, task), name) for name in ("X", "y", "x_q", "target")]
+    if not reads_key(read, key, task):
+        got = f"a {type(task.task if isinstance(task, StaticTask) else task).__name__}{where}"
+        raise ValueError(f"task must draw from the key in sample(key, n), got {got} with one batch for all keys")
 
 
 def check_batch(batch: Batch, n: int, dim: int) -> None:

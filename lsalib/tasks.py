@@ -35,7 +35,8 @@ class Batch(NamedTuple):
 class Task(Protocol):
     """What measuring and training ask of a distribution: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
 
-    Any object that has both will do. If it is a pytree, like ``GaussianTask``, its numbers are arguments of the
+    Any object that has both will do. All draws must come from the key: what NumPy draws would be the same in every call
+    of a compiled program. If the object is a pytree, like ``GaussianTask``, its numbers are arguments of the
     compiled programs, so that a task with other numbers compiles nothing.
 
     Example:

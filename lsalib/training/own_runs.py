@@ -15,9 +15,8 @@ import numpy as np
 import optax
 from jaxtyping import PyTree
 
-from lsalib import _random
 from lsalib.attention import gram, predict
-from lsalib.metrics import StaticTask, check_batch
+from lsalib.metrics import StaticTask, check_batch, check_reads_key
 from lsalib.tasks import Batch, GaussianTask, sample_from_roots, standardize, task_roots
 from lsalib.training.fits import Fit, Snapshots
 from lsalib.training.groups import Group, GroupRecord
@@ -152,11 +151,13 @@ class _Maker:
             return _RootedTask(*task_roots(task, self.dtype), task.context_size, self.dtype)
         own = jax.tree_util.all_leaves([task])
         data = self.tasks.setdefault(run.task_key, StaticTask(task)) if own else jax.tree.map(_on_host, task)
-        if not _random.reads_key(lambda key, task: task.sample(key, size), self.keys[0][1], data):
-            raise ValueError(
-                f"task must draw from the key in sample(key, n), got a {type(task).__name__} in run {place}, whose "
-                "batch is the same for every key; to train on one fixed batch, write its loss for train"
-            )
+
+        def draw(key, task) -> Batch:
+            batch = task.sample(key, size)
+            check_batch(batch, size, task.dim)
+            return batch
+
+        check_reads_key(draw, self.keys[0][1], data, f" in run {place}")
         return data
 
 

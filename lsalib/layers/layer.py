@@ -230,15 +230,17 @@ class Layer:
                 raise ValueError(f"{name} must be None for the rule {self.rule}, got {_arrays.describe(leaf)}")
         params = params._replace(**{name: jax.lax.stop_gradient(getattr(params, name)) for name in self.frozen})
         guess = params.guess @ x_q
-        tokens = jnp.concatenate([X, y[:, None]], axis=1)
-        Z = jnp.concatenate([tokens, jnp.append(x_q, guess)[None]])
+        # The query stays apart from the examples: to cut them from one array costs much of a step.
+        examples, query = jnp.concatenate([X, y[:, None]], axis=1), jnp.append(x_q, guess)[None]
         stacked = {name: leaf for name, leaf in params._asdict().items() if leaf is not None and name != "guess"}
         for place in range(self.depth):
             weights = {name: leaf[place] for name, leaf in stacked.items()}
             if place < self.depth - 1:
-                Z = Z + jax.vmap(partial(_read, self, False), (0, None))(weights, Z).sum(0)
-        read = jax.vmap(partial(_read, self, True), (0, None))(_last_entry(weights), Z)
-        return Z[-1, -1] + read.sum()
+                Z = jnp.concatenate([examples, query])
+                Z = Z + jax.vmap(partial(_read, self), (0, None, None))(weights, examples, Z).sum(0)
+                examples, query = Z[:-1], Z[-1:]
+        read = jax.vmap(partial(_read, self), (0, None, None))(_last_entry(weights), examples, query)
+        return query[0, -1] + read.sum()
 
 
 def _last_entry(weights: dict) -> dict:
@@ -254,31 +256,35 @@ def _last_entry(weights: dict) -> dict:
     return weights | combined
 
 
-def _read(layer: Layer, last: bool, weights: dict, Z: Float[Array, "T D"]) -> Float[Array, "rows columns"]:
-    """What one head adds to all tokens, or with ``last`` to the query's token, which is the last one, alone."""
-    keys, values = Z[:-1] @ weights["W_K"].T, Z[:-1] @ weights["W_V"].T
-    queries = (Z[-1:] if last else Z) @ weights["W_Q"].T
-    squares = (keys**2).sum(1)
-    # A key of length zero writes nothing. The inner choice keeps its gradient finite.
-    squares = jnp.where(squares > 0, squares, 1.0)
-    if layer.normalize == "keys":
-        keys = keys / jnp.sqrt(squares)[:, None]
+def _read(
+    layer: Layer, weights: dict, examples: Float[Array, "C D"], reading: Float[Array, "T D"]
+) -> Float[Array, "T columns"]:
+    """What one head adds to the tokens that read the examples: all tokens, or the query's alone, the last one."""
+    values, queries = examples @ weights["W_V"].T, reading @ weights["W_Q"].T
+    causal = layer.causal and len(reading) > 1
     if layer.rule == "softmax":
-        outputs = _softmax(keys, values, queries, layer.causal and not last)
+        # Queries through W_K, in place of keys for all examples: half the work where one token reads.
+        logits = queries @ weights["W_K"] @ examples.T / math.sqrt(queries.shape[1])
+        if layer.normalize == "keys":
+            logits = logits / jnp.sqrt(_squares(examples @ weights["W_K"].T))[None]
+        if causal:
+            logits = jnp.where(jnp.tril(jnp.ones(logits.shape, bool)), logits, -jnp.inf)
+        outputs = jax.nn.softmax(logits, axis=1) @ values
     else:
-        outputs = _stateful(layer, weights, keys, values, queries, squares, layer.causal and not last)
+        outputs = _stateful(layer, weights, examples @ weights["W_K"].T, values, queries, causal)
     return outputs @ weights["W_P"].T
 
 
-def _softmax(keys, values, queries, causal: bool):
-    logits = queries @ keys.T / math.sqrt(keys.shape[1])
-    if causal:
-        logits = jnp.where(jnp.tril(jnp.ones(logits.shape, bool)), logits, -jnp.inf)
-    return jax.nn.softmax(logits, axis=1) @ values
+def _squares(keys):
+    """The squared lengths of keys; 1 for a key of length zero, which writes nothing and needs a finite gradient."""
+    squares = (keys**2).sum(1)
+    return jnp.where(squares > 0, squares, 1.0)
 
 
-def _stateful(layer: Layer, weights: dict, keys, values, queries, squares, causal: bool):
-    step = weights.get("step", 1.0)
+def _stateful(layer: Layer, weights: dict, keys, values, queries, causal: bool):
+    step, squares = weights.get("step", 1.0), _squares(keys)
+    if layer.normalize == "keys":
+        keys = keys / jnp.sqrt(squares)[:, None]
     if layer.rule == "linear":
         step = step / len(keys)
     if layer.rule == "normalized":

@@ -89,6 +89,8 @@ def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode
 
 
 PARAMETERS = "parameters"
+# The setting of the paper's experiments.
+PAPER = ("dim = 10", "context_size = 10", "prior_mean = 2.0", "heads = 11", "learning_rate = 5e-4")
 
 
 def parameters_place(cells: Iterable[NotebookNode]) -> int:
@@ -102,10 +104,12 @@ def first_cell(stem: str, title: str, book: str, cells: list[NotebookNode]) -> N
     front = f"[the built book]({book})" if book else "the built book"
     lines = [f"This notebook is the page {page}. Interactive figures and previews are in {front}."]
     if (place := parameters_place(cells)) >= 0:
-        said = ", ".join(f"`{line}`" for line in re.sub(r"\s*#.*", "", cells[place].source).split("\n"))
+        said = re.sub(r"\s*#.*", "", cells[place].source).split("\n")
+        own, papers = ([f"`{line}`" for line in said if (line in PAPER) == theirs] for theirs in (False, True))
+        values = [", ".join(papers) + " (the paper’s values)"] * bool(papers) + [", ".join(own)] * bool(own)
         lines.append(
             "To try another setting, change the cell of parameters and choose “Run all”: code, tables and figures "
-            f"follow. The numbers in the text do not; they belong to {said}."
+            f"follow. The numbers in the text do not; they belong to {' and '.join(values)}."
         )
     text = "\n".join(f"> {line}" for line in lines)
     return new_markdown_cell(text, id=f"{stem}-about", metadata={"tags": ["remove-cell"]})

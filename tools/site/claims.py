@@ -13,7 +13,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from tools.ledger.claims import STATUSES, Claim, Marked, read_claims, read_marks
 from tools.notebooks.pages import ROOT
 
-# Readers with a stopwatch took twice as long as at 200 words a minute and 6 seconds a formula.
+# Estimates for mathematical prose, at half the speed of plain prose. Nobody has timed readers.
 WORDS_A_MINUTE, SECONDS_A_FORMULA, SECONDS_A_LINE_OF_CODE = 100, 12, 3
 # What a reader opens only if he wants to.
 FOLDED = ("dropdown", "cell_input", "claims", "toggle")
@@ -110,7 +110,7 @@ def facts_html(claims: list[Claim], minutes: int) -> str:
             html += (
                 f'<p class="brief-source">Claims of {SOURCES[source]}:</p><ul class="brief-claims">{"".join(own)}</ul>'
             )
-    return f'{html}<p class="brief-cost">{minutes} min to read</p>'
+    return f'{html}<p class="brief-cost">about {minutes} min to read</p>'
 
 
 class Facts(SphinxPostTransform):

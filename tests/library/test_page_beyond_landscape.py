@@ -173,7 +173,7 @@ def test_where_delta_is_zero_the_named_heads_are_a_trap(x64):
 @partial(jax.vmap, in_axes=(0, None))
 @partial(jax.vmap, in_axes=(0, None))
 def minimized(start, size):
-    return training.minimize(partial(loss, size=size), start, steps=400, patience=20)
+    return training.minimize(partial(loss, size=size), start, steps=800, patience=20)
 
 
 def searches(d, most, starts, size):

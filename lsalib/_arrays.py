@@ -191,10 +191,10 @@ def _float_type(dtype) -> np.dtype | None:
 def entry(tree, place: SupportsIndex, length: int, axis: int = 0):
     """One entry of every array along an axis of this length; nothing is compiled for it."""
     try:
-        index = operator.index(place)
+        index = length if isinstance(place, bool | np.bool_) else operator.index(place)
     except TypeError:
         index = length
-    if isinstance(place, bool) or not -length <= index < length:
+    if not -length <= index < length:
         raise ValueError(f"place must be a whole number from {-length} to {length - 1}, got {place!r}")
     where = (slice(None),) * axis + (index,)
     return jax.tree.map(lambda leaf: leaf[where] if traced(leaf) else jax.device_put(np.asarray(leaf)[where]), tree)

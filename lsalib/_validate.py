@@ -33,10 +33,11 @@ __all__ = [
 def count(name: str, value) -> int:
     """A whole number of at least 1."""
     try:
-        whole = operator.index(value)
+        # A bool is an index, and NumPy's own is one in NumPy 1.
+        whole = 0 if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
         whole = 0
-    if isinstance(value, bool) or whole < 1:
+    if whole < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     return whole
 

@@ -80,7 +80,7 @@ def whole(name: str, values: Iterable) -> list[int]:
     """
     try:
         numbers = list(values)
-        if not any(isinstance(number, bool) for number in numbers):
+        if not any(isinstance(number, bool | np.bool_) for number in numbers):
             return [operator.index(number) for number in numbers]
     except TypeError:
         pass

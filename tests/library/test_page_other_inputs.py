@@ -5,9 +5,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from scipy import optimize
-from sklearn import datasets
 
 from lsalib import tasks, theory
+
+datasets = pytest.importorskip("sklearn.datasets", reason="the tables come with scikit-learn, which is not installed")
 
 C = 8
 TABLES = {

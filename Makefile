@@ -10,11 +10,11 @@ READY := $(VENV)/.ready
 TURN := $(if $(shell command -v flock 2>/dev/null),flock Makefile)
 # JAX keeps compiled programs here between runs, for tests, pages and book; make … LSALIB_PROGRAMS= keeps none. JAX tells
 # its versions and processors apart. Its lock, which several processes need, comes with the size limit in bytes. Whenever it
-# adds a program, it looks at all others: so small ones, which compile in no time, are not kept.
+# adds a program, it looks at all others, so a larger limit would make it slower.
 LSALIB_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lsalib/programs
 export JAX_COMPILATION_CACHE_DIR := $(LSALIB_PROGRAMS)
 export JAX_COMPILATION_CACHE_MAX_SIZE := 300000000
-export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 # XLA's own caches would make the folder's name a part of what identifies a program.
 export JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES := none

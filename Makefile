@@ -9,8 +9,8 @@ READY := $(VENV)/.ready
 # Two shells that set up at once take turns, if there is flock.
 TURN := $(if $(shell command -v flock 2>/dev/null),flock Makefile)
 # JAX keeps compiled programs here between runs, for tests, pages and book; make … LSALIB_PROGRAMS= keeps none. JAX tells
-# its versions and processors apart. Its lock, which several processes need, comes with the size limit in bytes. Whenever it
-# adds a program, it looks at all others, so a larger limit would make it slower.
+# its versions and processors apart. Its lock, which several processes need, comes with the size limit in bytes. Whenever
+# JAX adds a program, it reads the dates of all others, so the limit is low.
 LSALIB_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lsalib/programs
 export JAX_COMPILATION_CACHE_DIR := $(LSALIB_PROGRAMS)
 export JAX_COMPILATION_CACHE_MAX_SIZE := 300000000

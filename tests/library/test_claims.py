@@ -293,7 +293,10 @@ test_what_is_no_number_is_refused = refusals(
         for name in ("Ten heads", "2", "heads-2", "a/b", "wide-", 3)
     ),
     (lambda: check(7, 1.0, 1.0, atol=0.1), "id must be a text, got 7"),
-    *((lambda bad=bad: A_CHECK(1.0, 1.0, atol=0.1, seeds=bad), "seeds must be a sequence of") for bad in (3, [0.5])),
+    *(
+        (lambda bad=bad: A_CHECK(1.0, 1.0, atol=0.1, seeds=bad), "seeds must be a sequence of")
+        for bad in (3, [0.5], [np.True_])
+    ),
     (lambda: control("some-claim", 5.0, 1.0, atol=np.nan), "atol must be finite"),
     *((lambda bad=bad: notebook.glue("x", bad), "the value of 'x' must be a single number") for bad in ([1.0], None)),
     (lambda: notebook.table(["a", "b"], [[1, 2], [3, np.ones(1)]]), r"rows\[1\]\[1\] must be a single number"),

@@ -211,7 +211,7 @@ test_confused_uses_are_refused = refusals(
     (lambda: single().seed(0), "is for a result of sweep, got a single fit: use it as it is"),
     *(
         (lambda at=at: whole().seed(at), r"place must be a whole number from -3 to 2, got ")
-        for at in (3, -4, 1.0, True, None, [0, 1], slice(2))
+        for at in (3, -4, 1.0, True, np.True_, None, [0, 1], slice(2))
     ),
     *(
         (lambda at=at: whole().snapshot(at), r"place must be a whole number from -5 to 4, got ")

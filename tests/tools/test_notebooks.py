@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from tiny_book import HEADER, edit, make, replace
 
-from tools.notebooks import execute, glue, pages, validate
+from tools.notebooks import execute, glue, install_cell, pages, validate
 from tools.notebooks.pages import Page
 
 
@@ -47,6 +47,20 @@ def test_a_clean_book_passes_and_stays_as_it_is(root, capfd):
     assert "tiny: up to date" in said and "3 passed" in said
     run(root, "tiny")
     assert (root / "book/tiny.ipynb").read_bytes() == before
+
+
+def test_the_first_cell_says_which_settings_are_the_paper_s():
+    """Others are listed beside them, or alone."""
+
+    def first(code):
+        cells = [new_code_cell(code, metadata={"tags": ["parameters"]})]
+        return install_cell.first_cell("tiny", "Tiny", "", cells).source
+
+    assert "`dim = 10`, `heads = 11` (the paper’s values) and `width = 11`." in first(
+        "dim = 10  # features\nwidth = 11\nheads = 11"
+    )
+    alone = first("dim = 100\nwidth = 11")
+    assert "`dim = 100`, `width = 11`." in alone and "paper" not in alone
 
 
 def output(cell: int, *args, **values):

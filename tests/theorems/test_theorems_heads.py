@@ -75,10 +75,8 @@ def test_the_sharp_head_count():
     """Without noise as many heads as the rank of the features are needed; with noise d are enough up to a distance."""
     rng = np.random.default_rng(1)
     for dim, size, rank in ((1, 4, 1), (2, 3, 2), (3, 2, 3), (3, 4, 2)):
-        U, P = (
-            np.linalg.qr(rng.normal(size=(dim, dim)))[0] * np.array([1.5, 0.7, 1.0][:dim]),
-            rng.normal(size=(dim, dim)),
-        )
+        U, P = rng.normal(size=(2, dim, dim))
+        U = np.linalg.qr(U)[0] * [1.5, 0.7, 1.0][:dim]
         U[:, rank:] = 0
         given, u = gaussian(dim, size, L=U, P=P), U @ inverse(U.T @ U) @ rng.normal(size=dim)
         features, label = np.pad(U.T[:rank], ((0, 0), (0, 1))), np.eye(dim + 1)[-1:]

@@ -75,7 +75,7 @@ lint: setup  ## check format and types
 	@$(PY) -m mypy --no-error-summary
 
 test-library: setup
-	@$(PYTEST) lsalib tests/library
+	@$(PYTEST) lsalib tests/library tests/theorems
 
 test-notebooks: setup
 	@$(PYTEST) tests/tools

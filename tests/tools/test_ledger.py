@@ -1,4 +1,4 @@
-"""The ledger is made from checks, marked tests and certificates, and the tool names every place where they disagree."""
+"""The ledger is made from checks and marked tests, and the tool names every place where they disagree."""
 
 import csv
 import json
@@ -22,10 +22,10 @@ RECORD = {
 }  # fmt: skip
 CHECK = Record(**RECORD)
 CONTROL = CHECK._replace(kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2")
-CLAIM = Claim("tiny-claim", "P Theorem 1", "tiny", "Two and two make four.", "They do.", "sharpened", ("samples",))
+CLAIM = Claim("tiny-claim", "P Theorem 1", "tiny", "Two and two make four.", "They do.", "sharpened")
 NOT_RUN = CLAIM._replace(status=claims.NOT_RUN)
 SUM = Marked("tests/test_sums.py", "test_the_sum", "Two numbers make a sum.")
-TEST, CERTIFICATE = {"claim": {"tiny-claim": [SUM]}}, {"certificate": {"tiny-claim": [SUM]}}
+TEST = {"tiny-claim": [SUM]}
 PAGE = f"""
 # A tiny page
 
@@ -49,8 +49,7 @@ def test_the_sum(dim):
     The rest is not shown.
     """
 
-@pytest.mark.certificate("tiny-claim", "The sum, for all numbers.")
-@pytest.mark.claim("tiny-claim")
+@pytest.mark.claim("tiny-claim", kind="certificate")
 def test_of_no_words():
     assert "pytest.mark.claim('nobody')"
 '''
@@ -61,12 +60,11 @@ def test_of_no_words():
     [
         ([CLAIM], [CHECK, CONTROL], {}, None),
         ([CLAIM], [], TEST, None),
-        ([CLAIM], [], CERTIFICATE, None),
         ([NOT_RUN], [], {}, None),
-        ([CLAIM], [], {}, "tiny-claim: “sharpened”, but there is no check, marked test or certificate"),
+        ([CLAIM], [], {}, "tiny-claim: “sharpened”, but there is no check and no marked test"),
         ([CLAIM], [CONTROL], {}, "tiny-claim: “sharpened”, but there is no check"),
         ([CLAIM], [CHECK, CHECK._replace(id="thm9")], {}, "thm9, check “the sum” in tiny: no such claim"),
-        ([CLAIM], [CHECK], {"claim": {"thm9": [SUM]}}, "thm9, claim mark in tests/test_sums.py::test_the_sum: no such"),
+        ([CLAIM], [CHECK], {"thm9": [SUM]}, "thm9, mark in tests/test_sums.py::test_the_sum: no such"),
         ([NOT_RUN], [CHECK], {}, "tiny-claim: “not run here yet”, but there is evidence"),
         ([CLAIM, CLAIM], [CHECK], {}, "tiny-claim: 2 entries, expected one"),
         ([CLAIM._replace(status="true")], [CHECK], {}, "tiny-claim: status “true”, expected one of: reproduced"),
@@ -74,12 +72,6 @@ def test_of_no_words():
         ([CLAIM._replace(page="llm")], [CHECK], {}, "in tiny: the ledger names the page llm"),
         ([CLAIM._replace(paper="")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
         ([CLAIM._replace(place="new")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
-        (
-            [CLAIM._replace(derivations=("hearsay",))],
-            [CHECK],
-            {},
-            "tiny-claim: derivations hearsay, expected some of: closed form",
-        ),
     ],
 )
 def test_a_disagreement_is_named(entries, records, marks, problem):
@@ -91,13 +83,9 @@ def test_marks_are_read_from_the_files_without_running_them(tmp_path):
     (tmp_path / "tests").mkdir()
     path = tmp_path / "tests/test_sums.py"
     path.write_text(SOURCE)
-    wordless = SUM._replace(function="test_of_no_words", words="of no words")
-    certificate = wordless._replace(words="The sum, for all numbers.")
-    assert claims.read_marks(tmp_path) == {
-        "claim": {"tiny-claim": [SUM, wordless], "other-claim": [SUM]},
-        "certificate": {"tiny-claim": [certificate]},
-    }
-    for wrong in ("claim", "claim()", "certificate('tiny-claim')"):
+    certificate = Marked("tests/test_sums.py", "test_of_no_words", "of no words", "certificate")
+    assert claims.read_marks(tmp_path) == {"tiny-claim": [SUM, certificate], "other-claim": [SUM]}
+    for wrong in ("claim", "claim()", "claim('tiny-claim', kind='hearsay')"):
         path.write_text(f"import pytest\n\n@pytest.mark.{wrong}\ndef test_the_sum():\n    pass\n")
         with pytest.raises(SystemExit, match=r"tests/test_sums.py::test_the_sum: expected @pytest.mark"):
             claims.read_marks(tmp_path)
@@ -123,16 +111,14 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
     notebooks.main(["--all", *root])
     capsys.readouterr()
     claims.main(root)
-    assert capsys.readouterr().out == "1 claims: 1 check holds; 0 marked tests, 0 certificates\n"
+    assert capsys.readouterr().out == "1 claims: 1 check holds; 0 marked tests, 0 of them certificates\n"
     (run,) = export.runs(tmp_path).values()
     assert set(run) >= {"date", "python", "jax", "machine"}
     replace(listed, "tiny-claim", "small-claim")
     with pytest.raises(SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"):
         claims.main(root)
     listed.write_text(LEDGER.replace("status", "verdict"))
-    with pytest.raises(
-        SystemExit, match="tiny-claim: expected the keys id, place, page, paper, finding, status, derivations"
-    ):
+    with pytest.raises(SystemExit, match="tiny-claim: expected the keys id, place, page, paper, finding, status"):
         claims.main(root)
     (tmp_path / "book/tiny.ipynb").unlink()
     (tmp_path / "book/tiny.md").write_text(HEADER + "\n# No notebook yet\n")
@@ -157,10 +143,9 @@ def test_the_book_s_ledger_holds_and_its_files_are_whole_and_unrounded(tmp_path)
             assert check["margin"] == (record.margin if math.isfinite(record.margin) else None)
             assert check["measured"] == record.measured and line["measured"] == str(record.measured)
             assert check["seeds"] == record.seeds and line["seeds"] == " ".join(map(str, record.seeds))
-        kinds = [line["kind"] for line in own]
-        for name, kind, word in (("tests", "claim", "test"), ("certificates", "certificate", "certificate")):
-            found = marks[kind].get(claim.id, [])
-            assert told[name] == [test._asdict() for test in found] and kinds.count(word) == len(found)
+        found = marks.get(claim.id, [])
+        assert told["tests"] == [test._asdict() for test in found]
+        assert [line["kind"] for line in own[len(records) :] if line["kind"]] == [test.kind for test in found]
     assert len(lines) > 100
     # The control: a claim without its verdict is no such file.
     del data["claims"][0]["status"]

@@ -17,7 +17,6 @@ page = "{name}"
 paper = ""
 finding = "With the best step size, one gradient step from the prior mean has the risk d(d+1)/(C+d+1)."
 status = "reproduced"
-derivations = ["closed form"]
 """
 
 # The last page in _toc.yml that is a notebook.

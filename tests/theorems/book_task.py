@@ -1,11 +1,6 @@
-"""The book's regression task and layer for ``symbolic.mean``: a call makes the entry anew, with labels of its own."""
+"""The book's regression task and layer for ``symbolic.mean``: each call makes an entry with labels of its own."""
 
-import re
-from functools import reduce
-
-import numpy as np
-import sympy
-from symbolic import WHITE, C, Law, d, eps, fresh, inner, mean, noise, query, sigma2, x
+from symbolic import WHITE, C, Law, d, eps, fresh, inner, mean, noise, query, sigma2, without_noise, x
 from sympy import Expr, Function, Symbol
 
 # The prior mean, the weights of a guess and its offset; free labels.
@@ -35,46 +30,45 @@ def loop(matrix) -> Expr:
     return matrix(a, a)
 
 
+def average(entry) -> Expr:
+    """The mean of a function over the tokens of a context."""
+    i = fresh()
+    return entry(i) / C
+
+
 def S(a, b) -> Expr:
     """The second moments of a context's features."""
-    i = fresh()
-    return x(i, a) * x(i, b) / C
+    return average(lambda i: x(i, a) * x(i, b))
 
 
 def r(i) -> Expr:
     """The residual label of a token, ``y - w.x``."""
-    a = fresh()
-    return x(i, a) * eps(a) + noise(i)
+    return dot(lambda a: x(i, a), eps) + noise(i)
 
 
 def s(a) -> Expr:
     """Its moments with the features."""
-    i = fresh()
-    return x(i, a) * r(i) / C
+    return average(lambda i: x(i, a) * r(i))
 
 
 def q() -> Expr:
     """Its average square."""
-    i = fresh()
-    return r(i) * r(i) / C
+    return average(lambda i: r(i) * r(i))
 
 
 def y(i) -> Expr:
     """The label of a token."""
-    a = fresh()
-    return x(i, a) * w(a) + r(i)
+    return dot(lambda a: x(i, a), w) + r(i)
 
 
 def Gxy(a) -> Expr:
     """Entry (a, d+1) of the Gram matrix."""
-    i = fresh()
-    return x(i, a) * y(i) / C
+    return average(lambda i: x(i, a) * y(i))
 
 
 def Gyy() -> Expr:
     """Its entry (d+1, d+1)."""
-    i = fresh()
-    return y(i) * y(i) / C
+    return average(lambda i: y(i) * y(i))
 
 
 def y_q() -> Expr:
@@ -104,40 +98,3 @@ def lift_gradient(error, law: Law = WHITE):
 def delta(left: Symbol, right: Symbol) -> Expr:
     """One where two free labels are equal, otherwise zero."""
     return inner(left.name, "", right.name)
-
-
-def same(derived: Expr, formula: Expr) -> bool:
-    """Equal as rational functions."""
-    return sympy.fraction(sympy.together(derived - formula))[0].expand() == 0
-
-
-def all_zero(expressions) -> bool:
-    """Whether each vanishes identically."""
-    return all(same(expression, 0) for expression in expressions)
-
-
-def certify(derived: Expr, formula: Expr, changed: Expr) -> None:
-    """The formula is what is derived; as a control, a changed one is not."""
-    assert same(derived, formula)
-    assert not same(derived, changed)
-
-
-def without_noise(expression: Expr) -> Expr:
-    return expression.subs(sigma2, 0)
-
-
-def at_infinity(expression: Expr) -> Expr:
-    """The limit of a rational function of C."""
-    t = Symbol("t")
-    return sympy.cancel(expression.subs(C, 1 / t)).subs(t, 0)
-
-
-def evaluated(expression: Expr, sizes: dict, arrays: dict) -> float:
-    """The number that it is for these sizes and these arrays in place of the letters."""
-
-    def value(symbol: Symbol) -> float:
-        left, word, right = re.fullmatch(r"(?:tr\(|\((\w+)\|)(\w*)(?:\|(\w+))?\)", symbol.name).groups()
-        matrix = reduce(np.matmul, [arrays[letter] for letter in word], np.eye(len(next(iter(arrays.values())))))
-        return arrays[left] @ matrix @ arrays[right] if left else np.trace(matrix)
-
-    return float(expression.subs(sizes | {each: value(each) for each in expression.free_symbols - sizes.keys()}))

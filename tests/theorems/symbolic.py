@@ -42,29 +42,14 @@ def fresh() -> Dummy:
 
 
 def inner(left: str, word: str, right: str) -> Expr:
-    """The product of matrices between two vectors or free labels; a lower-case letter is an inverse."""
-    word = _cancelled(word)
-    ends = min((left, word, right), (right, word[::-1], left))
-    return Symbol("({}|{}|{})".format(*ends))
+    """The product of matrices between two vectors or free labels."""
+    return Symbol("({}|{}|{})".format(*min((left, word, right), (right, word[::-1], left))))
 
 
 def trace(word: str) -> Expr:
     """The trace of a product of symmetric matrices, the same for all rotations and for the reversed product."""
-    word = _cancelled(word)
-    while len(word) > 1 and word[0] == word[-1].swapcase():
-        word = word[1:-1]
     turns = [w[k:] + w[:k] for w in (word, word[::-1]) for k in range(len(word))]
     return Symbol(f"tr({min(turns)})") if turns else d
-
-
-def _cancelled(word: str) -> str:
-    kept: list[str] = []
-    for letter in word:
-        if kept and kept[-1] == letter.swapcase():
-            kept.pop()
-        else:
-            kept.append(letter)
-    return "".join(kept)
 
 
 def mean(polynomial: Expr, law: Law = WHITE) -> Expr:
@@ -165,3 +150,29 @@ def _walk(root, links: list) -> tuple[str, object]:
         links.remove(link)
         root, word = link[1 if link[0] == root else 0], word + link[2]
     return word, root
+
+
+def same(derived: Expr, formula: Expr) -> bool:
+    """Equal as rational functions."""
+    return sympy.fraction(sympy.together(derived - formula))[0].expand() == 0
+
+
+def all_zero(expressions) -> bool:
+    """Whether each vanishes identically."""
+    return all(same(expression, 0) for expression in expressions)
+
+
+def certify(derived: Expr, formula: Expr, changed: Expr) -> None:
+    """The formula is what is derived; as a control, a changed one is not."""
+    assert same(derived, formula)
+    assert not same(derived, changed)
+
+
+def without_noise(expression: Expr) -> Expr:
+    return expression.subs(sigma2, 0)
+
+
+def at_infinity(expression: Expr) -> Expr:
+    """The limit of a rational function of C."""
+    t = Symbol("t")
+    return sympy.cancel(expression.subs(C, 1 / t)).subs(t, 0)

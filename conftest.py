@@ -21,11 +21,6 @@ if not hasattr(jax, "enable_x64"):  # before JAX 0.8
     jax.enable_x64 = jax.experimental.enable_x64
 
 
-def pytest_sessionstart():
-    """Import what reads LSALIB_SEED_SHIFT: it moves the seeds of all tests. Jaxtyping has to come first."""
-    import lsalib.book  # noqa: F401
-
-
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left():
     """Free what a test module has compiled or opened: the next module needs little of it, and memory is limited."""
@@ -44,15 +39,6 @@ def nothing_left():
 def x64():
     """Run a test in float64."""
     with jax.enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def own_seeds():
-    """Draw with the seeds as they are written, for a test that rests on a stored run or on a chosen start."""
-    from lsalib.book import seeds
-
-    with seeds.shifted(0):
         yield
 
 

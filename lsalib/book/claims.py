@@ -93,7 +93,7 @@ class Claim:
         expected,
         *,
         atol=0.0,
-        rtol: float = 0.0,
+        rtol=0.0,
         relation: str = "=",
         seeds: Sequence[int] | None = None,
         paper_setting: bool = True,

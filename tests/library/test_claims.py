@@ -126,8 +126,8 @@ def test_the_entry_closest_to_its_bound_speaks_for_an_array(shown):
     assert (record.measured, record.expected, record.entries) == (2.08, 2.0, 3)
     assert "a label, closest of 3" in rows([record])
     assert control([5.0, 7.0], 1.0, atol=0.1).measured == 5
-    # In tolerances: 0.4 of 0.5 is closer than 1 of 10.
-    assert check([1.4, 101.0], [1.0, 100.0], atol=np.array([0.5, 10.0])).measured == 1.4
+    # In tolerances: 9 of 10 is closer to the bound than 0.4 of 0.5.
+    assert check([1.4, 109.0], [1.0, 100.0], atol=np.array([0.5, 10.0])).measured == 109
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])

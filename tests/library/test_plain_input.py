@@ -1,228 +1,102 @@
-"""Any numbers give the right result or a ValueError, for JAX as users have it: types promote, shapes broadcast."""
-
-import inspect
-import warnings
-from itertools import cycle
+"""Lists, integers and arrays of NumPy and JAX give the same numbers; what cannot be right is refused by its name."""
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
-import plain_table
-import plain_training
+import optax
 import pytest
-from plain_table import Built, Numbers
+from refusals import refusals
 
-from lsalib import attention, tasks, training
-from lsalib.book import Claim, charts, claims, figures, notebook, sampling, seeds, stored
+from lsalib import attention, metrics, tasks, theory, training
+from lsalib.book import Claim, stored
+from lsalib.layers import Layer
 
-TABLE = plain_table.TABLE | plain_training.TABLE
-MODULES = plain_table.MODULES | {"training": training}
+KEY = jax.random.key(0)
+X, Y, X_Q, GUESS, COV = [[1, 2], [0, 1], [2, -1]], [1, 0, 2], [1, 1], [1, 0], [[2, 1], [1, 3]]
+HEADS = np.arange(18).reshape(2, 3, 3) % 5 - 1
+LAYER = Layer("linear")
+STEPS = {"steps": 2, "batch_size": 4}
+
+task = lambda form, size=3: tasks.GaussianTask(form([1, 2]), size, form(COV), form(COV), form(1))
+weights = lambda form: attention.LSAParams(*[form(HEADS.tolist())] * 4)
+
+
+def trained(form):
+    loss = lambda w, key: ((jnp.asarray(form(X)) @ w - jnp.asarray(form(Y))) ** 2).sum()
+    return training.train(loss, jnp.zeros(2), KEY, steps=2, optimizer=optax.sgd(0.01)).params
+
+
+def sampled(form):
+    predict = lambda X, y, x_q: x_q @ jnp.asarray(form(GUESS)) + 0.5
+    return metrics.sampled_risk(KEY, task(form), predict, batches=2, batch_size=8).mean
+
+
+def kept(form, path):
+    stored.save(path / "x.npz", {"X": form(X)}, {})
+    return stored.load("x", path).arrays["X"]
+
+
+# Each door of the library; beside whole numbers stands a half, which no integer type may round.
+DOORS = {
+    "GaussianTask": lambda form, _: theory.optimal_risk(task(form), form(GUESS), 0.5),
+    "sample": lambda form, _: tasks.sample(KEY, task(form), 4).y,
+    "lsa": lambda form, _: attention.lsa(weights(form), attention.embed(form(X), form(Y), form(X_Q), 0.5)),
+    "predict": lambda form, _: attention.predict(weights(form), attention.gram(form(X), form(Y)), form(X_Q), 0.5),
+    "population_risk": lambda form, _: theory.population_risk(weights(form), task(form), form(GUESS), 0.5),
+    "Layer.predict": lambda form, _: LAYER.predict(LAYER.init(KEY, 2), form(X), form(Y), form(X_Q)),
+    "train": lambda form, _: trained(form),
+    "fit": lambda form, _: training.fit(KEY, task(form), 2, guess=form(GUESS), bias=0.5, **STEPS).params.W_K,
+    "sweep": lambda form, _: training.sweep(KEY, [training.Run(task(form), 2)], seeds=[0, 1], **STEPS)[0].params.W_K,
+    "sampled_risk": lambda form, _: sampled(form),
+    "Claim": lambda form, _: Claim("plain").holds("a label", form(X), form(5), atol=form(9)).measured,
+    "stored": kept,
+}
+FORMS = {
+    "lists of integers": lambda value: value,
+    "NumPy integers": np.array,
+    "NumPy float32": np.float32,
+    "JAX float32": lambda value: jnp.array(value, jnp.float32),
+}
 
 
 @pytest.fixture
 def as_users(unchecked):
-    """No strict promotion, no shape annotations."""
+    """JAX as users have it: types promote, shapes broadcast, annotations are not checked."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 
-def test_no_public_name_is_left_out():
-    """Every function of the library has its entry in the table."""
-    public = {f"{module}.{name}" for module, has in MODULES.items() for name in has.__all__}
-    assert public == set(TABLE) | plain_table.HOLDERS | plain_training.HOLDERS
+@pytest.mark.parametrize("name", DOORS)
+def test_every_form_gives_the_numbers_of_float64(name, as_users, tmp_path):
+    expected = np.asarray(DOORS[name](np.float64, tmp_path))
+    for form in FORMS.values():
+        np.testing.assert_allclose(DOORS[name](form, tmp_path), expected, rtol=2e-5, atol=1e-5)
+    # The control: other numbers give another result.
+    other = np.asarray(DOORS[name](lambda value: np.float64(value) * 1.1, tmp_path))
+    assert not np.allclose(other, expected, rtol=1e-3)
 
 
-def leaves(arguments, path=()):
-    """The arguments that come in forms, those within weights and tasks as well, by their path."""
-    for name, argument in arguments.items():
-        if isinstance(argument, Built):
-            yield from leaves(argument.parts, (*path, name))
-        else:
-            yield (*path, name), argument
-
-
-def build(arguments, values, path=()):
-    """The arguments themselves, of the values by path."""
-    parts = {name: getattr(argument, "parts", None) for name, argument in arguments.items()}
-    return {
-        name: values[*path, name] if parts[name] is None else made.make(**build(parts[name], values, (*path, name)))
-        for name, made in arguments.items()
-    }
-
-
-def call(entry, values, by_name=False):
-    """All numbers of the result."""
-    arguments = build(entry.arguments, values)
-    bound = inspect.signature(entry.function).bind(**arguments)
-    result = entry.function(**arguments) if by_name else entry.function(*bound.args, **bound.kwargs)
-    return [np.asarray(leaf).astype(np.float64) for leaf in jax.tree.leaves(result)]
-
-
-def of_tasks(entry):
-    """The arguments that are rounded to the type of the weights: tasks."""
-    return {name for name, argument in entry.arguments.items() if getattr(argument, "make", 0) is tasks.GaussianTask}
-
-
-def computed_in(entry, forms):
-    """The float type that numbers in these forms are computed in: the widest of them, or the entry's own minimum."""
-    widest = "float64" if jax.config.jax_enable_x64 else "float32"
-    typed = {"list", "tuple", "numpy", "jax"}  # single Python numbers fit any type
-    types = [f.split()[-1] for path, f in forms.items() if path[0] not in of_tasks(entry) and f.split()[0] in typed]
-    known = [name if name in ("float16", "bfloat16", "float32") else widest for name in types] or [widest]
-    return np.dtype(jnp.result_type(*known, *([entry.least] if entry.least else [])))
-
-
-def wrong(entry, which, forms, reference, by_name=False):
-    """What is wrong with the result for arguments of these values in these forms: a list, empty if nothing is."""
-    made = {path: argument.forms(which[path])[forms[path]]() for path, argument in leaves(entry.arguments)}
-    try:
-        found = call(entry, made, by_name)
-    except Exception as error:
-        return [f"{type(error).__name__}: {error} with {forms}"]
-    dtype = np.dtype(np.float64) if entry.least == "float64" else computed_in(entry, forms)
-    for mine, right in zip(found, reference, strict=True):
-        bound = 64 * float(jnp.finfo(dtype).eps) * max(1.0, np.abs(right).max(initial=0))
-        if mine.shape != right.shape or not np.abs(mine - right).max(initial=0) <= bound:
-            return [f"{mine.ravel()[:4]} where {right.ravel()[:4]} is right, to {dtype.name}, with {forms}"]
-    return []
-
-
-def wrong_results(entry):
-    """The errors over each form alone, mixtures of forms and of values, arguments by name, and JAX with float64."""
-    of, found, turn = dict(leaves(entry.arguments)), [], np.random.default_rng(0).permutation
-    single = all(len(argument.values()) == 1 for argument in of.values())
-    # The first values of all arguments, the second ones, and both of the ways in which they alternate.
-    for k in range(1 if single else 4):
-        chosen = [(k % 2 + (place if k > 1 else 0)) % len(each.values()) for place, each in enumerate(of.values())]
-        which = {path: argument.values()[i] for (path, argument), i in zip(of.items(), chosen, strict=True)}
-        has = {path: list(argument.forms(which[path])) for path, argument in of.items()}
-        names = dict.fromkeys(form for forms in has.values() for form in forms) if k < 2 else ()
-        cases = [{path: form if form in has[path] else has[path][0] for path in of} for form in names]
-        cases += [{path: turn(has[path])[0] for path in of} for _ in range(3)]
-        with jax.enable_x64(True):
-            reference = call(entry, which)
-            wide = cycle(("numpy float32", "numpy float64", "list", "numpy int32"))
-            mixed = {path: form if (form := next(wide)) in has[path] else has[path][-1] for path in of}
-            found += wrong(entry, which, mixed, reference)
-        for forms in cases:
-            found += wrong(entry, which, forms, reference)
-        found += wrong(entry, which, cases[0], reference, by_name=True)
-    return found
-
-
-def taken(entry):
-    """The bad values that are not refused by a ValueError with the argument's name."""
-    of, found = dict(leaves(entry.arguments)), []
-    first = {path: argument.values()[0] for path, argument in of.items()}
-    for path, argument in of.items():
-        # A closed form and a task know their numbers, so that they can refuse one that is not finite.
-        known = isinstance(argument, Numbers) and (entry.least == "float64" or path[0] in of_tasks(entry) | {"bias"})
-        bad = [*argument.refused(), *([np.full(argument.whole.shape, np.nan)] if known else [])]
-        # Other arguments say how long these are.
-        bad += [np.zeros(len(argument.whole) + 1)] if path[-1] in {"guess", "y", "x_q", "w0", "w"} else []
-        for value in bad:
-            try:
-                call(entry, first | {path: value})
-            except Exception as error:
-                if isinstance(error, ValueError) and path[-1] in str(error):
-                    continue
-            found.append(f"{'.'.join(path)} = {value!r}")
-    return found
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_every_form_of_the_arguments_gives_the_same(name, as_users):
-    """Lists, integers and all types of NumPy and JAX give one result; what is no number is refused by its name."""
-    assert wrong_results(TABLE[name]) == [] and taken(TABLE[name]) == []
-
-
-def test_defects_are_seen(as_users):
-    """The controls: a guess that is rounded to the query's type, as it once was, and NumPy reading whatever comes."""
-    entry, of_numpy = TABLE["attention.embed"], lambda *values: (np.asarray(value, np.float64) for value in values)
-    narrowed = lambda X, y, x_q, y_q: attention.embed(X, y, x_q, np.asarray(y_q).astype(np.asarray(x_q).dtype))
-    read = lambda X, y, x_q, y_q: attention.embed(*of_numpy(X, y, x_q, y_q))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert any("is right" in error for error in wrong_results(entry._replace(function=narrowed)))
-        assert taken(entry._replace(function=read))
-
-
-# The same numbers, exact in every type.
-VALUES = [[1, -2, 3], [4, 2, -6]]
-FORMS = {
-    "list": lambda values: values,
-    "tuple": lambda values: tuple(map(tuple, values)) if isinstance(values[0], list) else tuple(values),
-    "numpy scalars": lambda values: (
-        np.array(values, object) if isinstance(values[0], list) else [*map(np.int8, values)]
-    ),
-    **{name: lambda values, name=name: np.array(values, name) for name in ("int16", "int64", "float16", "float32")},
-    "float64": np.float64,
-    "bfloat16": lambda values: np.array(values, ml_dtypes.bfloat16),
-    **{
-        f"jax {kind.__name__}": lambda values, kind=kind: jnp.array(values, kind)
-        for kind in (jnp.int32, jnp.float16, jnp.bfloat16, jnp.float32)
-    },
-}
-
-
-@pytest.fixture(params=FORMS.values(), ids=FORMS)
-def form(request, as_users):
-    return request.param
-
-
-def test_pages_take_any_form_of_numbers(form, monkeypatch, tmp_path):
-    """Checks and controls, tables and glued numbers, deviations, and stored arrays are the same for every type."""
-    one = lambda value: form([value])[0]
-    same = lambda record: record._replace(anchor="", name="")  # of its place on the page
-    claim = Claim("some-claim")
-    for compare, measured in ((claim.holds, VALUES), (claim.fails, [[number + 8 for number in row] for row in VALUES])):
-        expected = compare("", np.float64(measured), np.float64(VALUES), atol=4.0, rtol=0.5, seeds=[1, 2])
-        found = compare("", form(measured), form(VALUES), atol=one(4), rtol=0.5, seeds=[1, 2])
-        assert same(found) == same(expected)
-    assert same(claim.holds("", one(5), one(4), atol=one(2))) == same(claim.holds("", 5.0, 4.0, atol=2.0))
-    with pytest.raises(claims.ClaimError):
-        claim.holds("", one(5), one(4), relation="<")
-
-    bundles = []
-    monkeypatch.setattr(notebook, "show", lambda bundle, *_: bundles.append(bundle))
-    notebook.table(["a", "b", "c"], form(VALUES), spec=".0f")
-    assert bundles[0]["text/plain"].split() == ["a", "b", "c", "1", "−2", "3", "4", "2", "−6"]
-    notebook.glue("x", one(-6), ".2f")
-    assert bundles[1].popitem()[1] == "−6.00"
-
-    found = sampling.z_score(form(VALUES), form([1, 1, 1]))
-    np.testing.assert_array_equal(found, sampling.z_score(np.float64(VALUES), [1.0, 1.0, 1.0]))
-    np.testing.assert_array_equal(sampling.z_score(form(VALUES), one(1)), found)
-
-    if np.asarray(form(VALUES)).dtype.kind == "O":
-        with pytest.raises(ValueError, match=r"arrays\['a'\] must be of a type that a \.npz file keeps"):
-            stored.save(tmp_path / "x.npz", {"a": form(VALUES)}, {})
-    else:
-        stored.save(tmp_path / "x.npz", {"a": form(VALUES)}, {})
-        np.testing.assert_array_equal(np.float64(stored.load("x", tmp_path).arrays["a"]), np.float64(VALUES))
-
-
-def test_charts_draw_any_form_of_numbers(form):
-    """Curves, exact lines and colors."""
-    with charts.chart("x", "y", show=False) as c:
-        c.curve(form([3, 1, 4, 2]), color="lsa", window=2)
-        c.exact(form([2])[0], "risk", color="gd")
-    assert c.ax.lines[0].get_ydata().tolist() == [2.0, 3.0] and c.ax.texts[0].get_text() == "risk 2.000"
-    veil = c.ax.collections[0].get_paths()[0].vertices
-    for middle, least, most in ((1.0, 1.0, 3.0), (3.0, 2.0, 4.0)):
-        assert set(veil[veil[:, 0] == middle, 1]) == {least, most}, "the smallest and the largest loss of a window"
-    np.testing.assert_array_equal(figures.tint(form(VALUES), form([4])[0]), figures.tint(np.float64(VALUES), 4.0))
-
-
-@pytest.mark.parametrize("kind", [int, np.int32, np.uint8, np.int64, jnp.int32], ids=lambda kind: kind.__name__)
-def test_whole_numbers_of_any_type_are_whole_numbers(kind, as_users, own_seeds):
-    """Counts, places and seeds."""
-    draw, equal = (lambda key: jax.random.normal(key, ())), np.testing.assert_array_equal
-    equal(sampling.by_batch(draw, [kind(3)], batches=kind(2)), sampling.by_batch(draw, [3], batches=2))
-    run = stored.load("softmax_heads")
-    jax.tree.map(equal, stored.circuits(run, kind(1), kind(2), kind(3)), stored.circuits(run, 1, 2, 3))
-    assert Claim("c", seeds=[kind(7)]).holds("", 1, 1, atol=1).seeds == [7]
-    with seeds.shifted(2):
-        moved = jax.random.key(kind(7))
-    assert (jax.random.key_data(moved) == jax.random.key_data(jax.random.key(7 + 2 * seeds.STRIDE))).all()
+TASK = task(np.float64)
+gaussian = lambda **how: tasks.GaussianTask(**{"prior_mean": [1, 2], "context_size": 3} | how)
+sweep = lambda runs, **how: training.sweep(KEY, runs, **STEPS | how)
+test_what_cannot_be_right_is_refused = refusals(
+    *((lambda bad=bad: gaussian(prior_mean=bad), "prior_mean must") for bad in ([[1, 2]], [1, np.nan], "ab", [])),
+    *((lambda bad=bad: gaussian(context_size=bad), "context_size must") for bad in (0, -1, 2.5, "3")),
+    *((lambda bad=bad: gaussian(noise_std=bad), "noise_std must") for bad in (-1, np.nan, [1, 2])),
+    (lambda: gaussian(feature_cov=np.eye(3)), r"feature_cov must have shape \(2, 2\), got shape \(3, 3\)"),
+    (lambda: gaussian(feature_cov=[[1, 0.5], [0.4, 1]]), "feature_cov must be .*symmetric"),
+    (lambda: gaussian(prior_cov=[[1, 2], [2, 1]]), "prior_cov must be positive semidefinite"),
+    (lambda: tasks.sample(KEY, TASK, 0), "must be a .*whole number"),
+    (lambda: tasks.sample(3, TASK, 4), "key must be"),
+    (lambda: attention.lsa(weights(np.float64), np.ones((4, 4))), "E must have shape"),
+    (lambda: attention.embed(X, [1, 0], X_Q, 0.5), r"y must have shape \(3,\), got shape \(2,\)"),
+    (lambda: attention.predict(weights(np.float64), attention.gram(X, Y), [1, 1, 1], 0.5), "x_q must have shape"),
+    (lambda: theory.population_risk(weights(np.float32), TASK, [1, 0, 0]), "guess must have shape"),
+    (lambda: theory.gd_risk([1.0, 2.0]), "task must be a GaussianTask"),
+    (lambda: LAYER.predict(LAYER.init(KEY, 2), X, [1, 0], X_Q), "y must have shape"),
+    (lambda: training.train(lambda w, key: w @ w, jnp.ones(2), KEY, steps=0, optimizer=optax.sgd(1.0)), "steps must"),
+    (lambda: training.fit(KEY, TASK, 0, **STEPS), "heads must"),
+    (lambda: sweep([]), "runs must"),
+    (lambda: sweep([training.Run(TASK, 2)], batch_size=0), "batch_size must"),
+    (lambda: metrics.sampled_risk(KEY, TASK, lambda X, y, x_q: x_q[0], batches=0), "batches must"),
+)

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 from browser import ROOT, visit
 
-from lsalib.book.records import tally
+from lsalib.book.claims import tally
 from tools.ledger import claims
 from tools.notebooks import labels as numbering
 from tools.notebooks import pages

@@ -10,7 +10,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from tiny_book import HEADER, ROOT, make, replace
 
-from lsalib.book.records import METADATA, Record
+from lsalib.book.claims import METADATA, Record
 from tools.ledger import claims, export
 from tools.ledger.claims import Claim, Marked, problems
 from tools.notebooks import execute as notebooks

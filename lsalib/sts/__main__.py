@@ -2,6 +2,7 @@
 stored, ``data`` gets the pairs."""
 
 import argparse
+import hashlib
 import inspect
 import json
 import logging
@@ -76,15 +77,22 @@ def _in_process(options: argparse.Namespace, asked: list[design.Experiment], fol
 
 def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], folder: Path) -> list[dict]:
     """The results of any other model, in logs of Inspect, which continues with what is in the folder."""
-    with files.needed("models other than the small one are asked by inspect-ai", "pip install 'lsalib[sts,inspect]'"):
+    with files.needed(
+        "models other than the small one are asked by inspect-ai",
+        "pip install '.[sts,inspect]' in the book's repository",
+    ):
         from inspect_ai import eval_set
         from inspect_ai.model import GenerateConfig
+        from rich.text import Text
 
         from lsalib.sts.inspect_task import stsb
     settings = {name: getattr(options, name) for name in _SETTINGS[3:]}
     conditions = ",".join(options.condition)
     task = stsb(conditions, options.guess_model, options.style, options.probe, options.readout or "written", **settings)
     given = dict(options.option)
+    if re.match("openai-api[a-z-]*/local/", options.model):  # a server of one's own: it needs no key, and has few slots
+        os.environ.setdefault("LOCAL_API_KEY", "none")
+        given.setdefault("max_connections", 2)
     config = {name: given.pop(name) for name in list(given) if name in GenerateConfig.model_fields}
     model = {"model": options.model, "model_base_url": given.pop("base_url", None), "model_args": given}
     chosen = sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")  # else progress in lines
@@ -92,16 +100,32 @@ def _by_inspect(options: argparse.Namespace, asked: list[design.Experiment], fol
     once["display"] = None if chosen else "plain"
     where = folder / conditions
     try:
-        if not eval_set(task, str(where), **once, **model, **config)[0]:
-            raise OSError("not all was answered; Inspect said why, and its log does")
+        whole, logs = eval_set(task, str(where), metadata={"versions": _versions(options)}, **once, **model, **config)
+        if not whole:
+            reasons = {log.error.message for log in logs if log.error}
+            raise OSError("not all was answered" + "".join(f": {reason}" for reason in sorted(reasons)))
     except BaseException as error:
         if type(error).__name__ == "PrerequisiteError":  # what Inspect refuses; it does not export the class
-            raise ValueError(re.sub(r"\[/?bold\]", "", str(error)).removeprefix("ERROR: ")) from error
+            words = Text.from_markup(str(error)).plain.removeprefix("ERROR: ")
+            raise ValueError(" ".join(words.split())) from error
         if isinstance(error, sqlite3.Error):  # of Inspect's buffer, on a full disk
             error = OSError(f"Inspect cannot write ({error})")
-        error.add_note(f"what was answered is kept in {where}; the same command continues from there")
+        then = "" if isinstance(error, KeyboardInterrupt | SystemExit) else "when the cause is removed, "
+        error.add_note(f"what was answered is kept in {where}; {then}the same command continues from there")
         raise error
     return records.own(where, probes=options.probe)
+
+
+def _versions(options: argparse.Namespace) -> dict[str, str]:
+    """What the user says about the server: a note, and the name and SHA-256 of the file with the weights."""
+    known = {"note": options.note} if options.note else {}
+    if options.weights:
+        with open(options.weights, "rb") as file:
+            known |= {
+                "weights": options.weights.name,
+                "weights_sha256": hashlib.file_digest(file, "sha256").hexdigest(),
+            }
+    return known
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -161,6 +185,10 @@ def _add_asking(command: argparse.ArgumentParser, probe: bool) -> None:
     command.add_argument("--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}")
     option = "for Inspect: of the model, or how it is asked, as in base_url=http://localhost:8000/v1 or timeout=60"
     command.add_argument("--option", type=_option, action="append", default=[], metavar="NAME=VALUE", help=option)
+    command.add_argument(
+        "--weights", type=Path, help="the file of the weights behind a server, whose SHA-256 is stored"
+    )
+    command.add_argument("--note", help="words to store with the answers, such as the version of the server")
     command.set_defaults(command=_run, probe=probe)
 
 

@@ -28,7 +28,7 @@ def folder(kind: str) -> Path:
 
 
 @contextmanager
-def needed(what: str, install: str = "pip install 'lsalib[sts]'") -> Iterator[None]:
+def needed(what: str, install: str = "pip install '.[sts]' in the book's repository") -> Iterator[None]:
     """Where packages are imported that not everybody has: an error says what they are for, and how to get them."""
     try:
         yield

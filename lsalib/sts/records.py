@@ -55,14 +55,17 @@ def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> lis
 
 def _logged(path: Path) -> list[dict]:
     """The results in a log of Inspect; none where it is unfinished, or of another task."""
-    with files.needed("logs of Inspect are read by inspect-ai", "pip install 'lsalib[inspect]'"):
+    with files.needed(
+        "logs of Inspect are read by inspect-ai", "pip install '.[sts,inspect]' in the book's repository"
+    ):
         from inspect_ai.log import read_eval_log
     if (log := read_eval_log(str(path))).status != "success" or log.eval.task.rpartition("/")[2] != "stsb":
         return []
     made: dict[str, dict] = {}
     for sample in log.samples or []:
         known = dict(sample.metadata)
-        about = {"experiment": known.pop("experiment") | {"model": log.eval.model}, "versions": {}, "records": []}
+        about = {"experiment": known.pop("experiment") | {"model": log.eval.model}, "records": []}
+        about["versions"] = log.eval.packages | (log.eval.metadata or {}).get("versions", {})
         said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
         made.setdefault(known.pop("arm"), about)["records"].append(known | said)
     for result in made.values():

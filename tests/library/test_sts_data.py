@@ -128,5 +128,5 @@ def test_files_lie_where_the_system_keeps_them(monkeypatch, tmp_path):
 def test_a_missing_package_is_named_with_its_extra(package, monkeypatch):
     monkeypatch.delenv("LSALIB_STS_DATA", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"by {package} \(.*\): pip install 'lsalib\[sts\]'"):
+    with pytest.raises(ImportError, match=rf"by {package} \(.*\): pip install '\.\[sts\]'"):
         data.load("dev")

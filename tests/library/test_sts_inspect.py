@@ -1,10 +1,12 @@
 """The task of Inspect, against a server on loopback."""
 
+import hashlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -175,7 +177,9 @@ def test_a_full_disk_keeps_what_it_has(answered):
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
         said = process.communicate()[1].decode()
     assert process.returncode == 2
-    kept = "what was answered is kept in mine/none,guess; the same command continues from there"
+    kept = (
+        "what was answered is kept in mine/none,guess; when the cause is removed, the same command continues from there"
+    )
     assert re.search(f"^error: .*; {kept}$", said, re.MULTILINE), said
     with serving(last_guess) as second, start(second) as process:
         process.communicate()
@@ -257,6 +261,38 @@ def test_unreadable_answers_fail_the_run_and_a_refusal_too(capfd):
     with serving(last_guess, failures=[401] * 99) as server:
         assert command.main([*RUN, "--out", "b", "--option", f"base_url={server.url}"]) == 2
     assert (
-        "not all was answered; Inspect said why, and its log does; what was answered is kept in b"
-        in capfd.readouterr().err
+        "not all was answered: " in (said := capfd.readouterr().err)
+        and "Error code: 401 - refused" in said
+        and "what was answered is kept in b" in said
     )
+
+
+def test_a_server_of_one_s_own_needs_no_key_and_is_described(monkeypatch, tmp_path):
+    """It is asked two things at a time; the record has the words and the digest that the user gives."""
+    monkeypatch.delenv("LOCAL_API_KEY")
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    about = ["--weights", "m.gguf", "--note", "llama.cpp b1"]
+    open_now, most, lock = [], [], threading.Lock()
+
+    def pause():
+        with lock:
+            open_now.append(1)
+            most.append(len(open_now))
+        time.sleep(0.05)
+        with lock:
+            open_now.pop()
+
+    with serving(last_guess, pause=pause) as server:
+        assert command.main([*RUN, *about, "--out", "mine", "--option", f"base_url={server.url}"]) == 0
+    assert max(most) == 2
+    for result in records.own("mine"):
+        digest = hashlib.sha256(b"GGUF").hexdigest()
+        known = {"note": "llama.cpp b1", "weights": "m.gguf", "weights_sha256": digest}
+        assert result["versions"].items() >= known.items() and result["versions"]["inspect_ai"]
+
+
+def test_what_inspect_refuses_is_said_without_its_markup(monkeypatch, capsys):
+    monkeypatch.delenv("OTHER_API_KEY", raising=False)
+    assert command.main([*RUN[:2], "openai-api/other/m", *RUN[3:], "--out", "mine"]) == 2
+    error = capsys.readouterr().err
+    assert "No OTHER_API_KEY defined in the environment" in error and "[" not in error and error.count("\n") == 1

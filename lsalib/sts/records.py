@@ -23,6 +23,8 @@ def recorded() -> list[dict]:
         hint = "clone the book's repository, and run `pip install -e .` in the clone"
         raise FileNotFoundError(f"the stored results are not in {FOLDER}: {hint}")
     found = [json.loads(path.read_bytes()) for path in paths]
+    for one in found:
+        one["experiment"].pop("moved", None)  # a field of earlier versions, always null
     answered = lambda row: row.get("answer") is not None or row.get("logprobs")
     return [one | {"records": list(filter(answered, one["records"]))} for one in found]
 

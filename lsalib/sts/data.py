@@ -6,6 +6,7 @@ CC BY-SA 4.0. So we do not keep the files here, but fetch them from their publis
 
 import csv
 import os
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +47,8 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     """
     if split not in _SHA256:
         raise ValueError(f"split must be one of {', '.join(_SHA256)}, got {split!r}")
-    with needed("the sentence pairs are downloaded by pooch"):
+    with needed("the sentence pairs are downloaded by pooch"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pooch imports tqdm, which warns in notebooks without widgets
         import pooch
     name, folder = (
         f"stsb-en-{split}.csv",

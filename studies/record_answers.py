@@ -28,7 +28,7 @@ def store(folder: Path, home: Path) -> None:
         digest = prompts.digest([design.prompt(asked, item) for item in runs])
         pairs = zip(result["records"], runs, strict=True)
         rows = [row | {"answer": without_sentences(row["answer"], item)} for row, item in pairs]
-        made = provenance("python -m studies.record_answers")
+        made: dict = dict(provenance("python -m studies.record_answers"))
         made |= {"experiment": asdict(asked), "versions": result["versions"], "prompts": digest, "records": rows}
         split = "train" if asked.context_split == "train" else None
         parts = (asked.model.rpartition("/")[2], asked.style, asked.condition, asked.guess_model, asked.draw, split)

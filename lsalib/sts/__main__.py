@@ -20,14 +20,12 @@ _PLACE = "the folder that LSALIB_STS_RESULTS names, or in sts-results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked. Errors are a line on standard error.
-
-    The exit status is then 2; it is 1 where most answers have no score, and 130 or 143 after an interruption.
-    """
+    """Do what is asked. An error is a line on standard error, and status 2; an interruption is status 130 or 143."""
     options = _parser().parse_args(arguments)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        return options.command(options) or 0
+        options.command(options)
+        return 0
     except (KeyboardInterrupt, SystemExit, ImportError, OSError, ValueError) as error:
         status = {KeyboardInterrupt: 130, SystemExit: 143}.get(type(error), 2)
         said = f"error: {error}" if status == 2 else "stopped"
@@ -37,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> None:
     small, local = options.model.startswith("lsalib/"), re.match("openai-api[a-z-]*/local/", options.model)
     if options.style is None:
         options.style = "completion" if small or "-completions/" in options.model else "chat"
@@ -76,13 +74,7 @@ def _run(options: argparse.Namespace) -> int:
         then = "" if isinstance(error, KeyboardInterrupt | SystemExit) else "when the cause is removed, "
         error.add_note(f"what was answered is kept in {where}; {then}the same command continues from there")
         raise
-    found = records.own(where)
-    print(results.table(found))
-    print(f"stored in {folder}")
-    failed = [results.outcome(one).failed.mean() for one in found]
-    if junk := sum(failed) / len(failed) > 0.5:
-        print(f"error: {sum(failed) / len(failed):.0%} of the answers have no score", file=sys.stderr)
-    return int(junk)
+    print(f"{results.table(records.own(where))}\nstored in {folder}")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -91,9 +83,8 @@ def _show(options: argparse.Namespace) -> None:
     print(results.table(found))
 
 
-def _data(options: argparse.Namespace) -> None:
-    for split in ("train", "dev", "test"):
-        print(f"{split}: {len(data.load(split, options.folder).score)} pairs, the published ones")
+def _data(_) -> None:
+    print({split: len(data.load(split).score) for split in ("train", "dev", "test")})
 
 
 def _option(text: str) -> tuple[str, object]:
@@ -128,8 +119,6 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("folder", nargs="?", type=Path, help=f"where results are, also below; without it {_PLACE}")
     show.set_defaults(command=_show)
     pairs = commands.add_parser("data", help="get the sentence pairs, once, and compare them with their checksums")
-    where = "where they are; without it the folder that LSALIB_STS_DATA names, or the web"
-    pairs.add_argument("folder", nargs="?", type=Path, help=where)
     pairs.set_defaults(command=_data)
     return parser
 

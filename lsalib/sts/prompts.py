@@ -37,7 +37,7 @@ def build(
             message, with ``role`` and ``content``; "prefill" for the same chat with an answer that begins “Score:”.
 
     Example:
-        >>> build([], Example("C.", "D.", guess=2.5), guesses=True)[-61:]
+        >>> build([], Example("C.", "D.", guess=2.5), guesses=True)[-56:]
         'Sentence 1: C.\\nSentence 2: D.\\nInitial guess: 2.50\\nScore:'
 
     Source: appendix C.3 of arXiv 2512.04268.

@@ -22,7 +22,6 @@ LEAST_MASS = 0.5
 _SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
 _HEADINGS = (*"model style guess condition draws readout runs failed mass error".split(), "less: the guess itself")
 _HEADINGS += ("less: none", "less: shuffled")
-_NOTHING: dict = {}  # what a plain error is compared with
 
 
 class Outcome(NamedTuple):
@@ -41,7 +40,7 @@ def expected(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
         >>> expected(np.zeros((1, 51))).round(6).tolist()
         [2.5]
     """
-    return np.asarray(softmax(_scores(logprobs), axis=-1) @ np.array(ANSWERS, np.float64))
+    return np.asarray(softmax(np.asarray(logprobs, np.float64), axis=-1) @ np.array(ANSWERS, np.float64))
 
 
 def written(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
@@ -53,19 +52,12 @@ def written(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
         >>> float(written(logprobs))  # 1.0 is the likeliest score, 3 the likeliest digit
         3.0
     """
-    logprobs = _scores(logprobs)
-    digits = np.zeros((*logprobs.shape[:-1], 60))
-    digits[..., : len(ANSWERS)] = np.exp(logprobs)
-    digits = digits.reshape(*logprobs.shape[:-1], 6, 10)
+    probabilities = np.exp(np.asarray(logprobs, np.float64))
+    digits = np.pad(probabilities, [(0, 0)] * (probabilities.ndim - 1) + [(0, 9)])  # of 5.1 to 5.9
+    digits = digits.reshape(*digits.shape[:-1], 6, 10)
     first = digits.sum(-1).argmax(-1)
     second = np.take_along_axis(digits, first[..., None, None], -2)[..., 0, :].argmax(-1)
     return np.asarray(first + second / 10)
-
-
-def _scores(logprobs) -> np.ndarray:
-    if np.shape(logprobs)[-1:] != (len(ANSWERS),):
-        raise ValueError(f"logprobs must have shape (..., {len(ANSWERS)}), got shape {np.shape(logprobs)}")
-    return np.asarray(logprobs, np.float64)
 
 
 def mass(result: dict) -> float:
@@ -115,8 +107,7 @@ def compare(result: dict, other: dict | None, readout: str = "written", *, famil
     mine = outcome(result, readout)
     if other is None:
         return mse(mine.prediction, mine.truth, less=mine.guess, family=family)
-    pairs, others = ([(one["query"], one["context"]) for one in each["records"]] for each in (result, other))
-    if pairs != others:
+    if _pairs(result) != _pairs(other):
         raise ValueError("other must be about the same queries and contexts as result, got other ones")
     return mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction, family=family)
 
@@ -137,41 +128,34 @@ def table(results: Sequence[dict]) -> str:
     }
     rows = [_HEADINGS]
     for (*setting, guesser, condition), one in pooled.items():
-        none, shuffled = pooled.get((*setting, None, "none")), pooled.get((*setting, guesser, "shuffled"))
+        others = {"none": pooled.get((*setting, None, "none")), "shuffled": pooled.get((*setting, guesser, "shuffled"))}
         draws = ",".join(str(draw) for draw, _ in sorted(groups[*setting, guesser, condition]))
         for readout in _given(one):
             least = mass(one) if readout == "expected" else 1.0
-            failed = str(outcome(one).failed.sum()) if readout == "written" else "-"
-            cells = (
-                *setting[:2],
-                guesser or "-",
-                condition,
-                draws,
-                readout,
-                str(len(one["records"])),
-                failed,
-                f"{least:.2f}",
-            )
-            rows.append(
-                (*cells, *(_cell(one, other, readout) for other in (_NOTHING, None, none or one, shuffled or one)))
-            )
+            found = outcome(one, readout) if least >= LEAST_MASS else None
+            values = [mse(*found[:2]) if found else None, *[None] * 3]
+            if found and condition != "none":
+                values[1] = compare(one, None, readout)
+                for place, (name, other) in enumerate(others.items(), 2):
+                    if other and name != condition and _pairs(one) == _pairs(other) and readout in _given(other):
+                        values[place] = compare(one, other, readout)
+            failed = str(found.failed.sum()) if found else "-"
+            cells = (*setting[:2], guesser or "-", condition, draws, readout, str(len(one["records"])), failed)
+            rows.append((*cells, f"{least:.2f}", *map(_cell, values)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def _cell(one: dict, other: dict | None, readout: str) -> str:
-    """An error, or its difference from another one, with its interval; a dash where there is nothing to be said."""
-    try:
-        if other is _NOTHING:
-            value = mse(*outcome(one, readout)[:2])
-        elif other is one or all(row["guess"] is None for row in one["records"]):
-            return "-"
-        else:
-            value = compare(one, other, readout)
-    except ValueError:
+def _cell(value: Interval | None) -> str:
+    if value is None:
         return "-"
     ends = "" if np.isnan(value.low) else f" [{value.low:.3f}, {value.high:.3f}]"  # none where rows are few
     return f"{value.estimate:.3f}{ends}"
+
+
+def _pairs(result: dict) -> list:
+    """Which queries were asked, after which examples."""
+    return [(row["query"], row["context"]) for row in result["records"]]
 
 
 def _given(result: dict) -> tuple[str, ...]:

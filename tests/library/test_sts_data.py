@@ -21,7 +21,7 @@ def test_the_splits_are_the_published_ones(capsys):
     assert splits["train"].first[0] == "A plane is taking off." and splits["train"].score[0] == 5.0
     assert splits["test"].second[-1] == "North Korea Delegation Meets With South Korean Officials"
     assert all(0 <= pairs.score.min() < pairs.score.max() <= 5 for pairs in splits.values())
-    assert command.main(["data"]) == 0 and "dev: 1500 pairs" in capsys.readouterr().out
+    assert command.main(["data"]) == 0 and "'dev': 1500" in capsys.readouterr().out
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

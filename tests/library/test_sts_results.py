@@ -105,5 +105,5 @@ def test_the_draws_of_a_setting_are_taken_together():
 SOME = {"records": [{"answer": "3", "truth": 3.5, "guess": None, "context_mean": 2.0, "query": 0, "context": [0]}]}
 test_bad_arguments_are_refused = refusals(
     (lambda: results.outcome(SOME, "spoken"), "readout must be one of written, which the model gave, got 'spoken'"),
-    (lambda: results.expected(np.zeros((2, 50))), r"logprobs must have shape \(\.\.\., 51\), got shape \(2, 50\)"),
+    (lambda: results.expected(np.zeros((2, 50))), "mismatch in its core dimension"),
 )

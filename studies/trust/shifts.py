@@ -34,7 +34,7 @@ from tools.notebooks.pages import Page
 
 SHIFTS = STORE / "shifts.json"
 # The answers of the language models are stored, and the page on trust reads these results.
-LEFT_OUT = ("llm", "llm_inside", "trust")
+LEFT_OUT = ("llm", "trust")
 # Hours of work: neither a build nor `make clean` removes it.
 WORK = Path("study-runs/shifts")
 VERSIONS = ("jax", "jaxlib", "numpy", "optax")

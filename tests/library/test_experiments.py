@@ -1,20 +1,15 @@
 """Stored results: their form, and the program that makes them."""
 
-import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from sts_support import Fake, data_folder, last_guess
 
 from lsalib.book import stored
-from lsalib.sts import design, files
-from lsalib.sts.prompts import Example
-from studies.experiments import EXPERIMENTS, __main__, experiment, language_models
+from studies.experiments import EXPERIMENTS, __main__, experiment
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
+@pytest.mark.parametrize("name", [*EXPERIMENTS])
 def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
     """It holds finite numbers, the command, the versions and the settings of its experiment."""
     arrays, about = stored.load(name, EXPERIMENTS[name].home)
@@ -78,28 +73,3 @@ def test_an_experiment_is_listed_run_repeated_and_compared(monkeypatch, tmp_path
     monkeypatch.setitem(EXPERIMENTS, "toy", toy._replace(again=lambda: {"a": np.array([1.0, 2.0 + 1e-15])}))
     with pytest.raises(SystemExit, match="toy: a is off by up to"):
         __main__.main(["toy", "--out", str(tmp_path), "--again"])
-
-
-def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
-    """A model that copies the last guess in its prompt answers with the guesses of the experiment."""
-    if folder := data_folder():
-        monkeypatch.setenv("LSALIB_STS_DATA", folder)
-    monkeypatch.setattr(files, "folder", lambda kind: tmp_path)
-    monkeypatch.setattr(language_models, "open_model", lambda name: Fake(last_guess, name=name))
-    monkeypatch.setattr(language_models, "ASKED", [replace(asked, runs=2) for asked in language_models.ASKED[3:12:6]])
-    experiment.store("sts/answers", EXPERIMENTS["sts/answers"], tmp_path)
-    found = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "sts").iterdir())]
-    assert [result["experiment"]["guess_model"] for result in found] == ["concat", "strong"]
-    for result in found:
-        assert [float(record["answer"]) for record in result["records"]] == [r["guess"] for r in result["records"]]
-
-
-def test_answers_are_stored_without_the_sentences_of_their_prompts():
-    """Whole sentences, and four words in a row of one; in another prompt's company an answer stays as it is."""
-    context = [Example("A dog runs in the park.", "Rain", 3.0)]
-    item = design.Item(0, 0, [0], context, Example("A cat sleeps.", "The cat is on a mat."))
-    answer = "Sentence 1: a dog runs in the sun, rain. A cat sleeps! The cat is 3.5"
-    kept = language_models.without_sentences(answer, item)
-    assert kept == "Sentence 1: … sun, …. …! The cat is 3.5"
-    other = item._replace(query=Example("One.", "Two."), context=[])
-    assert language_models.without_sentences(answer, other) == answer

@@ -53,7 +53,7 @@ def test_paths_and_commands_exist(text):
 
 def test_the_questions_to_language_models_are_understood(capsys):
     written = re.findall(r"^python -m lsalib\.sts ([^#\n]+)", README, re.MULTILINE)
-    assert [command.split()[0] for command in written] == ["run", "probe", "show", "run"]
+    assert [command.split()[0] for command in written] == ["run", "run", "show"]
     for command in written:
         options = sts._parser().parse_args(command.split())
         if hasattr(options, "model"):

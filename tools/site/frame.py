@@ -10,7 +10,7 @@ from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from tools.notebooks import address, install_cell
+from tools.notebooks import install_cell
 from tools.notebooks.pages import ROOT
 from tools.site.claims import facts
 
@@ -19,7 +19,7 @@ FIGURE = "_static/answer.svg"
 
 def set_base(app: Sphinx, config: Config) -> None:
     """Where the book is published, once the repository has an address."""
-    config.html_baseurl = address.book_address(install_cell.address(ROOT)) or ""
+    config.html_baseurl = install_cell.book_address(install_cell.address(ROOT))
 
 
 def briefs(env: BuildEnvironment) -> dict[str, dict[str, str]]:

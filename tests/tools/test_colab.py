@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 from tiny_book import HEADER, ROOT, commit
 
-from tools.notebooks import address, install_cell, pages
+from tools.notebooks import install_cell, pages
 from tools.notebooks.pages import Page
 
 HOSTED = ["jax", "optax", "numpy", "ipykernel"]

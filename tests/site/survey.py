@@ -31,12 +31,11 @@ def ask(page: Page, what: str, argument: object = None) -> list[str]:
     return page.evaluate(f"argument => survey.{what}(argument)", argument)
 
 
-def axe(page: Page, *, whole: bool = False) -> list[str]:
-    """What axe finds: all of it, in the whole article, or what is quick to find outside of formulas and code."""
-    rules = {name: {"enabled": whole} for name in SLOW}
+def axe(page: Page, *, slow: bool = False) -> list[str]:
+    """What axe finds outside of formulas and code, which are thousands of elements of few kinds."""
     # A style sheet that axe loads a second time would be a request of ours.
-    options = {"rules": rules, "resultTypes": ["violations"], "preload": False, "elementRef": True}
-    return page.evaluate(AXE, ["article" if whole else {"exclude": ["math", "pre"]}, options, THEMES])
+    options = {"rules": {name: {"enabled": slow} for name in SLOW}, "resultTypes": ["violations"], "preload": False}
+    return page.evaluate(AXE, [{"exclude": ["math", "pre"]}, options | {"elementRef": True}, THEMES])
 
 
 def defects(page: Page) -> list[str]:

@@ -109,6 +109,13 @@ def on(ticks: list, pixels: np.ndarray, log: bool) -> np.ndarray:
     return np.exp(read) if log else read
 
 
+def pixel(ticks: list, value: float, log: bool = False) -> float:
+    """The pixel of a value on an axis."""
+    values, places = np.array(ticks).T
+    slope, start = np.polyfit(np.log(values) if log else values, places, 1)
+    return float(start + slope * (np.log(value) if log else value))
+
+
 def distance(point: np.ndarray, line: list) -> float:
     """From a point to a polyline, in pixels."""
     a, b = np.array(line[:-1]), np.array(line[1:])
@@ -194,35 +201,67 @@ def test_no_slider_moves_an_axis(explorer):
                 assert ticks() == before and len(before[0][0]) > 1
 
 
-# A drag ends where? The frame, the place beyond its left upper corner in widths and heights, a slider, its value there.
+# The frame of a chart, where a drag ends in units of its axes, and the values that the controls then have: of all that
+# they can take, those nearest on the axes. Without a height the drag stays in the middle.
 DRAGS = {
-    "answer": [(0, (1.1, 0.5), "error", "max")],
-    "heads": [(0, (1.1, 0.5), "heads", "max")],
-    "guess": [(0, (1.1, 0.5), "guess", "max"), (1, (1.1, 0.5), "guess", "max")],
-    "triangle": [(0, (1.1, -0.1), "m", "max"), (0, (1.1, -0.1), "c", "max"), (1, (0.5, 1.1), "c", "0")],
-    "pair": [(0, (-0.1, 0.5), "C", "min")],
-    "stand-in": [(0, (1.1, 0.5), "C", "min"), (1, (1.1, 0.5), "C", "max")],
-    "patterns": [(0, (1.1, 0.5), "step", "max")],
-    "fast-weights": [(0, (1.1, -0.1), "start", "max"), (1, (0.5, 1.1), "start", "1")],
+    "answer": [(0, (23.4, None), {"error": 23})],
+    "heads": [(0, (5.3, None), {"heads": 5})],
+    "guess": [(1, (2.33, None), {"guess": 2.3})],
+    "triangle": [(0, (0.62, -0.63), {"m": 37 / 60, "c": -0.65}), (1, (0.8, 1.05), {})],
+    "pair": [(0, (7300, None), {"C": 10_000})],
+    "stand-in": [(0, (1.083, None), {"C": 30}), (1, (73, None), {"C": 100})],
+    "fast-weights": [(0, (0.9, 0.66), {"start": 0.8}), (1, (2, 3.1), {"start": 0.3})],
 }
+LOG = [("pair", 0), ("stand-in", 1)]  # these have a logarithmic axis of x
+SLIDERS = """box => Object.fromEntries(JSON.parse(box.querySelector("script").textContent).controls
+    .filter(({ options }) => !options).map(({ name, values }) => {
+        const at = Number(box.querySelector(`[name=${name}]`).value);
+        return [name, values ? values[at] : at];
+    }))"""
 
 
-def test_the_picture_can_be_dragged(explorer):
+def drag(box, number: int, way) -> dict[str, float]:
+    """Where the sliders stand after a drag from a frame's middle; what the pointer does later changes nothing."""
+    frame, mouse, said = box.locator(".explorer-frame").nth(number), box.page.mouse, box.locator("[aria-live]")
+    frame.evaluate("e => e.scrollIntoView({ block: 'center' })")
+    before, place = said.inner_text(), frame.bounding_box()
+    start = np.array([place["x"] + place["width"] / 2, place["y"] + place["height"] / 2])
+    mouse.move(*start)
+    mouse.down()
+    mouse.move(*(start + way), steps=3)
+    mouse.up()
+    reached = box.evaluate(SLIDERS)
+    mouse.move(*start)
+    assert said.inner_text() != before and box.evaluate(SLIDERS) == reached
+    return reached
+
+
+@only(*DRAGS)
+def test_a_drag_ends_at_the_value_below_the_pointer(explorer):
     name, box, controls = explorer
-    text, mouse = box.locator("[aria-live]"), box.page.mouse
-    for number, end, slider, wanted in DRAGS[name]:
+    for number, (x, y), wanted in DRAGS[name]:
         box.evaluate(SET, {control["name"]: control["value"] for control in controls})
-        frame = box.locator(".explorer-frame").nth(number)
-        frame.evaluate("e => e.scrollIntoView({ block: 'center' })")
-        before, place = text.inner_text(), frame.bounding_box()
-        mouse.move(place["x"] + 0.4 * place["width"], place["y"] + 0.4 * place["height"])
-        mouse.down()
-        mouse.move(place["x"] + end[0] * place["width"], place["y"] + end[1] * place["height"], steps=5)
-        mouse.up()
-        value, reached = box.locator(f"[name={slider}]").evaluate("(e, end) => [e.value, e[end] ?? end]", wanted)
-        assert value == reached and text.inner_text() != before
-        mouse.move(place["x"] + 0.5 * place["width"], place["y"] + 0.5 * place["height"])
-        assert box.locator(f"[name={slider}]").input_value() == value
+        size = box.locator(".explorer-frame").nth(number).bounding_box()
+        middle, axes = np.array([size["width"], size["height"]]) / 2, box.evaluate(DRAWN)[number - (name == "guess")]
+        end = pixel(axes["x"], x, (name, number) in LOG), middle[1] if y is None else pixel(axes["y"], y)
+        reached = drag(box, number, end - middle)
+        if (name, number) == ("triangle", 1):
+            # Step and c shrink together, in their own units: the layer is as far from the best step as the pointer.
+            assert np.hypot(np.sqrt(3) * (reached["m"] - 1 / 3), reached["c"]) == pytest.approx(y, abs=0.03)
+            assert reached["c"] / (reached["m"] - 1 / 3) == pytest.approx(0.8 / (2 / 3), rel=0.1)
+        else:
+            assert {key: reached[key] for key in wanted} == pytest.approx(wanted)
+
+
+@only("guess", "patterns")
+def test_a_picture_without_axes_can_be_dragged(explorer):
+    """A token by forty pixels a unit; a training from the left edge to the right one."""
+    name, box, controls = explorer
+    if name == "guess":
+        assert drag(box, 0, [93, 0])["guess"] == pytest.approx(2.3)
+    else:
+        width, steps = box.locator(".explorer-frame").bounding_box()["width"], controls[0]["values"]
+        assert drag(box, 0, [0.2 * width, 0])["step"] == steps[round(0.7 * (len(steps) - 1))]
 
 
 # Where a finger begins, how far it moves, and whether that drags; if not, it scrolls the page.

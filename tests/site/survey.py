@@ -7,7 +7,7 @@ from matplotlib.textpath import TextToPath
 from playwright.sync_api import Page
 
 SCRIPTS = [Path(AXE_FILE_PATH), Path(__file__).with_name("survey.js")]
-# Rules that axe needs seconds for. The survey looks at contrast and sizes itself; how links look is the same everywhere.
+# Rules that axe needs seconds for: the survey measures contrast and sizes itself, and links look the same everywhere.
 SLOW = ("color-contrast", "link-in-text-block", "target-size")
 # The smallest letters of a figure, in pixels, by the width of the screen.
 LETTERS = {1280: 12, 390: 10}

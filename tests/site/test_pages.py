@@ -126,7 +126,7 @@ def test_a_copied_formula_is_its_latex(browser, address):
         tex = block.locator("math[alttext]").get_attribute("alttext")
         assert block.locator("xpath=..").evaluate(COPY).count(f"$${tex}$$") == 1
         # Words alone are copied as they are.
-        assert page.locator("article h1").evaluate(COPY)== "6. How many heads?"
+        assert page.locator("article h1").evaluate(COPY) == "6. How many heads?"
 
 
 def test_nothing_but_its_content_makes_a_root_wide(browser, address):

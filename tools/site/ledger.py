@@ -143,10 +143,12 @@ class Verdicts(Table):
 
 
 class Derivations(Directive):
-    """How many claims rest on each kind of independent derivation, and on three kinds or more."""
+    """How many claims rest on each kind of independent derivation, if the claims name any, and on three or more."""
 
     def run(self) -> list[nodes.Node]:
         certified, claims = marked("certificate"), read_claims(ROOT)
+        if not any(claim.derivations for claim in claims):
+            return []
         kinds = [(*claim.derivations, *["certificate"] * (claim.id in certified)) for claim in claims]
         counts = {kind: sum(kind in each for each in kinds) for kind in (*DERIVATIONS, "certificate")}
         counts["three kinds or more"] = sum(len(each) > 2 for each in kinds)

@@ -46,9 +46,12 @@
     );
     const many = [...places].filter(([, links]) => new Set(links.map((link) => link.href)).size > 1);
     const unset = all(".math").filter((e) => e.querySelector("merror, mtext[style*=color]") || !e.querySelector("math[alttext]"));
+    const roots = all("article msqrt").filter(seen)
+      .filter((e) => e.getBoundingClientRect().right - e.lastElementChild.getBoundingClientRect().right >= 1);
     const font = !document.querySelector(".math") || document.fonts.check("16px 'Book Math'");
     return [
       ...unset.map((e) => `formula not set: ${e.textContent.trim()}`),
+      ...roots.map((e) => `a root wider than its content: ${e.textContent}`),
       ...(font ? [] : ["formulas without their font"]),
       ...images.filter(([e]) => e.matches("img") && !e.naturalWidth).map(([e]) => `image not shown: ${begin(e)}`),
       ...images.filter(([, alt]) => !alt?.trim() || /\.(png|svg|jpe?g|gif)$/.test(alt)).map(([e]) => `no alt text: ${begin(e)}`),

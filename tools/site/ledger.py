@@ -14,7 +14,6 @@ from lsalib.book.claims import Record, rows, tally
 from tools.ledger import export
 from tools.ledger.claims import STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell
-from tools.notebooks.address import BRANCH
 from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
 from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
@@ -65,7 +64,7 @@ def tests(listed: list[Marked]) -> str:
     for test in listed:
         place = f"{test.file}, {test.function}"
         if install_cell.GITHUB.fullmatch(repository):
-            place = f'<a href="{repository}/blob/{BRANCH}/{test.file}">{place}</a>'
+            place = f'<a href="{repository}/blob/{install_cell.BRANCH}/{test.file}">{place}</a>'
         kind = f"{test.kind.capitalize()}: "
         lines += f'<li>{kind}{escape(test.words)} <span class="ledger-note">{place}</span></li>'
     return f"<ul>{lines}</ul>" if listed else ""

@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
 from math_core import LatexError
 
-from tools.site.math import mathml, rows
+from tools.site.math import Endings, mathml, rows
 
 # A formula, whether it stands on its own, and the text of each part in which it may be broken: behind relations outside
 # of brackets in a line, at its gaps otherwise.
@@ -50,3 +52,13 @@ def test_lines_outside_of_an_environment_stand_below_each_other():
     assert rows(r"a \\ b") == rows("a\n\nb") == r"\begin{aligned}a \\ b\end{aligned}"
     matrix = r"\begin{bmatrix} 1 \\ \begin{matrix} 2 \\ 3 \end{matrix} \end{bmatrix}"
     assert rows(matrix) == matrix
+
+
+def test_the_signs_around_a_formula_go_with_it_and_equal_signs_elsewhere_stay():
+    page, math = new_document("page"), lambda tex: nodes.math(text=tex)
+    link = lambda: nodes.reference(text="link")
+    words = [link(), nodes.Text(", "), link(), nodes.Text(" ("), link(), nodes.Text(" ("), math("x"), nodes.Text(", ")]
+    page += nodes.paragraph("", "", *words, math("y"), nodes.Text(")"))
+    Endings(page).run()
+    assert page.astext() == "link, link (link x y"
+    assert [(node.get("opening"), node["ending"]) for node in page.findall(nodes.math)] == [("(", ","), (None, ")")]

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.xdist_group("pdf")
 
 # Two that lead to each other and to the ledger; a small part of the book is printed in seconds.
 PAGES = ["book/intro", "book/gradients_appendix", "book/reference"]
-PAGE = "book/gradients_appendix.html"
 
 
 @pytest.fixture(scope="module")
@@ -31,41 +30,31 @@ def part(html, tmp_path_factory):
 
 
 def test_all_pages_are_one_document(browser, part):
-    page = browser.new_page()
-    page.goto((part / pdf.WHOLE).as_uri())
-    assert page.locator("article").count() == len(PAGES)
-    ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
-    assert len(ids) > 100 and len(ids) == len(set(ids))
-    inside = page.locator("a[href^='#']").evaluate_all("all => all.map(e => e.getAttribute('href').slice(1))")
-    assert "gradients_appendix--" in inside and set(inside) <= set(ids)
-    assert page.locator("script, button, .headerlink, details:not([open])").count() == 0
-    assert page.locator("details[open]").count() > 3 and page.locator("math").count() > 50
-    assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--fig-ink')"), (
-        "the drawings' inks"
-    )
-    page.close()
+    with visit(browser, f"{part.as_uri()}/", pdf.WHOLE) as (page, _):
+        assert page.locator("article").count() == len(PAGES)
+        ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
+        assert len(ids) > 100 and len(ids) == len(set(ids))
+        inside = page.locator("a[href^='#']").evaluate_all("all => all.map(e => e.getAttribute('href').slice(1))")
+        assert "gradients_appendix--" in inside and set(inside) <= set(ids)
+        assert page.locator("script, button, .headerlink, details:not([open])").count() == 0
+        assert page.locator("details[open]").count() > 3 and page.locator("math").count() > 50
+        assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--fig-ink')"), "the inks"
 
 
-def test_it_prints_with_outline_tags_and_page_numbers(part):
+def test_it_prints_with_outline_tags_and_page_numbers_and_the_front_page_offers_it(part, monkeypatch):
     # A process of its own: the browser of these tests has its playwright in this one.
     command = "import sys, pathlib; from tools.site import pdf; pdf.print_pdf(*map(pathlib.Path, sys.argv[1:]))"
     subprocess.run([sys.executable, "-c", command, part / pdf.WHOLE, part / pdf.PDF], cwd=ROOT, check=True)
     made = (part / pdf.PDF).read_bytes()
     assert made.startswith(b"%PDF") and b"/Outlines" in made and b"/StructTreeRoot" in made
     assert made.count(b"/Type /Page\n") > len(PAGES)
-
-
-def test_the_front_page_offers_it_once_it_is_there(part, monkeypatch):
     monkeypatch.setattr(pdf, "toc_pages", lambda: PAGES)
-    front = part / f"{PAGES[0]}.html"
-    (part / pdf.PDF).touch()
-    assert f"../{pdf.PDF}" in front.read_text() or pdf.PLACE in front.read_text()
     pdf.link_it(part)
-    assert f'<a href="../{pdf.PDF}">' in front.read_text() and pdf.PLACE not in front.read_text()
+    assert f'<a href="../{pdf.PDF}">' in (part / f"{PAGES[0]}.html").read_text()
 
 
 def test_a_reader_who_prints_a_page_gets_all_of_it(browser, address):
-    with visit(browser, address, PAGE) as (page, _):
+    with visit(browser, address, "book/gradients_appendix.html") as (page, _):
         page.set_viewport_size({"width": 700, "height": 1000})  # A4
         page.emulate_media(media="print")
         folds, empty, cut, buttons = page.evaluate("""() => {

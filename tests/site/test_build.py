@@ -1,18 +1,19 @@
-"""The build: every warning fails it, and buttons lead only to what is there."""
+"""The build of a small book: every warning fails it, and a notebook opens in Colab once there is an address."""
+
+import shutil
 
 import pytest
-from browser import copy_project, run_build
+from browser import ROOT, run_build
 from bs4 import BeautifulSoup
-from tiny_book import HEADER
+from tiny_book import HEADER, write_address
 
-from tools.notebooks import address, pages
-from tools.notebooks import execute as notebooks
+from tools.notebooks import execute, pages
 
 # One process builds the small book.
 pytestmark = pytest.mark.xdist_group("build")
 
 ADDRESS = "https://github.com/OWNER/REPOSITORY"
-COLAB = "https://colab.research.google.com"
+COLAB = "https://colab.research.google.com/github/OWNER/REPOSITORY/blob/main/book/small.ipynb"
 # What is wrong on a page, and what the build's warning names.
 PLANTED = {
     "[x](no-such-page.md)": "no-such-page",
@@ -21,32 +22,34 @@ PLANTED = {
     "```{nosuch}\n```": "nosuch",
     r"$x^{2}\nosuchmacro$": "nosuchmacro",
     "`estimators.no_such_step`": "«estimators.no_such_step» names none",
-    "`lsalib.estimators.no_such_step`": "«lsalib.estimators.no_such_step» names none",
     ":::{explorer} nothing\nwords\n:::": "an explorer is one of",
     ":::{explorer} heads\n:::": "an explorer has a question",
 }
 PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"
 ENTRY = "api/estimators.html#lsalib.estimators.one_step_gd"
+NOT_COPIED = (".git", ".venv*", "_build", "study-runs", "build", "*.egg-info", "__pycache__", ".*_cache")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A book of four pages with an address, one of them full of mistakes: its HTML and what the build said."""
+    """What the build of a book with an address said, and two of its pages; a third one is full of mistakes."""
     folder = tmp_path_factory.mktemp("small")
-    project = copy_project(folder)
+    project = shutil.copytree(ROOT, folder / "project", ignore=shutil.ignore_patterns(*NOT_COPIED))
     page = pages.Page(project, "small")
     page.md.write_text(HEADER + "\n# A notebook\n\n```{code-cell} ipython3\n2 + 2\n```\n", encoding="utf-8")
-    notebooks.save(page, pages.build(page))
+    execute.save(page, pages.build(page))
     (project / "book/text.md").write_text(f"# A text\n\nBeside [a notebook](small.ipynb): {PROSE}\n", encoding="utf-8")
     (project / "book/planted.md").write_text("\n\n".join(["# Planted", *PLANTED]), encoding="utf-8")
     files = "".join(f"  - file: book/{name}\n" for name in ("small.ipynb", "planted.md", "api/estimators.md"))
     (project / "_toc.yml").write_text(f"format: jb-book\nroot: book/text\nchapters:\n{files}", encoding="utf-8")
-    address.main([ADDRESS, "--root", str(project)])
-    return folder / "_build/html/book", run_build(project, folder)
+    write_address(project, ADDRESS)
+    done = run_build(project, folder)
+    read = lambda name: (folder / f"_build/html/book/{name}.html").read_text(encoding="utf-8")
+    return done, {name: BeautifulSoup(read(name), "html.parser") for name in ("text", "small")}
 
 
 def test_every_warning_is_seen_and_fails_the_build(built):
-    _, done = built
+    done, _ = built
     warnings = [line for line in done.stderr.splitlines() if "WARNING" in line or "ERROR" in line]
     assert done.returncode != 0
     assert [name for name in PLANTED.values() if not any(name in line for line in warnings)] == []
@@ -54,26 +57,10 @@ def test_every_warning_is_seen_and_fails_the_build(built):
     assert [line for line in warnings if "planted.md" not in line] == []
 
 
-def soup(html, page: str) -> BeautifulSoup:
-    return BeautifulSoup((html / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-
-
-def test_with_an_address_a_notebook_opens_in_colab(built):
-    html, _ = built
-    away = {
-        page: {link["href"] for link in soup(html, page).select("a[href*='://']") if not link.find_parent("article")}
-        for page in ("text", "small")
-    }
-    colab = f"{COLAB}/github/OWNER/REPOSITORY/blob/main/book/small.ipynb"
-    assert away == {"text": {ADDRESS}, "small": {ADDRESS, colab}}
-
-
-def test_code_in_prose_leads_to_what_it_names(built):
-    html, _ = built
-    leads = {code.text: code.find_parent("a") for code in soup(html, "text").select("article code")}
-    assert {name: link and link["href"] for name, link in leads.items()} == {
-        "estimators.one_step_gd": ENTRY,
-        "lsalib.estimators.one_step_gd()": ENTRY,
-        "task.prior_mean": None,
-        "heads.md": None,
-    }
+def test_with_an_address_a_notebook_opens_in_colab_and_names_lead_to_their_entries(built):
+    _, soups = built
+    links = {page: soup.select("a[href*='://']") for page, soup in soups.items()}
+    away = {page: {link["href"] for link in found if not link.find_parent("article")} for page, found in links.items()}
+    assert away == {"text": {ADDRESS}, "small": {ADDRESS, COLAB}}
+    codes = {code.text: code.find_parent("a") for code in soups["text"].select("article code")}
+    assert [link and link["href"] for link in codes.values()] == [ENTRY, ENTRY, None, None]

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class Draw(NamedTuple):
-    """Normal numbers for B tasks: m tokens (C, or p compressed) of p entries, d features and the noise if there is any."""
+    """Normal numbers for B tasks. Of the p entries of a token d are features, and the last is noise if there is any."""
 
     tokens: Float[Array, "m p B"]
     query: Float[Array, "d B"]

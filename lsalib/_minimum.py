@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
 
-from lsalib import _validate
+from lsalib import _check
 
 __all__ = ["Minimum", "minimize"]
 
@@ -58,8 +58,8 @@ def minimize(
         >>> end.params.tolist(), float(end.value)
         ([3.0, 3.0], 0.0)
     """
-    steps, memory = _validate.count("steps", steps), _validate.count("memory", memory)
-    patience = patience if patience is None else _validate.count("patience", patience)
+    steps, memory = _check.count("steps", steps), _check.count("memory", memory)
+    patience = patience if patience is None else _check.count("patience", patience)
     types = [leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype for leaf in jax.tree.leaves(params)]
     if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
         raise ValueError(f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}")

@@ -30,24 +30,27 @@ class LiftedRisk(NamedTuple):
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
 
-    def curvature(self, V: Float[Array, "D D D"]) -> Float[Array, "D D D"]:
+    def curvature(self, V) -> Float[Array, "D D D"]:
         r"""The Hessian applied to V, `(H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk} E[\langle G, V_k \rangle G]`.
 
         Example:
             >>> lifted_risk(GaussianTask([0.0], context_size=1)).curvature(jnp.ones((2, 2, 2)))[0].tolist()
             [[12.0, 12.0], [12.0, 24.0]]
         """
-        V = _check.array("V", V, self.slope.shape)
+        (V,) = _check.floats(V=V)
+        _check.shape("V", V, self.slope.shape)
         return _curvature(*(jnp.asarray(part, V.dtype) for part in (self.query, self.second)), V)
 
-    def gradient(self, M: Float[Array, "D D D"]) -> Float[Array, "D D D"]:
+    def gradient(self, M) -> Float[Array, "D D D"]:
         """The gradient at M, for any task and linear guess; for a constant guess these are eqs. 19-20."""
-        return jnp.asarray(self.slope, M.dtype) + self.curvature(M)
+        bend = self.curvature(M)
+        return jnp.asarray(self.slope, bend.dtype) + bend
 
-    def value(self, M: Float[Array, "D D D"]) -> Float[Array, ""]:
+    def value(self, M) -> Float[Array, ""]:
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
-        constant, slope = (jnp.asarray(part, M.dtype) for part in (self.constant, self.slope))
-        return constant + jnp.vdot(slope + self.curvature(M) / 2, M)
+        bend = self.curvature(M)
+        constant, slope, M = (jnp.asarray(part, bend.dtype) for part in (self.constant, self.slope, M))
+        return constant + jnp.vdot(slope + bend / 2, M)
 
 
 @jax.jit

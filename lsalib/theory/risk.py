@@ -51,7 +51,7 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
     return _population_risk(params, jnp.append(guess, bias), _as_type(standard, params.W_K.dtype))
 
 
-def ltb_risk(params: LSAParams, W_1: Float[Array, "m D"], W_2: Float[Array, "m D"], task: GaussianTask):
+def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""]:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
     .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] - w^\top x_q \big)^2 \big],

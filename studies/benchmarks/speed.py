@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lsalib import _white
 from lsalib.tasks import GaussianTask
 from lsalib.training import Run, fit, sweep
 from studies.benchmarks.measuring import exponent, medians, origin, sentence, table
@@ -129,7 +128,6 @@ def random_numbers(sizes: Sizes, ratios: dict[str, float]) -> str:
 
     jax_normal = lambda key: jax.random.normal(key, shape, jnp.float32)
     runs: dict[str, Callable[[int], object]] = {
-        "lsalib": in_a_loop(lambda key: _white.normal(key, shape, jnp.float32), "threefry2x32"),
         "jax.random.normal": in_a_loop(jax_normal, "threefry2x32"),
         "jax.random.normal, rbg": in_a_loop(jax_normal, "rbg"),
         "NumPy, SFC64, one thread": lambda steps: [

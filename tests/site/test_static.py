@@ -10,7 +10,7 @@ from browser import ROOT
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
-from tools.ledger.claims import read_marks, read_records
+from tools.ledger.claims import read_records
 from tools.notebooks import install_cell
 from tools.notebooks.labels import labels
 from tools.site import math as sphinx_math
@@ -131,7 +131,7 @@ def test_the_head_of_a_page_lists_the_claims_of_both_papers_on_it(soups):
 
 
 def test_the_ledger_counts_its_claims_and_their_evidence(ledger):
-    for whose, line in zip(("P", "S", "new"), ledger.select(".ledger-tally > li"), strict=True):
+    for whose, line in zip(("P", "S", "A", "new"), ledger.select(".ledger-tally > li"), strict=True):
         own = Counter(claim["status"] for claim in CLAIMS.values() if source(claim) == whose)
         badges = [badge.text.partition(" ") for badge in line.select(".claim-status")]
         assert {status: int(count) for count, _, status in badges} == own

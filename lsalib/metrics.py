@@ -23,9 +23,7 @@ class Estimate(NamedTuple):
     standard_error: float | np.ndarray
 
 
-def sampled_risk(
-    key: PRNGKeyArray, task, predict: Callable, *, batches: int = 32, batch_size: int = 2**15
-) -> Estimate:
+def sampled_risk(key: PRNGKeyArray, task, predict: Callable, *, batches: int = 32, batch_size: int = 2**15) -> Estimate:
     r"""Monte Carlo estimate of the ICL risk (eq. 4) on fresh tasks.
 
     .. math:: E \big[ (f(X, y, x_q) - \mathrm{target})^2 \big]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lsalib._files import write
 
-BENCHMARKS = {"results": "speed", "results-one-core": "speed", "layers": "layers", "engine": "engine"}
+BENCHMARKS = {"results": "speed", "results-one-core": "speed", "engine": "engine"}
 BENCHMARKS |= {"scale": "scale", "pages": "pages"}
 
 

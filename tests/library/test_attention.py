@@ -154,7 +154,10 @@ test_wrong_shapes_are_named = refusals(
     (lambda: attention.embed(X, y, x_q, y), r"y_q must have shape \(\), got shape \(5,\)"),
     (lambda: attention.lsa(LSA, E[1:]), r"E must have shape \(4, C\+1\), got shape \(3, 6\)"),
     (lambda: attention.lsa(LSA, E[:, :1]), "context size, the columns of E less one, must be a whole number"),
-    (lambda: attention.lsa(LSA._replace(W_V=LSA.W_V[1:]), E), r"W_V must have shape \(2, 4, 4\), got shape \(1, 4, 4\)"),
+    (
+        lambda: attention.lsa(LSA._replace(W_V=LSA.W_V[1:]), E),
+        r"W_V must have shape \(2, 4, 4\), got shape \(1, 4, 4\)",
+    ),
     (lambda: attention.lsa(SOFTMAX, E), "params must be LSAParams, got a SoftmaxParams|got SoftmaxParams"),
     (lambda: attention.lsa("weights", E), "params must be an array of real numbers, got 'weights'"),
     (lambda: attention.yq_lsa(LSA, y, X, y, x_q), r"w must have shape \(3,\), got shape \(5,\)"),
@@ -166,5 +169,8 @@ test_wrong_shapes_are_named = refusals(
     (lambda: attention.init(jax.random.key(0), d, H, 0.0), "scale must be a finite number greater than 0, got 0.0"),
     (lambda: attention.softmax_heads(SOFTMAX, X, x_q), r"Z must have shape \(L, 4\), got shape \(5, 3\)"),
     (lambda: attention.reduced_softmax([1.0], [1.0, 2.0], X, y, x_q), r"mu must have shape \(1,\), got shape \(2,\)"),
-    (lambda: attention.from_effective_softmax(E[None], E[None]), r"A must have shape \(1, 6, 6\), got shape \(1, 4, 6\)"),
+    (
+        lambda: attention.from_effective_softmax(E[None], E[None]),
+        r"A must have shape \(1, 6, 6\), got shape \(1, 4, 6\)",
+    ),
 )

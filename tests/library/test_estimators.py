@@ -20,7 +20,7 @@ def test_one_gradient_step_by_dense_algebra(x64):
 
 
 def test_a_debiased_step_is_a_plain_one_on_one_example_fewer(x64):
-    """An orthogonal map that takes the mean to one coordinate leaves C - 1 rotated examples. A shift changes nothing."""
+    """A rotation that takes the mean to one coordinate leaves C - 1 examples. A shift of labels changes nothing."""
     rotation = np.linalg.qr(np.column_stack([np.ones(C), np.eye(C)[:, 1:]]))[0][:, 1:].T
     shorter = estimators.one_step_gd(rotation @ X, rotation @ y, x_q, w0, 0.7 * (C - 1) / C)
     debiased = float(estimators.debiased_gd(X, y, x_q, w0, 0.7))

@@ -11,7 +11,9 @@ from refusals import refusals
 from lsalib import attention, metrics, tasks
 
 KEY, TASK = jax.random.key(0), tasks.GaussianTask([1.0, 1.0, 1.0], 5)
-measure = lambda f, task=TASK, **options: metrics.sampled_risk(KEY, task, f, **{"batches": 2, "batch_size": 8} | options)
+measure = lambda f, task=TASK, **options: metrics.sampled_risk(
+    KEY, task, f, **{"batches": 2, "batch_size": 8} | options
+)
 zero = lambda X, y, x_q: 0 * x_q[0]
 
 

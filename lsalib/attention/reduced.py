@@ -45,7 +45,11 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
         >>> b.tolist()
         [[-0.5, -1.0, 0.5]]
     """
-    return _effective(*_check.floats(params=params))
+    [params] = _check.floats(params=params)
+    check_params(params)
+    b = jnp.einsum("hi,hij->hj", params.W_P[:, -1], params.W_V)
+    A = jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q)
+    return b, A
 
 
 def from_effective(b, A) -> LSAParams:
@@ -63,7 +67,11 @@ def from_effective(b, A) -> LSAParams:
         >>> b.tolist(), A.tolist()
         ([[1.0, 1.0]], [[[3.0, 3.0], [3.0, 3.0]]])
     """
-    return _from_effective(*_check.floats(b=b, A=A))
+    b, A = _check.floats(b=b, A=A)
+    _check.shape("b", b, ("H", "D"))
+    _check.shape("A", A, (*b.shape, b.shape[1]))
+    each = jnp.broadcast_to(jnp.eye(b.shape[1], dtype=A.dtype), A.shape)
+    return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
 
 
 def lift(params: LSAParams) -> Float[Array, "D D D"]:
@@ -82,7 +90,9 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
         >>> M.shape, float(M[0, 1, 0])
         ((2, 2, 2), 0.5)
     """
-    return _lift(*_check.floats(params=params))
+    [params] = _check.floats(params=params)
+    b, A = effective(params)
+    return jnp.einsum("hm,hnj->jmn", b, A)
 
 
 def from_lift(M) -> LSAParams:
@@ -101,7 +111,11 @@ def from_lift(M) -> LSAParams:
         >>> bool((lift(from_lift(M)) == M).all())
         True
     """
-    return _from_lift(*_check.floats(M=M))
+    [M] = _check.floats(M=M)
+    _check.shape("M", M, ("D", "D", "D"))
+    D = len(M)
+    _check.shape("M", M, (D, D, D))
+    return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
 def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
@@ -146,7 +160,14 @@ def gd_weights(prior_mean, step_size) -> LSAParams:
         >>> gd_weights([2.0], step_size=0.5).W_V.tolist()
         [[[0.0, 0.0], [2.0, -1.0]]]
     """
-    return _gd_weights(*_check.floats(prior_mean=prior_mean, step_size=step_size))
+    prior_mean, step_size = _check.floats(prior_mean=prior_mean, step_size=step_size)
+    _check.shape("prior_mean", prior_mean, ("d",))
+    _check.shape("step_size", step_size, ())
+    residual = jnp.append(prior_mean, -1.0)
+    identity = jnp.eye(len(residual), dtype=residual.dtype)
+    reads_features = identity.at[-1, -1].set(0)
+    W_V = jnp.zeros_like(identity).at[-1].set(residual)
+    return LSAParams(*(W[None] for W in (reads_features, reads_features, -step_size * identity, W_V)))
 
 
 @jax.jit
@@ -157,51 +178,10 @@ def _gram(X, y):
 
 
 @jax.jit
-def _effective(params):
-    check_params(params)
-    b = jnp.einsum("hi,hij->hj", params.W_P[:, -1], params.W_V)
-    A = jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q)
-    return b, A
-
-
-@jax.jit
-def _from_effective(b, A):
-    _check.shape("b", b, ("H", "D"))
-    _check.shape("A", A, (*b.shape, b.shape[1]))
-    each = jnp.broadcast_to(jnp.eye(b.shape[1], dtype=A.dtype), A.shape)
-    return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
-
-
-@jax.jit
-def _lift(params):
-    b, A = _effective(params)
-    return jnp.einsum("hm,hnj->jmn", b, A)
-
-
-@jax.jit
-def _from_lift(M):
-    _check.shape("M", M, ("D", "D", "D"))
-    D = len(M)
-    _check.shape("M", M, (D, D, D))
-    return _from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
-
-
-@jax.jit
 def _predict(params, G, x_q, y_q):
     D = check_params(params)
     _check.shape("G", G, (D, D))
     _check.shape("x_q", x_q, (D - 1,))
     _check.shape("y_q", y_q, ())
     # The lift first: it does not depend on the example, so ``jax.vmap`` computes it once for a whole batch.
-    return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), _lift(params), 1))
-
-
-@jax.jit
-def _gd_weights(prior_mean, step_size):
-    _check.shape("prior_mean", prior_mean, ("d",))
-    _check.shape("step_size", step_size, ())
-    residual = jnp.append(prior_mean, -1.0)
-    identity = jnp.eye(len(residual), dtype=residual.dtype)
-    reads_features = identity.at[-1, -1].set(0)
-    W_V = jnp.zeros_like(identity).at[-1].set(residual)
-    return LSAParams(*(W[None] for W in (reads_features, reads_features, -step_size * identity, W_V)))
+    return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), lift(params), 1))

@@ -119,7 +119,14 @@ def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Flo
         >>> b.shape, A.shape
         ((2, 1, 4), (2, 4, 4))
     """
-    return _effective(*_check.floats(params=params))
+    [params] = _check.floats(params=params)
+    _check.shape("W_K", params.W_K, ("H", "D", "D"))
+    H, D, _ = params.W_K.shape
+    for name, W in zip(params._fields[:3], params, strict=False):
+        _check.shape(name, W, (H, D, D))
+    _check.shape("W_O", params.W_O, (H, "m", D))
+    b = jnp.einsum("hmi,hij->hmj", params.W_O, params.W_V)
+    return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
 def from_effective_softmax(b, A) -> SoftmaxParams:
@@ -134,7 +141,12 @@ def from_effective_softmax(b, A) -> SoftmaxParams:
         >>> float(A[0, 0, 0]), float(b[0, 0, 0])
         (1.0, 1.0)
     """
-    return _from_effective(*_check.floats(b=b, A=A))
+    b, A = _check.floats(b=b, A=A)
+    _check.shape("b", b, ("H", "m", "D"))
+    H, _, D = b.shape
+    _check.shape("A", A, (H, D, D))
+    each = jnp.broadcast_to(jnp.eye(D, dtype=A.dtype), A.shape)
+    return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
 def reduced_softmax(omega, mu, X, y, x_q) -> Scalar:
@@ -160,7 +172,7 @@ def reduced_softmax(omega, mu, X, y, x_q) -> Scalar:
 
 @jax.jit
 def _heads(params, Z, z_q):
-    b, A = _effective(params)
+    b, A = effective_softmax(params)
     _check.shape("Z", Z, ("L", A.shape[1]))
     _check.shape("z_q", z_q, Z.shape[1:])
     weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
@@ -173,26 +185,6 @@ def _attention(params, X, y, x_q, y_q):
     _check.shape("y_q", y_q, ())
     _check.shape("W_O", params.W_O, ("H", 1, "D"))
     return y_q + _heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
-
-
-@jax.jit
-def _effective(params):
-    _check.shape("W_K", params.W_K, ("H", "D", "D"))
-    H, D, _ = params.W_K.shape
-    for name, W in zip(params._fields[:3], params, strict=False):
-        _check.shape(name, W, (H, D, D))
-    _check.shape("W_O", params.W_O, (H, "m", D))
-    b = jnp.einsum("hmi,hij->hmj", params.W_O, params.W_V)
-    return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
-
-
-@jax.jit
-def _from_effective(b, A):
-    _check.shape("b", b, ("H", "m", "D"))
-    H, _, D = b.shape
-    _check.shape("A", A, (H, D, D))
-    each = jnp.broadcast_to(jnp.eye(D, dtype=A.dtype), A.shape)
-    return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
 @jax.jit

@@ -54,6 +54,7 @@ def posterior_by_pinv(X, y, w, P, noise_std):
     return w + P @ X.T @ np.linalg.pinv(gram, rcond=1e-9, hermitian=True) @ (y - X @ w)
 
 
+of_batch = jax.jit(jax.vmap(estimators.bayes, (0, 0, 0, None, None, None)))
 FULL, SINGULAR = np.diag([1.0, 2.0, 0.5]) + 0.3, np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0])
 
 
@@ -73,7 +74,7 @@ def test_bayes_is_the_posterior_mean(x64, noise_std, dtype):
         for size in (2, 3, 5):
             given = [jnp.asarray(part, dtype) for part in (X[:, :size], y[:, :size], q)]
             rest = [jnp.asarray(part, dtype) for part in (w0, P, noise_std)]
-            found = jax.jit(jax.vmap(estimators.bayes, (0, 0, 0, None, None, None)))(*given, *rest)
+            found = of_batch(*given, *rest)
             of = lambda noise, size=size, X=X, y=y, q=q, P=P: np.array(
                 [q[i] @ posterior_by_pinv(X[i, :size], y[i, :size], w0, P, noise) for i in range(40)]
             )

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from lsalib._files import write
 
-BENCHMARKS = {"results": "speed", "results-one-core": "speed", "layers": "layers", "engine": "engine"}
-BENCHMARKS["scale"] = "scale"
+BENCHMARKS = {"results": "speed", "results-one-core": "speed", "engine": "engine", "scale": "scale"}
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def traced(*values) -> bool:
 def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     """An array of real floats: NumPy reads lists and numbers, arrays of JAX stay where they are."""
     try:
-        found = value if isinstance(value, jax.Array) else jnp.asarray(value) if traced(value) else np.asarray(value)
+        found = value if isinstance(value, jax.Array) else (jnp if traced(value) else np).asarray(value)
     except (TypeError, ValueError):
         found = np.asarray(None)
     if jnp.issubdtype(found.dtype, jnp.integer) or found.dtype == bool:
@@ -44,41 +44,25 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
 
 
 def floats(**given) -> list:
-    """All arguments as arrays of one float type, the widest among them; Python's own numbers fit every type.
-
-    A NamedTuple of weights is taken field by field. None stays None.
-
-    Example:
-        >>> X, step = floats(X=[[1, 2]], step=0.5)
-        >>> X.shape, X.dtype == step.dtype
-        ((1, 2), True)
-    """
+    """Arrays of JAX, all of the widest float type among them, which Python's own numbers take; None stays None."""
     types: list = []
 
     def read(name, value):
-        if hasattr(value, "_fields"):
+        if hasattr(value, "_fields"):  # weights are taken field by field
             return value._make(read(f"{name}.{field}", part) for field, part in value._asdict().items())
         if value is not None and type(value) not in (float, int):
             value = array(name, value)
-            types.append(value.dtype)
+            types.append(jax.dtypes.canonicalize_dtype(value.dtype))
         return value
 
     read_all = [read(name, value) for name, value in given.items()]
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(*types or [float]))
+        dtype = jnp.result_type(*types or [float])
     return jax.tree.map(lambda part: jnp.asarray(part, dtype), read_all)
 
 
 def namespace(*values):
-    """NumPy if all values are known, else ``jax.numpy``; then the values as its arrays, all of one float type.
-
-    Known numbers are computed in float64 whatever JAX's setting is, and nothing is compiled for them.
-
-    Example:
-        >>> xp, w, s = namespace([1, 2], 0.5)
-        >>> xp is np, w.dtype.name
-        (True, 'float64')
-    """
+    """NumPy in float64 if all values are known, else ``jax.numpy``; then the values as its arrays of one float type."""
     if not traced(values):
         return np, *(None if value is None else np.asarray(value, np.float64) for value in values)
     with jax.numpy_dtype_promotion("standard"):
@@ -88,24 +72,26 @@ def namespace(*values):
 
 def count(name: str, value) -> int:
     """A whole number of at least 1."""
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        whole = 0
-    if whole < 1:
+    if not hasattr(value, "__index__") or operator.index(value) < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return whole
+    return operator.index(value)
 
 
 def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
     found = array(name, value, ())
-    if traced(found):
-        return found
-    if not math.isfinite(found) or found < minimum or found <= above:
+    if not traced(found) and not (math.isfinite(found) and found >= minimum and found > above):
         bound = f" greater than {above:g}" if above > -math.inf else f" of at least {minimum:g}"
         raise ValueError(f"{name} must be a finite number{bound * (max(minimum, above) > -math.inf)}, got {value!r}")
-    return float(found)
+    return found if traced(found) else float(found)
+
+
+def vector(name: str, value, length: int | None = None):
+    """A finite vector with at least one entry, in float64."""
+    given = array(name, value, ("d" if length is None else length,))
+    if not traced(given) and not (given.size and np.isfinite(given).all()):
+        raise ValueError(f"{name} must hold finite numbers, got {given}")
+    return given if traced(given) else np.array(given, np.float64)
 
 
 def covariance(name: str, value, dim: int):
@@ -114,19 +100,16 @@ def covariance(name: str, value, dim: int):
     if traced(given):
         return given
     # What comes in float32 may be off by its rounding.
-    rounding = dim * float(jnp.finfo(given.dtype).eps)
-    matrix = np.asarray(given, np.float64)
-    off, size = np.abs(matrix - matrix.T).max(), np.abs(matrix).max()
-    if not off <= max(1e-6, 100 * rounding) * size:
-        raise ValueError(f"{name} must be finite and symmetric, got a largest asymmetry of {off:g}")
+    rounding, matrix = dim * float(jnp.finfo(given.dtype).eps), np.array(given, np.float64)
+    scale = np.abs(matrix).max()
+    if not np.isfinite(scale) or np.abs(matrix - matrix.T).max() > max(1e-6, 100 * rounding) * scale:
+        raise ValueError(f"{name} must be finite and symmetric, got {matrix}")
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     if values[0] < -max(1e-12, rounding) * values[-1] or values[-1] <= 0:
         ends = f"eigenvalues from {values[0]:g} to {values[-1]:g}"
         raise ValueError(f"{name} must be positive semidefinite and not zero, got {ends}")
-    matrix = (matrix + matrix.T) / 2 if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
-    matrix = (matrix + matrix.T) / 2
-    matrix.flags.writeable = False  # what was checked cannot change later
-    return matrix
+    matrix = matrix if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
+    return (matrix + matrix.T) / 2
 
 
 def key(value):
@@ -140,8 +123,7 @@ def key(value):
 def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
     """The shape of an array; letters in ``expected`` stand for any length."""
     got = np.shape(value)
-    fits = len(got) == len(expected) and all(isinstance(e, str) or e == g for e, g in zip(expected, got, strict=True))
-    if not fits:
+    if len(got) != len(expected) or any(not isinstance(e, str) and e != g for e, g in zip(expected, got, strict=True)):
         wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
         raise ValueError(f"{name} must have shape ({wanted}), got shape {got}")
 

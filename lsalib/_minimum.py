@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
 
-from lsalib import _validate
+from lsalib import _check
 
 __all__ = ["Minimum", "minimize"]
 
@@ -35,31 +35,27 @@ def minimize(
 ) -> Minimum:
     """Search for a minimum of a smooth, deterministic function from one start, by L-BFGS.
 
-    Made for exact risks in float64. ``jax.vmap`` runs many starts side by side; if several of them end at the same
-    lowest value with a vanishing gradient, that is evidence for the minimum. Search in ``(b_h, A_h)``, which
+    Made for exact risks in float64; ``jax.vmap`` runs many starts side by side. Search in ``(b_h, A_h)``, which
     ``attention.from_effective`` turns into weights: a search in the four matrices themselves, which describe the same
     function in many ways, takes many times as long.
 
     Args:
         objective: from a pytree like ``params`` to a scalar.
         params: the start, a pytree of float arrays.
-        steps: how many steps. The result is the lowest point of all, so a step upward, due to rounding, does no harm.
+        steps: how many steps. The result is the lowest point of all.
         memory: how many steps the model of the curvature remembers.
         patience: how many steps may go by without a lower value before the search ends; None means all of them.
 
     Returns:
         A ``Minimum``. If its ``gradient`` is far from zero, the search needs more steps.
 
-    Raises:
-        ValueError: if ``params`` holds anything but floats, or ``steps``, ``memory`` or ``patience`` is below 1.
-
     Example:
         >>> end = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=5)
         >>> end.params.tolist(), float(end.value)
         ([3.0, 3.0], 0.0)
     """
-    steps, memory = _validate.count("steps", steps), _validate.count("memory", memory)
-    patience = patience if patience is None else _validate.count("patience", patience)
+    steps, memory = _check.count("steps", steps), _check.count("memory", memory)
+    patience = patience if patience is None else _check.count("patience", patience)
     types = [leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype for leaf in jax.tree.leaves(params)]
     if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
         raise ValueError(f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}")

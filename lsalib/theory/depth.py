@@ -7,37 +7,23 @@ noise, products of labels gain nothing in a single layer. Two layers that use pr
 
 import math
 
-from lsalib import _validate
-from lsalib._arrays import float_if_known
-from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import (
-    Number,
-    check_query,
-    checks_task,
-    full_precision,
-    guess_vector,
-    isotropic,
-    query_cov,
-    rank,
-    task_arrays,
-)
-
-__all__ = ["depth_price", "depth_risk"]
+from lsalib import _check
+from lsalib.tasks import GaussianTask, check_task
+from lsalib.theory._shared import Number, full_precision, guess_vector, isotropic, numbers, plain, rank
 
 
-@checks_task
 @full_precision
 def depth_price(task: GaussianTask, layers: int) -> Number:
-    r"""The least price, per unit of a guess's mean squared error, of layers that are affine in the labels.
+    r"""The lowest price, per unit of a guess's mean squared error, of layers that are affine in the labels.
 
     .. math:: \binom{L + Ck/2}{L}^{-1} = \prod_{j=1}^{L} \frac{j}{j + Ck/2}
 
-    (eq. depth-price of the book) `k` is the rank of `\Lambda`. The layers write only labels and multiply no two of
-    them. For identity covariances, one layer and two pay exactly this, and so does any number of them for one feature;
-    more layers pay it in the limit of large errors. Two layers that multiply labels can pay less.
+    (eq. depth-price of the book) `k` is the rank of `\Lambda`. For identity covariances, one layer and two pay exactly
+    this, and so does any number of them for one feature; more layers pay it in the limit of large errors. Two layers
+    that multiply labels can pay less.
 
     Args:
-        task: the task distribution, free of label noise; a ``query_cov`` must be a multiple of its ``feature_cov``.
+        task: the task distribution, free of label noise.
         layers: `L`.
 
     Returns:
@@ -45,7 +31,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
         average squared length, without a constant term.
 
     Raises:
-        ValueError: if the task has label noise or its query another covariance, or ``layers`` is below 1.
+        ValueError: if the task has label noise.
 
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
@@ -54,16 +40,15 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
 
     Source: new here; ``depth-gap`` in the ledger.
     """
-    layers = _validate.count("layers", layers)
+    check_task(task)
+    layers = _check.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
-    check_query(task, "layers one after the other", multiple=True)
-    xp, _, L, _, _, C = task_arrays(task, task.context_size)
-    order = C * rank(xp, L) / 2
-    return float_if_known(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
+    xp, _, L, _, _ = numbers(task)
+    order = task.context_size * rank(xp, L) / 2
+    return plain(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
 
 
-@checks_task
 @full_precision
 def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     r"""The minimum risk of one or two layers that are affine in the labels, or of any number for one feature.
@@ -72,9 +57,8 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
        R_1 = \frac{d (d+1)}{C+d+1}, \quad
        R_2 = d\, \frac{(d^2+3d+4)\, C + (d-1)(d+1)(d+4)}{(C+d+1) (C^2 + (d+3)\, C + (d-1)(d+4))}
 
-    for identity covariances (eq. depth-two of the book); for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The layers
-    write only labels and multiply no two of them; two layers that do can have less risk. The prediction is the query's
-    last label, which begins with the guess.
+    for identity covariances (eq. depth-two of the book); for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The
+    prediction is the query's last label, which begins with the guess.
 
     Args:
         task: the task distribution, free of label noise, its covariances multiples of the identity. This is not
@@ -82,12 +66,8 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
         layers: `L`: 1, 2, or any number if d is 1.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
 
-    Returns:
-        The risk.
-
     Raises:
-        ValueError: if the task has label noise or a covariance that is no multiple of the identity, if ``layers``
-            has no closed form, or ``guess`` does not have shape (d,).
+        ValueError: for other tasks and numbers of layers, which have no closed form.
 
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
@@ -103,7 +83,6 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
         raise ValueError("task must have covariances that are multiples of the identity")
     if layers > 2 and d > 1:
         raise ValueError(f"layers must be 1 or 2 for more than one feature, got {layers}")
-    guess = guess_vector(task, guess)
     if d == 1:
         least = price
     elif layers == 1:
@@ -111,5 +90,5 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     else:
         above = (d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)
         least = above / ((C + d + 1) * (C**2 + (d + 3) * C + (d - 1) * (d + 4)))
-    xp, w, _, P, _, Q, guess, price, least = task_arrays(task, query_cov(task), guess, price, least)
-    return float_if_known(xp, xp.trace(Q @ P) * least + (w - guess) @ Q @ (w - guess) * price)
+    xp, w, L, P, _, guess, price, least = numbers(task, guess_vector(task, guess), price, least)
+    return plain(xp, xp.trace(L @ P) * least + (w - guess) @ L @ (w - guess) * price)

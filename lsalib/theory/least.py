@@ -13,32 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lsalib import _arrays, _validate
+from lsalib import _check
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
-from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._task_arrays import (
-    Number,
-    checks_task,
-    full_precision,
-    guess_vector,
-    isotropic,
-    query_cov,
-    rank,
-    task_arrays,
-)
-from lsalib.theory.closed_forms import optimal_risk
+from lsalib.tasks import GaussianTask, check_task, standardize
+from lsalib.theory._shared import full_precision, guess_vector, isotropic, numbers, rank
+from lsalib.theory.closed import optimal_risk, optimal_weights
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
-from lsalib.theory.optimum import optimal_weights
-from lsalib.theory.risk import _constants, standard_form, standard_risk
+from lsalib.theory.risk import standard_form, standard_risk
 
 try:
     from jax import enable_x64
 except ImportError:  # before JAX 0.8
     from jax.experimental import enable_x64  # type: ignore[attr-defined, no-redef]  # the types are those of newer JAX
-
-__all__ = ["LeastRisk", "least_risk"]
 
 
 class LeastRisk(NamedTuple):
@@ -48,23 +36,16 @@ class LeastRisk(NamedTuple):
     with respect to the effective heads (b, A) at these weights: if it is far from zero, the search needs more steps.
     """
 
-    risk: Number
+    risk: float
     params: LSAParams
     exact: bool
     reason: str
-    gradient: Number
+    gradient: float
 
 
-@checks_task
+@full_precision
 def least_risk(
-    task: GaussianTask,
-    heads: int,
-    guess=None,
-    bias: Number = 0.0,
-    *,
-    starts: int = 64,
-    steps: int = 500,
-    seed: int = 0,
+    task: GaussianTask, heads: int, guess=None, bias: float = 0.0, *, starts: int = 64, steps: int = 500, seed: int = 0
 ) -> LeastRisk:
     r"""The minimum risk of H heads with the initial guess `y_q = g^\top x_q + \beta`, on any task.
 
@@ -75,11 +56,9 @@ def least_risk(
     Otherwise it is the lowest end of many searches in float64, and exact if that attains ``optimal_risk``, a lower
     bound.
 
-    Tasks that JAX traces work, too, in their own type. Whether the result is exact is then decided without the traced
-    values, and the risk's gradient is taken at fixed weights, which is correct at a minimum.
-
     Args:
-        task: the task distribution. A search works on d (d+1)/2 numbers at a time, for a d of up to about ten.
+        task: the task distribution, its numbers known. A search works on d (d+1)/2 numbers at a time, for a d of up to
+            about ten.
         heads: H.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
@@ -91,8 +70,7 @@ def least_risk(
         A ``LeastRisk``, its weights arrays of NumPy in float64, of at most H heads.
 
     Raises:
-        ValueError: if ``heads``, ``starts`` or ``steps`` is below 1, ``guess`` does not have shape (d,) or ``bias`` is
-            not finite; if Lambda is singular and a search is needed.
+        ValueError: if Lambda is singular and a search is needed.
 
     Example:
         >>> least = least_risk(GaussianTask([2.0] * 10, context_size=10), heads=2)
@@ -101,88 +79,63 @@ def least_risk(
 
     Source: new here; ``sharp-head-count`` in the ledger.
     """
+    check_task(task)
     counts = {"heads": heads, "starts": starts, "steps": steps}
-    heads, starts, steps = (_validate.count(name, value) for name, value in counts.items())
-    guess = guess_vector(task, guess)
-    bias = _validate.number("bias", bias)
-    options = starts, steps, seed
-    if _arrays.traced((task, guess, bias)):
-        return _least(task, heads, guess, bias, *options)
+    heads, starts, steps = (_check.count(name, value) for name, value in counts.items())
+    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
     with enable_x64(True):
-        risk, params, exact, reason, gradient = _least(task, heads, guess, bias, *options)
+        params, exact, reason = optimal_weights(task, guess, bias), True, "heads enough for optimal_risk (page heads)"
+        if len(params.W_K) > heads:
+            if isotropic(task.feature_cov) and isotropic(task.prior_cov):
+                params, reason = few_heads_weights(task, heads, guess, bias), "the best few heads (page few_heads)"
+            else:
+                params, exact, reason = _search(heads, task, guess, bias, starts, steps, seed)
+        standard = jax.tree.map(lambda x: np.asarray(x, np.float64), standardize(task))
+        risk, gradient = _risk_and_gradient(params, np.append(guess, bias), standard)
         return LeastRisk(float(risk), jax.tree.map(np.asarray, params), exact, reason, float(gradient))
 
 
-def _least(task: GaussianTask, heads: int, guess, bias, *options) -> LeastRisk:
-    # At a minimum the weights need no gradient, and none is sent through the search.
-    held = jax.tree.map(lambda x: lax.stop_gradient(x) if _arrays.traced(x) else x, (task, guess, bias))
-    params, exact, reason = optimal_weights(*held), True, "heads enough for optimal_risk (page heads)"
-    if len(params.W_K) > heads:
-        covs = held[0].feature_cov, held[0].prior_cov, held[0].query_cov
-        if not _arrays.traced(covs) and all(map(isotropic, covs)):
-            params, reason = few_heads_weights(held[0], heads, *held[1:]), "the best few heads (page few_heads)"
-        else:
-            params, exact, reason = _search(heads, *held, *options)
-    # A singular covariance has a root only while its numbers are known: outside of the program.
-    dtype = params.W_K.dtype
-    y_q = jnp.append(jnp.asarray(guess, dtype), jnp.asarray(bias, dtype))
-    risk, gradient = _risk_and_gradient(params, y_q, _constants(task, dtype))
-    return LeastRisk(risk, params, exact, reason, gradient)
-
-
 @jax.jit
-@full_precision
 def _risk_and_gradient(params, y_q, task):
-    risk = lambda pair: standard_risk(*standard_form(pair[0], pair[1], y_q, y_q, task), task)
+    risk = lambda pair: standard_risk(*standard_form(*pair, y_q, y_q, task), task)
     value, slopes = jax.value_and_grad(risk)(effective(params))
     return value, jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
 
 
-@full_precision
 def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int):
     """The weights of the lowest of many searches, whether they are proved to be the best, and the reason."""
-    xp, w, L, _, s, guess, bias, _ = task_arrays(task, guess, bias, query_cov(task))
-    if xp is np and rank(xp, L) < task.dim:
-        raise ValueError(
-            "task must have a positive definite feature_cov where heads are fewer than optimal_weights has"
-        )
+    _, w, L, _, s = numbers(task)
+    if rank(np, L) < task.dim:
+        raise ValueError("task must have a positive definite feature_cov where optimal_weights has more heads")
     d, standard = task.dim, standardize(task)
     # White features, and labels to which each adds a variance of 1 on average.
-    U, T = (xp.eye(d, dtype=w.dtype) if root is None else root for root in (standard.basis, standard.prior_root))
-    unit = xp.sqrt(xp.sum(T * T) / d)
-    white = GaussianTask(np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit if task.noisy else 0.0)
-    # The white coordinates of a query with a covariance of its own are xi_q of x_q = V xi_q = U turn^T xi_q.
-    turn = xp.eye(d, dtype=w.dtype) if standard.query_basis is None else xp.linalg.solve(U, standard.query_basis).T
-    query_inverse = xp.linalg.inv(U) if standard.query_basis is None else xp.linalg.pinv(standard.query_basis)
-    problem = _problem(white, (w - guess) @ U / unit, bias / unit, turn)
-    V, N, values = _lowest(*problem, _starts(d, heads, starts, seed), steps)
+    U, T = standard.basis, standard.prior_root
+    unit = np.sqrt(np.sum(T * T) / d)
+    white = GaussianTask(np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit)
+    problem = _problem(white, (w - guess) @ U / unit, bias / unit)
+    V, N, values = map(np.asarray, _lowest(*problem, _starts(d, heads, starts, seed), steps))
     # The value vectors are orthogonal to V, and A takes up what is theirs of each form.
-    b = xp.linalg.qr(V, mode="complete")[0][:, V.shape[1] :].T
-    A = 2 * xp.einsum("kmn,hn->hmk", N, b) - xp.einsum("gm,gi,kin,hn->hmk", b, b, N, b)
-    pair = own_coordinates(xp, b, A, (xp.linalg.inv(U), w, unit), (query_inverse, guess, unit))
-    params = from_effective(*map(jax.device_put, pair))
-    if xp is jnp:
-        return params, False, f"the lowest of {starts} searches"
+    b = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :].T
+    A = 2 * np.einsum("kmn,hn->hmk", N, b) - np.einsum("gm,gi,kin,hn->hmk", b, b, N, b)
+    params = from_effective(*own_coordinates(b, A, np.linalg.inv(U), w, guess, unit))
     bound = optimal_risk(task, guess, bias)
-    risks = bound + unit**2 * np.asarray(values)
+    risks = bound + unit**2 * values
     if risks.min() <= bound * (1 + 1e-10):
         return params, True, "a search that attains optimal_risk, which nothing is below"
     agree = np.sum(risks <= risks.min() * (1 + 1e-9))
     return params, False, f"the lowest of {starts} searches, {agree} of which agree to nine digits"
 
 
-def _problem(white: GaussianTask, u, bias, turn):
+def _problem(white: GaussianTask, u, bias):
     """``E[vec(G) vec(G)^T]`` inverted, (F, F), and the best N_k without constraints, (D, F), with what each counts for.
 
-    The last answers 1 instead of the bias, and counts for the bias squared. The others answer the entries of the
-    query's white features, which are what ``turn`` makes of a token's.
+    The last answers 1 instead of the bias, and counts for the bias squared. The others answer the entries of ``w``.
     """
-    xp, *_, u, bias, turn, (mean, second, cross) = task_arrays(white, u, bias, turn, gram_moments(white))
-    target = xp.concatenate([xp.tensordot(turn, cross + xp.tensordot(u, mean, 0), 1), -mean[None]])
+    mean, second, cross = gram_moments(white)
+    target = np.concatenate([cross + np.multiply.outer(u, mean), -mean[None]])
     rows, columns, norm, _ = _entries(len(mean))
-    norm = xp.asarray(norm, mean.dtype)
-    inverse = xp.linalg.inv(second[rows, columns][:, rows, columns] * xp.outer(norm, norm))
-    return inverse, target[:, rows, columns] * norm[None] @ inverse, xp.append(xp.ones_like(u), bias**2)
+    inverse = np.linalg.inv(second[rows, columns][:, rows, columns] * np.outer(norm, norm))
+    return inverse, target[:, rows, columns] * norm @ inverse, np.append(np.ones_like(u), bias**2)
 
 
 def _entries(size: int):
@@ -210,7 +163,7 @@ def _starts(d: int, heads: int, count: int, seed: int) -> np.ndarray:
 def _lowest(inverse, best, counts, starts, steps):
     """The best directions (D, k), the forms (D, D, D) that vanish on them, and what all searches end with."""
     rows, columns, norm, place = _entries(starts.shape[1])
-    norm, first, second = jnp.asarray(norm, best.dtype), *np.triu_indices(starts.shape[2])
+    first, second = np.triu_indices(starts.shape[2])
 
     def constraints(V):
         pairs = V[rows][:, first] * V[columns][:, second] + V[rows][:, second] * V[columns][:, first]
@@ -223,7 +176,7 @@ def _lowest(inverse, best, counts, starts, steps):
         uneven = V.T @ V - jnp.eye(V.shape[1], dtype=V.dtype)
         return jnp.vdot(missed * counts[:, None], _solve(weight, missed.T).T) + jnp.sum(uneven**2)
 
-    ends = jax.vmap(partial(minimize, excess, steps=steps, patience=10))(jnp.asarray(starts, best.dtype))
+    ends = jax.vmap(partial(minimize, excess, steps=steps, patience=10))(starts)
     V = ends.params[jnp.argmin(ends.value)]
     B, missed, weight = constraints(V)
     forms = (best - _solve(weight, missed.T).T @ B.T @ inverse) / norm[None]

@@ -1,8 +1,8 @@
 """Exact moments of the context's Gram matrix, by Wick's theorem, and for features that are not Gaussian.
 
-Given the task weights ``w = w* + eps`` the tokens ``z_i = [x_i; y_i]`` are independent,
-``N(0, Omega)``, with ``Omega`` a polynomial in eps. They are independent only *given* w:
-the average over eps comes last, and products of ``Omega`` do not factor under it.
+Given the task weights ``w = w* + eps`` the tokens ``z_i = [x_i; y_i]`` are independent, ``N(0, Omega)``, with ``Omega``
+a polynomial in eps. They are independent only *given* w: the average over eps comes last, and products of ``Omega`` do
+not factor under it.
 """
 
 from typing import NamedTuple
@@ -10,12 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _validate
-from lsalib.mixtures import averaged
+from lsalib import _check
 from lsalib.tasks import GaussianTask
-from lsalib.theory._task_arrays import full_precision, task_arrays
-
-__all__ = ["GramMoments", "gram_moments"]
+from lsalib.theory._shared import full_precision, numbers
 
 
 class GramMoments(NamedTuple):
@@ -26,7 +23,6 @@ class GramMoments(NamedTuple):
     cross: Float[np.ndarray | Array, "d D D"]
 
 
-@averaged
 @full_precision
 def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.
@@ -35,22 +31,16 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
        + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big), \quad
        \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top \Lambda w + \sigma^2 \end{pmatrix}
 
-    The moments depend on the features only through their second and fourth moments. For features that are not Gaussian,
-    such as rows of a data set drawn with replacement, the difference of their fourth moments from the Gaussian ones,
-    mapped through the same tokens and divided by C, is added to ``second``. They are those of the context, and do not
-    depend on the task's ``query_cov``.
+    For features that are not Gaussian, such as rows of a data set drawn with replacement, the difference of their
+    fourth moments from the Gaussian ones, mapped through the same tokens and divided by C, is added to ``second``.
 
     Args:
-        task: the task distribution, or a ``MixtureTask``. Its ``feature_cov`` is `E[x x^\top]`, whatever the features'
-            mean.
-        fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d); None means those of Gaussian features.
+        task: the task distribution. Its ``feature_cov`` is `E[x x^\top]`, whatever the features' mean.
+        fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d), the same for every order of the indices; None means those of
+            Gaussian features.
 
     Returns:
-        ``GramMoments``; ``second`` holds D^4 numbers, so D = d+1 must be small.
-        ``population_risk`` never builds it.
-
-    Raises:
-        ValueError: if ``fourth`` is not finite, not symmetric, or does not have its shape.
+        ``GramMoments``; ``second`` holds D^4 numbers. ``population_risk`` never builds it.
 
     Example:
         >>> moments = gram_moments(GaussianTask([2.0], context_size=1))
@@ -62,9 +52,13 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
     # The fourth moments may be traced where the task is known.
-    given = () if fourth is None else (_validate.fourth_moments("fourth", fourth, task.dim),)
-    xp, w, L, P, s, C, *own = task_arrays(task, task.context_size, *given)
-    label = xp.eye(task.dim + 1, dtype=w.dtype)[-1]
+    given = None if fourth is None else _check.array("fourth", fourth, (task.dim,) * 4)
+    if given is not None and not _check.traced(given):
+        off = max(np.abs(given - np.swapaxes(given, 0, axis)).max() for axis in (1, 2, 3))
+        if not off <= 1e-6 * np.abs(given).max():
+            raise ValueError(f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}")
+    xp, w, L, P, s, given = numbers(task, given)
+    C, label = task.context_size, xp.eye(task.dim + 1, dtype=w.dtype)[-1]
     tokens, corner = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]), xp.outer(label, label)
     mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner
     # The part of Omega that is linear in eps; E[eps_i Omega] = linear[i].
@@ -75,18 +69,11 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     product = xp.tensordot(mean, mean, 0) + xp.einsum("imn,ipq->mnpq", slope, linear)
     # The two pairings across eps^T L eps times itself; the third one is in mean⊗mean.
     product = product + 2 * xp.trace(L @ P @ L @ P) * xp.tensordot(corner, corner, 0)
-    pairings = product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
-    second = product + pairings / C
-    if own:
-        above = own[0] - _paired(xp, L)
-        second = second + _through_tokens(xp, tokens, corner, P, above) / C
+    second = product + _crossed(product) / C
+    if given is not None:
+        gaussian = xp.tensordot(L, L, 0)
+        second = second + _through_tokens(xp, tokens, corner, P, given - gaussian - _crossed(gaussian)) / C
     return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
-
-
-def _paired(xp, L):
-    """The fourth moments of Gaussian features."""
-    product = xp.tensordot(L, L, 0)
-    return product + product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
 
 
 def _through_tokens(xp, tokens, corner, P, above):
@@ -98,10 +85,9 @@ def _through_tokens(xp, tokens, corner, P, above):
     # One pair of eps in two of the four labels, six ways; two pairs in all four, three ways.
     mixed = xp.tensordot(tokens @ two @ tokens.T, corner, 0)
     pair = mixed + mixed.transpose(2, 3, 0, 1)
-    pairs = pair + _crossed(pair)
-    return every + pairs + 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
+    return every + pair + _crossed(pair) + 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
 
 
-def _crossed(pair):
-    """The four ways in which each of two pairs of indices (m, n), (p, q) has one of the label's."""
-    return pair.transpose(0, 2, 1, 3) + pair.transpose(0, 2, 3, 1)
+def _crossed(pairs):
+    """The other two ways to pair four indices: (m, p), (n, q) and (m, q), (n, p)."""
+    return pairs.transpose(0, 2, 1, 3) + pairs.transpose(0, 2, 3, 1)

@@ -1,171 +1,160 @@
-"""The exact risk: against the dense quadratic form, against samples, and at a size no dense form reaches."""
-
-import subprocess
-import sys
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+"""Exact risks of given weights, and moments: against brute-force moments in NumPy, and against samples."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from refusals import refusals
 from theory_reference import (
+    BIAS,
+    GUESS,
     TASKS,
     batch_of,
+    covs,
     dense_risk,
+    forms,
     largest_z,
-    lsa_errors,
-    make_guess,
+    lifted,
+    listed_moments,
     make_params,
-    make_task,
+    moments_of,
+    products,
     z_bound,
 )
 
-from lsalib.attention import LSAParams, lift, linear_transformer_block
-from lsalib.theory import gd_risk, lifted_risk, ltb_risk, population_risk
+from lsalib.attention import LSAParams, embed, from_lift, gd_weights, lsa
+from lsalib.tasks import GaussianTask
+from lsalib.theory import gd_risk, gram_moments, lifted_risk, ltb_risk, population_risk, squared_distance
 
-BOUND = z_bound(100)
-BIAS = 1.0
-
-
-def make_mlp(seed, dim, width=5):
-    return map(jnp.asarray, 0.5 * np.random.default_rng(seed).standard_normal((2, width, dim + 1)))
+NAMES = pytest.mark.parametrize("name", TASKS)
 
 
-@pytest.mark.claim("eq18-decomposition")
-@pytest.mark.parametrize("heads", [1, 6])
-@pytest.mark.parametrize("name", TASKS)
-def test_equal_dense_form(name, heads, x64):
-    """For every task, number of heads and guess the risk, also of the lift, is the quadratic form of dense moments."""
+@pytest.mark.claim("eq21-cross-moment", "eq23-independence")
+@NAMES
+def test_moments_equal_brute_force(name):
+    """Wick's theorem against all values of a quadrature; the controls are other fourth moments and a longer context."""
     task = TASKS[name]
-    for seed in range(3):
-        params = make_params(seed, task.dim, heads)
-        for y_q in ((np.zeros(task.dim),), (make_guess(task), BIAS)):
-            dense = dense_risk(lift(params), task, *y_q)
-            np.testing.assert_allclose(population_risk(params, task, *y_q), dense, rtol=1e-12)
-            np.testing.assert_allclose(lifted_risk(task, *y_q).value(lift(params)), dense, rtol=1e-12)
-        plain = population_risk(params, task)
-        np.testing.assert_array_equal(plain, population_risk(params, task, np.zeros(task.dim)))
-        identity = jnp.asarray(np.eye(task.dim + 1))  # a block without an MLP
-        np.testing.assert_allclose(ltb_risk(params, identity, identity, task), plain, rtol=1e-14)
-
-
-def test_dense_form_sees_each_ingredient(x64):
-    """The control: with one thing wrong at a time, the two formulas differ."""
-    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
-    guess = make_guess(task)
-    dense = partial(dense_risk, lift(params), task)(guess, BIAS)
-    wrong = [
-        population_risk(params, task, -guess, BIAS),
-        population_risk(params, task, guess, 0.0),
-        population_risk(params, replace(task, context_size=task.context_size + 1), guess, BIAS),
-        population_risk(params, replace(task, noise_std=0.0), guess, BIAS),
-        population_risk(params, replace(task, feature_cov=None), guess, BIAS),
-        population_risk(params, replace(task, prior_cov=None), guess, BIAS),
-        population_risk(params, replace(task, prior_mean=-task.prior_mean), guess, BIAS),
-        *(lifted_risk(task, *y_q).value(lift(params)) for y_q in ((None, BIAS), (guess, 0.0))),
-        population_risk(params._replace(W_K=params.W_Q, W_Q=params.W_K), task, guess, BIAS),
-        population_risk(params._replace(W_V=jnp.asarray(np.asarray(params.W_V).swapaxes(1, 2))), task, guess, BIAS),
-    ]
-    assert np.all(np.abs(np.array(wrong) / dense - 1) > 1e-3)
+    found = gram_moments(task)
+    for exact, brute in zip(found, moments_of(name), strict=True):
+        np.testing.assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
+    rows = np.random.default_rng(0).exponential(size=(5, 3))  # a table: off center and skewed
+    tabled = GaussianTask(task.prior_mean, task.context_size, rows.T @ rows / 5, task.prior_cov, task.noise_std)
+    fourth = np.einsum("ni,nj,nk,nl->ijkl", rows, rows, rows, rows) / 5
+    brute = listed_moments(tabled, features=(rows, np.full(5, 1 / 5)))[1]
+    np.testing.assert_allclose(gram_moments(tabled, fourth=fourth).second, brute, rtol=1e-11, atol=1e-11 * brute.max())
+    assert np.abs(gram_moments(tabled).second / brute - 1).max() > 0.01
+    assert np.abs(gram_moments(GaussianTask(task.prior_mean, 9)).second - found.second).max() > 1e-2
 
 
 @pytest.mark.claim("eq18-decomposition")
-@pytest.mark.parametrize("name", ["isotropic", "noisy", "general", "general, noisy"])
-def test_within_sampling_error(name, x64):
-    """The literal layer on samples has the exact risk; the controls change length, guess, offset and one weight."""
-    task, wrong = TASKS[name], []
-    guess = make_guess(task)
-    for seed in range(6):
-        params = make_params(seed, task.dim, 2, scale=0.4)
-        z = partial(largest_z, lsa_errors((params, guess, BIAS), *batch_of(seed, task)))
-        assert z(population_risk(params, task, guess, BIAS)) < BOUND
-        turned = params._replace(W_P=jnp.asarray(-np.asarray(params.W_P)))
-        others = (params, replace(task, context_size=1), guess, BIAS), (params, task, -guess, BIAS)
-        others = *others, (params, task, guess, 0.0), (turned, task, guess, BIAS)
-        wrong.append([z(population_risk(*other)) for other in others])
-    assert np.all(np.max(wrong, axis=0) > BOUND)
+@pytest.mark.parametrize(("heads", "pad"), [(1, 0), (2, 2)])
+@NAMES
+def test_the_risk_of_weights_is_the_dense_quadratic(name, heads, pad, x64):
+    """One head goes pair by pair, four through the lift. A wrong ingredient, one at a time, has another risk."""
+    task, params = TASKS[name], make_params(0, heads, pad)
+    dense = dense_risk(lifted(params), task, GUESS, BIAS, moments_of(name))
+    np.testing.assert_allclose(population_risk(params, task, GUESS, BIAS), dense, rtol=1e-12)
+    plain = dense_risk(lifted(params), task, 0 * GUESS, 0.0, moments_of(name))
+    np.testing.assert_allclose(population_risk(params, task), plain, rtol=1e-12)
+    np.testing.assert_allclose(lifted_risk(task, GUESS, BIAS).value(jnp.asarray(lifted(params))), dense, rtol=1e-12)
+    other = GaussianTask(-task.prior_mean, task.context_size, *covs(task), task.noise_std)
+    turned = params._replace(W_V=jnp.swapaxes(params.W_V, 1, 2))
+    wrong = [(params, task, -GUESS, BIAS), (params, task, GUESS, 0.0), (params, other, GUESS, BIAS)]
+    assert min(abs(population_risk(*w) / dense - 1) for w in [*wrong, (turned, task, GUESS, BIAS)]) > 1e-3
 
 
 @pytest.mark.claim("lemma3-inclusion", "ltb-optimum")
-@pytest.mark.parametrize("name", ["noisy", "general"])
-def test_linear_transformer_block(name, x64):
-    """Samples of the block have its exact risk, which is that of an LSA with the block's own guess (Lemma 3)."""
-    task, wrong = TASKS[name], []
-    block = jax.jit(jax.vmap(linear_transformer_block, (None, None, None, 0, 0, 0)))
-    for seed in range(3):
-        params, (W_1, W_2) = make_params(seed, task.dim, 2, scale=0.4), make_mlp(seed, task.dim)
-        exact = ltb_risk(params, W_1, W_2, task)
-        X, y, x_q, target = batch_of(seed, task)
-        draws = (np.asarray(block(params, W_1, W_2, X, y, x_q)) - target) ** 2
-        assert largest_z(draws, exact) < BOUND
-        wrong.append(largest_z(draws, ltb_risk(params, jnp.asarray(-np.asarray(W_1)), W_2, task)))
-        # A head's value passes the MLP like a token does: the same risk, read off an LSA with that guess.
-        v = np.asarray(W_2)[:, -1] @ np.asarray(W_1)
-        W_Q, W_P = np.array(params.W_Q), np.array(params.W_P)
-        W_Q[:, :, -1], W_P[:, -1] = 0, v @ W_P
-        through = LSAParams(params.W_K, jnp.asarray(W_Q), jnp.asarray(W_P), params.W_V)
-        np.testing.assert_allclose(exact, dense_risk(lift(through), task, v[:-1]), rtol=1e-12)
-    assert max(wrong) > BOUND
+@NAMES
+def test_the_block_is_an_lsa_with_a_guess_of_its_own(name, x64):
+    """The MLP's last row is its guess, and a head's value passes it like a token does."""
+    task, params = TASKS[name], make_params(0, 2, 2)
+    W_1, W_2 = 0.5 * np.random.default_rng(1).normal(size=(2, 5, 4))
+    v = W_2[:, -1] @ W_1
+    W_Q, W_P = np.array(params.W_Q), np.array(params.W_P)
+    W_Q[:, :, -1], W_P[:, -1] = 0, v @ W_P
+    through = lifted(LSAParams(params.W_K, W_Q, W_P, params.W_V))
+    stated = ltb_risk(params, W_1, W_2, task)
+    np.testing.assert_allclose(stated, dense_risk(through, task, v[:-1], 0.0, moments_of(name)), rtol=1e-12)
+    assert abs(ltb_risk(params, -W_1, W_2, task) / stated - 1) > 1e-3
 
 
-def test_heads_of_zeros_change_nothing_but_the_way(x64):
-    """Two heads on seven features go pair by pair, with ten more the lift is built; two heads exchange their values."""
-    task = make_task(8, 7, 5, noise_std=0.6)
-    few, guess = make_params(0, 7, 2), make_guess(task)
-    many = jax.tree.map(lambda W: jnp.asarray(np.pad(np.asarray(W), ((0, 10), (0, 0), (0, 0)))), few)
-    risk = population_risk(few, task, guess, BIAS)
-    np.testing.assert_allclose(risk, population_risk(many, task, guess, BIAS), rtol=1e-12)
-    swapped = few._replace(W_V=jnp.asarray(np.asarray(few.W_V)[::-1]))
-    assert abs(float(population_risk(swapped, task, guess, BIAS)) / float(risk) - 1) > 1e-2
+@pytest.mark.claim("pythagoras-general")
+@NAMES
+def test_the_distance_of_two_layers(name, x64):
+    """From brute-force moments; zero between different weights of one function, symmetric, and it reads the guesses."""
+    task, one, two = TASKS[name], make_params(0, 2, 2), make_params(1, 2, 2)
+    layers = ((lifted(one), GUESS, BIAS), (lifted(two), 0 * GUESS, -0.3))
+    (c, N), (its_c, its_N) = (forms(*layer) for layer in layers)
+    pairs = products(moments_of(name), c - its_c, N - its_N)
+    exact = np.vdot(covs(task)[0], pairs[:-1, :-1]) + pairs[-1, -1]
+    np.testing.assert_allclose(squared_distance(one, two, task, GUESS, None, BIAS, -0.3), exact, rtol=1e-12)
+    np.testing.assert_allclose(squared_distance(two, one, task, None, GUESS, -0.3, BIAS), exact, rtol=1e-12)
+    assert abs(squared_distance(one, two, task, GUESS, None, -0.3, BIAS) / exact - 1) > 1e-3
+    same = one._replace(W_K=2 * one.W_K, W_Q=one.W_Q / 2)
+    assert squared_distance(one, same, task, GUESS, GUESS) < 1e-20
 
 
-def dots(jaxpr):
-    """The precision of each product of a program, those of inner programs included."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            yield str(equation.params["precision"])
-        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda part: hasattr(part, "jaxpr")):
-            if hasattr(part, "jaxpr"):
-                yield from dots(part.jaxpr)
+@pytest.mark.claim("eq19-gradients", "a4-hessian")
+def test_derivatives_of_the_lift_are_those_through_the_weights(x64):
+    """Gradient and curvature are those that JAX computes of the risk of weights; a reversed direction is seen."""
+    task = TASKS["general, noisy"]
+    risk = lifted_risk(task, GUESS, BIAS)
+    M, V = (jnp.asarray(lifted(make_params(seed, 3))) for seed in (0, 1))
+    slope = jax.grad(lambda M: population_risk(from_lift(M), task, GUESS, BIAS))
+    exact, bend = jax.jit(lambda M, V: jax.jvp(slope, (M,), (V,)))(M, V)
+    np.testing.assert_allclose(risk.gradient(M), exact, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(risk.curvature(V), bend, rtol=1e-11, atol=1e-11)
+    assert np.abs(np.asarray(risk.curvature(V[::-1]) - bend)).max() > 1e-2
+
+
+@pytest.mark.claim("eq18-decomposition")
+def test_samples_have_the_exact_risk(x64):
+    """The paper's formula to the letter on fresh tasks; the controls change the guess, its offset and a weight."""
+    task, params = TASKS["general, noisy"], make_params(0, 2, 2, 0.4)
+    X, y, x_q, target, _ = batch_of(0, task)
+    answer = jax.jit(jax.vmap(lambda X, y, x_q: lsa(params, embed(X, y, x_q, GUESS @ x_q + BIAS))))
+    draws = (np.asarray(answer(X, y, x_q)) - target) ** 2
+    turned = params._replace(W_P=-params.W_P)
+    z = [largest_z(draws, population_risk(p, task, g, b)) for p, g, b in (
+        (params, GUESS, BIAS), (params, -GUESS, BIAS), (params, GUESS, 0.0), (turned, GUESS, BIAS),
+    )]  # fmt: skip
+    assert z[0] < z_bound(4) < min(z[1:])
+
+
+def test_a_large_task_is_in_reach():
+    """d = 256 with four heads: the lift would hold 17 million numbers, the moments four billion."""
+    task, step = GaussianTask(np.linspace(-1, 1, 256), 512), 0.3
+    four = jax.tree.map(lambda W: jnp.repeat(W, 4, axis=0), gd_weights(task.prior_mean, step / 4))
+    np.testing.assert_allclose(population_risk(four, task, task.prior_mean), gd_risk(task, step), rtol=1e-5)
 
 
 def test_products_are_asked_for_in_full_precision():
     """A GPU shortens the factors of what is not; a CPU shows no difference."""
-    task, params = TASKS["general, noisy"], make_params(0, 3, 2)
-    of = lambda f, *args: set(dots(jax.make_jaxpr(f)(*args).jaxpr))
-    (full,) = of(lambda task: gd_risk(task), task)
-    assert "HIGHEST" in full
-    assert of(lambda params: population_risk(params, task), params) == {full}
-    assert of(lambda params: ltb_risk(params, jnp.eye(4), jnp.eye(4), task), params) == {full}
-    # The control: outside of the exact results it is what JAX takes by itself.
-    assert full not in of(lambda x: x @ x, jnp.eye(3))
+    task, params = TASKS["general"], make_params(0, 2, 2)
+    text = lambda f, *args: str(jax.make_jaxpr(f)(*args))
+    for f, given in ((gd_risk, task), (lambda params: population_risk(params, task), params)):
+        program = text(f, given)
+        assert 2 * program.count("dot_general[") == program.count("HIGHEST") > 0  # for both factors
+    assert "HIGHEST" not in text(lambda x: x @ x, jnp.eye(3)), "the control"
 
 
-LARGE = """
-import jax, jax.numpy as jnp, numpy as np
-from lsalib.attention import gd_weights
-from lsalib.tasks import GaussianTask
-from lsalib.theory import gd_risk, population_risk
-
-task, step = GaussianTask(np.linspace(-1, 1, 512), 1024), 0.3
-w = jnp.asarray(task.prior_mean, jnp.float32)
-four = jax.tree.map(lambda W: jnp.repeat(W, 4, axis=0), gd_weights(w, step / 4))
-risk, slope = jax.jit(jax.value_and_grad(lambda params: population_risk(params, task, w)))(four)
-# W_P is proportional to the step, and the risk is a quadratic in the step.
-euler = jnp.vdot(four.W_P, slope.W_P) / ((gd_risk(task, 2 * step) - gd_risk(task, 0.0)) / 2)
-peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(risk / gd_risk(task, step) - 1, euler - 1, int(peak) / 2**20)
-"""
+def test_the_result_has_the_widest_type(x64):
+    """Of weights, guess and bias; Python's numbers fit all of them."""
+    narrow = make_params(0, 2, 2)
+    narrow = jax.tree.map(lambda W: W.astype(jnp.float32), narrow)
+    assert population_risk(narrow, TASKS["general"], bias=0.5).dtype == jnp.float32
+    assert population_risk(narrow, TASKS["general"], GUESS).dtype == jnp.float64
 
 
-@pytest.mark.claim("exact-cost")
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
-def test_large_task_fits_in_memory():
-    """d = 512 with four heads, value and gradient; the moments alone would fill 500 GiB, the lift 0.5."""
-    root = Path(__file__).parents[2]
-    output = subprocess.run([sys.executable, "-c", LARGE], cwd=root, check=True, capture_output=True, text=True).stdout
-    value, slope, peak = map(float, output.split())
-    assert abs(value) < 1e-5 and abs(slope) < 1e-5
-    assert peak < 2
+PLAIN, LAYER = TASKS["general"], make_params(0, 2, 2)
+test_bad_input_is_refused = refusals(
+    (lambda: population_risk(LAYER, GaussianTask([1.0], 3)), r"params.W_K must have shape \(H, 2, 2\), got shape"),
+    (lambda: population_risk(LAYER, PLAIN, [1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),
+    (lambda: population_risk(LAYER, LAYER), "task must be a GaussianTask, got LSAParams"),
+    (lambda: ltb_risk(LAYER, np.eye(3), np.eye(3), PLAIN), r"W_1 must have shape \(m, 4\), got shape \(3, 3\)"),
+    (lambda: squared_distance(LAYER, LAYER, PLAIN, None, [1.0]), r"other_guess must have shape \(3,\)"),
+    (lambda: lifted_risk(PLAIN, bias=np.nan), "bias must be a finite number"),
+    (lambda: gram_moments(PLAIN, fourth=np.ones((3, 3))), r"fourth must have shape \(3, 3, 3, 3\)"),
+    (lambda: gram_moments(PLAIN, fourth=np.arange(81.0).reshape(4 * (3,))), "fourth must be finite and symmetric"),
+    (lambda: gram_moments(PLAIN, fourth=np.full(4 * (3,), np.nan)), "fourth must be finite and symmetric"),
+)

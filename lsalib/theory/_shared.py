@@ -1,0 +1,79 @@
+"""What the exact results share. Internal."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, cast
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from lsalib import _check
+from lsalib.tasks import GaussianTask, check_task
+
+F = TypeVar("F", bound=Callable)
+Number = float | Float[np.ndarray | Array, ""]
+Matrix = Float[np.ndarray | Array, "d d"]
+
+
+def full_precision(function: F) -> F:
+    """A decorator: matrix products in full precision. By default a GPU rounds their factors to three digits."""
+
+    @wraps(function)
+    def with_full_products(*args, **options):
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **options)
+
+    return cast(F, with_full_products)
+
+
+def numbers(task: GaussianTask, *more):
+    """NumPy or ``jax.numpy``; w*, Lambda, Psi, sigma and all other arguments as its arrays of one type."""
+    check_task(task)
+    xp, w, L, P, s, *more = _check.namespace(task.prior_mean, task.feature_cov, task.prior_cov, task.noise_std, *more)
+    identity = xp.eye(task.dim, dtype=w.dtype)
+    return xp, w, identity if L is None else L, identity if P is None else P, s, *more
+
+
+def in_units(task: GaussianTask, *more):
+    """The same with Lambda, Psi and sigma^2 divided by their units l, p and l p, so that no product underflows.
+
+    l and p follow sigma^2 in the result.
+    """
+    xp, w, L, P, s, *more = numbers(task, *more)
+    lam, psi = xp.trace(L) / task.dim, xp.trace(P) / task.dim
+    return xp, w, L / lam, P / psi, (s / xp.sqrt(lam) / xp.sqrt(psi)) ** 2, lam, psi, *more
+
+
+def plain(xp, value):
+    """A Python float if the value is known, else the tracer."""
+    return float(value) if xp is np else value
+
+
+def guess_vector(task: GaussianTask, guess) -> Float[np.ndarray | Array, " d"]:
+    """The weights of a linear initial guess, zero if none are given."""
+    return np.zeros(task.dim) if guess is None else _check.vector("guess", guess, task.dim)
+
+
+def negligible(matrix) -> float:
+    """The share of a matrix's largest eigenvalue below which another one is zero, up to rounding."""
+    return len(matrix) * float(np.finfo(matrix.dtype).eps)
+
+
+def pinv(xp, cov):
+    """The pseudo-inverse of a covariance."""
+    return xp.linalg.pinv(cov, negligible(cov), hermitian=True)
+
+
+def rank(xp, cov):
+    """The number of eigenvalues of a covariance that are not zero up to rounding."""
+    values = xp.linalg.eigvalsh(cov)
+    return xp.sum(values > negligible(cov) * values[-1]).astype(cov.dtype)
+
+
+def isotropic(cov) -> bool:
+    """Whether a covariance is a multiple of the identity up to rounding; true for a tracer."""
+    if cov is None or _check.traced(cov):
+        return True
+    multiple = np.trace(cov) / len(cov)
+    return bool(np.abs(cov - multiple * np.eye(len(cov))).max() <= negligible(cov) * multiple)

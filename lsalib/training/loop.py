@@ -1,8 +1,6 @@
 """The compiled loop behind every training, and what happens between two calls of it."""
 
 import math
-import os
-from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +15,7 @@ from jaxtyping import PyTree
 from lsalib import _check
 from lsalib.training.checkpoint import Checkpoint
 
-__all__ = ["End", "Plan", "State", "advance", "checked", "make_program", "mesh_of", "put"]
+__all__ = ["End", "State", "advance", "make_program", "mesh_of"]
 
 # The most steps of one call of the compiled loop. Its losses go into a buffer of this length: with a buffer for all
 # steps, each number of steps would be another program. While a progress bar is shown, calls are shorter.
@@ -31,48 +29,20 @@ class State(NamedTuple):
     opt_state: PyTree
 
 
-class Plan(NamedTuple):
-    """How long to train, what to keep, and whom to tell."""
+class End(NamedTuple):
+    """The end of a training, on the host.
 
-    steps: int
-    snapshots: list[int]
-    callback: Callable | None
-    every: int
-    progress: bool
-    checkpoint: str | os.PathLike | None
-    settings: dict[str, Any]
+    ``losses`` are (steps, seeds, ...), and ``stopped`` is the step at which each seed, or each of its runs, diverged,
+    or -1.
+    """
 
-
-def checked(steps, snapshots, callback, every, progress, checkpoint, settings) -> Plan:
-    """A plan whose numbers are possible."""
-    steps, marks = _check.count("steps", steps), np.asarray(snapshots)
-    whole = marks.ndim == 1 and (not marks.size or np.issubdtype(marks.dtype, np.integer))
-    if not whole or (np.diff(marks) <= 0).any() or ((marks < 0) | (marks > steps)).any():
-        raise ValueError(f"snapshots must be increasing whole numbers of 0 to {steps}, got {snapshots!r}")
-    marks = marks.astype(int).tolist()
-    return Plan(steps, marks, callback, _check.count("every", every), progress, checkpoint, settings)
+    state: State
+    losses: np.ndarray
+    snapshots: PyTree
+    stopped: np.ndarray
 
 
-def mesh_of(seeds: int, runs: int = 1) -> Mesh | None:
-    """All devices, in a grid of seeds and runs; what does not divide is computed several times."""
-    if jax.device_count() == 1:
-        return None
-    rows = math.gcd(seeds, jax.device_count())
-    columns = math.gcd(runs, jax.device_count() // rows)
-    return Mesh(np.reshape(jax.devices(), (rows, columns, -1)), ("seeds", "runs", "copies"))
-
-
-def put(tree, mesh: Mesh | None):
-    """Arrays with the seeds in front, and in a sweep the runs behind them, on their devices."""
-    return tree if mesh is None else jax.device_put(tree, jax.tree.map(partial(_sharding, mesh), tree))
-
-
-def _sharding(mesh: Mesh, leaf) -> NamedSharding:
-    names = ("seeds", "runs")[: np.ndim(leaf)] if mesh.shape["runs"] > 1 else ("seeds",)
-    return NamedSharding(mesh, PartitionSpec(*names))
-
-
-def make_program(loss: Callable, optimizer: optax.GradientTransformation, mesh: Mesh | None):
+def make_program(loss, optimizer: optax.GradientTransformation, mesh: Mesh | None):
     """Steps ``begin`` to ``end - 1`` of ``loss(params, data, key)``: the state after them, and their losses."""
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -102,8 +72,8 @@ def make_program(loss: Callable, optimizer: optax.GradientTransformation, mesh: 
 
         each = jax.eval_shape(jax.vmap(partial(update, data)), state, keys)[1]
         losses = jnp.zeros((PIECE, *each.shape), each.dtype)
-        # The ends are traced: however a training is cut into pieces, the same program runs. So a training that was
-        # resumed is the same bit for bit.
+        # The ends are traced, so the same program runs however a training is cut into pieces: one that was resumed is
+        # the same bit for bit.
         state, losses = jax.lax.fori_loop(begin, end, step, (state, losses))
         if mesh is not None:
             state = jax.lax.with_sharding_constraint(state, jax.tree.map(partial(_sharding, mesh), state))
@@ -112,19 +82,22 @@ def make_program(loss: Callable, optimizer: optax.GradientTransformation, mesh: 
     return program
 
 
-@contextmanager
-def _bar(plan: Plan, at: int):
-    """A progress bar, shown by the first process, or something that takes its place."""
-    if plan.progress:
-        from tqdm import tqdm
-
-        with tqdm(total=plan.steps, initial=at, disable=jax.process_index() > 0) as bar:
-            yield bar.update
-    else:
-        yield lambda steps: None
+def mesh_of(seeds: int, runs: int = 1) -> Mesh | None:
+    """All devices, in a grid of seeds and runs; what does not divide is computed several times."""
+    if jax.device_count() == 1:
+        return None
+    rows = math.gcd(seeds, jax.device_count())
+    columns = math.gcd(runs, jax.device_count() // rows)
+    return Mesh(np.reshape(jax.devices(), (rows, columns, -1)), ("seeds", "runs", "copies"))
 
 
-def on_host(tree):
+def _sharding(mesh: Mesh, leaf) -> NamedSharding:
+    """Seeds are the first axis, and runs the second one where there are some."""
+    names = ("seeds", "runs")[: np.ndim(leaf)] if mesh.shape["runs"] > 1 else ("seeds",)
+    return NamedSharding(mesh, PartitionSpec(*names))
+
+
+def _on_host(tree: Any) -> Any:
     """NumPy arrays on every process."""
 
     def whole(leaf):
@@ -137,57 +110,82 @@ def on_host(tree):
     return jax.device_get(jax.tree.map(whole, tree))
 
 
-class End(NamedTuple):
-    """The end of ``advance``, on the host; ``stopped`` says where each seed, or each of its runs, diverged, or -1."""
+@contextmanager
+def _bar(steps: int, at: int, shown: bool):
+    """Yield a function of the steps done, which moves a progress bar."""
+    if not shown:
+        yield lambda done: None
+        return
+    from tqdm import tqdm
 
-    state: State
-    losses: np.ndarray
-    snapshots: PyTree
-    stopped: np.ndarray
+    with tqdm(total=steps, initial=at, disable=jax.process_index() > 0) as bar:
+        yield bar.update
 
 
-def advance(program, state: State, data, keys, plan: Plan, mesh: Mesh | None = None, units: int = 1) -> End:
-    """Train from ``state`` up to ``plan.steps``; losses are (steps, seeds, ...).
+def advance(
+    program,
+    state: State,
+    data,
+    keys,
+    mesh: Mesh | None,
+    units: int,
+    settings: dict[str, Any],
+    *,
+    steps,
+    snapshots=(),
+    callback=None,
+    every=500,
+    progress=False,
+    checkpoint=None,
+) -> End:
+    """Train up to ``steps``.
 
-    What trains on its own, a seed or a run of a seed, has the first ``units`` axes of the losses of a step.
+    What trains on its own, a seed or a run of a seed, has the first ``units`` axes of the losses of one step.
+    ``settings`` are what a checkpoint must agree with; the other options are those of ``train``.
     """
-    steps, marks, now, at, losses, kept = plan.steps, plan.snapshots, on_host(state), 0, [], []
-    store = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.settings, marks)
+    steps, every, marks = _check.count("steps", steps), _check.count("every", every), np.asarray(snapshots)
+    whole = marks.ndim == 1 and (not marks.size or np.issubdtype(marks.dtype, np.integer))
+    if not whole or (np.diff(marks) <= 0).any() or ((marks < 0) | (marks > steps)).any():
+        raise ValueError(f"snapshots must be increasing whole numbers of 0 to {steps}, got {snapshots!r}")
+    marks, now, at, losses, kept = marks.astype(int).tolist(), _on_host(state), 0, [], []
+    store = None if checkpoint is None else Checkpoint(checkpoint, settings, marks)
     if store:
         each = jax.eval_shape(program, now, data, keys, 0, 1)[1]
         at, (now, losses, kept) = store.restored(steps, now, jax.ShapeDtypeStruct(each.shape[1:], each.dtype))
     if at == 0 and 0 in marks:
         kept.append(now.params)
-    state, told, alive = put(now, mesh), len(losses), np.array(True)
-    piece, pause = SHORT_PIECE if plan.progress else PIECE, plan.every if store or plan.callback else steps
-    with _bar(plan, at) as progressed:
+    state = now if mesh is None else jax.device_put(now, jax.tree.map(partial(_sharding, mesh), now))
+    piece, pause = SHORT_PIECE if progress else PIECE, every if store or callback else steps
+    told, alive = len(losses), np.array(True)
+    with _bar(steps, at, progress) as progressed:
         while at < steps and alive.any():
             stop = min(at + piece, (at // pause + 1) * pause, steps, *(mark for mark in marks if mark > at))
             state, each = program(state, data, keys, at, stop)
-            losses.append(on_host(each)[: stop - at])
+            losses.append(_on_host(each)[: stop - at])
             alive = alive & (_first_bad(losses[-1], units) == stop - at)
             progressed(stop - at)
             at, paused = stop, stop % pause == 0 or stop == steps
             if paused or at in marks:
-                now = on_host(state)
+                now = _on_host(state)
             if at in marks:
                 kept.append(now.params)
-            if paused and plan.callback:
-                plan.callback(at, np.concatenate(losses[told:]), now)
+            if paused and callback:
+                callback(at, np.concatenate(losses[told:]), now.params)
                 told = len(losses)
             if paused and store:
                 store.save(at, now, np.concatenate(losses), kept)
-                if store.reached_preemption(at // pause):
+                if store.told_to_end(at // pause):
                     raise SystemExit(143)
-    now = on_host(state)
-    whole = np.concatenate([*losses, np.full((steps - at, *losses[-1].shape[1:]), np.nan, losses[-1].dtype)])
-    kept += [now.params] * (len(marks) - len(kept))
-    # The last update shows in the params alone.
+    now, all_losses = _on_host(state), np.concatenate(losses)
+    # All have diverged where steps are missing.
+    missing = np.full((steps - at, *all_losses.shape[1:]), np.nan, all_losses.dtype)
+    all_losses, kept = np.concatenate([all_losses, missing]), kept + [now.params] * (len(marks) - len(kept))
+    first = _first_bad(all_losses, units)
+    all_losses[np.arange(steps).reshape(-1, *[1] * units) >= first] = np.nan
+    # What the last update breaks only the params show.
     finite = [np.isfinite(leaf.reshape(*leaf.shape[:units], -1)).all(-1) for leaf in jax.tree.leaves(now.params)]
-    first = _first_bad(whole, units)
-    whole[np.arange(steps).reshape(-1, *[1] * units) >= first] = np.nan
     stopped = np.where((first < steps) | ~np.all(finite, axis=0), first, -1)
-    return End(now, whole, jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None, stopped)
+    return End(now, all_losses, jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None, stopped)
 
 
 def _first_bad(losses: np.ndarray, units: int) -> np.ndarray:

@@ -35,7 +35,7 @@ class Data(NamedTuple):
 
 
 def unpack(rows, heads: int, dim: int) -> tuple[LSAParams, Array | np.ndarray]:
-    """The weights and the guess in rows (..., P): Adam is ten times as fast on a long row as on the leaves of a tree."""
+    """The weights and the guess in rows (..., P): Adam is faster on one long row than on the leaves of a tree."""
     D = dim + 1
     shapes: list[tuple[int, ...]] = [(heads, D, D)] * 4 + [(dim,)]
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]

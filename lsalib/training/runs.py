@@ -54,12 +54,14 @@ class Run:
             raise ValueError(f"task must have dim and sample(key, n), got {_check.describe(self.task)}")
         d, heads = self.task.dim, _check.count("heads", self.heads)
         guess = np.zeros(d) if self.guess is None else np.array(_check.array("guess", self.guess, (d,)), np.float64)
-        kept = {"heads": heads, "guess": guess, "bias": _check.number("bias", self.bias)}
+        kept: dict[str, Any] = {"heads": heads, "guess": guess, "bias": _check.number("bias", self.bias)}
         kept |= {name: _check.number(name, getattr(self, name), above=0.0) for name in ("learning_rate", "init_scale")}
         if self.start is not None:
+            if not isinstance(self.start, LSAParams):
+                raise ValueError(f"start must be LSAParams, got {_check.describe(self.start)}")
+            each = self.start._asdict().items()
             shape = heads, d + 1, d + 1
-            each = zip(LSAParams._fields, self.start, strict=True)
-            kept["start"] = LSAParams(*(np.array(_check.array(f"start.{name}", W, shape)) for name, W in each))
+            kept["start"] = LSAParams(*(np.array(_check.array(f"start.{name}", W, shape), float) for name, W in each))
         for name, value in kept.items():
             object.__setattr__(self, name, value)
 
@@ -137,18 +139,17 @@ def _predict(params, guess, X, y, x_q, bias):
 
 
 def settings(run: Run) -> dict[str, Any]:
-    """All numbers of a run by name, as JSON data; a task of one's own by its type."""
-    given = {field.name: getattr(run, field.name) for field in dataclasses.fields(run) if field.name != "task"}
+    """All numbers of a run by name, as JSON data, and a task of one's own by its type."""
+    given = {name: value for name, value in vars(run).items() if name != "task"}
     if isinstance(run.task, GaussianTask):
-        given |= {f"task.{field.name}": getattr(run.task, field.name) for field in dataclasses.fields(run.task)}
+        given |= {f"task.{name}": value for name, value in vars(run.task).items()}
     else:
         given["task"] = type(run.task).__qualname__
-    plain = lambda leaf: leaf.tolist() if isinstance(leaf, np.ndarray | np.generic) else leaf
-    return jax.tree.map(plain, {name: list(v) if name == "start" and v else v for name, v in given.items()})
+    return {name: None if value is None else np.asarray(value).tolist() for name, value in given.items()}
 
 
 def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
-    """Write fits on Gaussian tasks to one file in NumPy's npz format.
+    """Write fits on Gaussian tasks to one file, in NumPy's npz format.
 
     Example:
         >>> import tempfile
@@ -161,22 +162,22 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
     if isinstance(fits, Fit) or not all(isinstance(fit.task, GaussianTask) for fit in fits):
         raise ValueError("fits must be a list of fits on GaussianTasks: a file cannot hold other tasks")
     arrays = {f"{i} {j}": leaf for i, fit in enumerate(fits) for j, leaf in enumerate(jax.tree.leaves(fit))}
-    about = json.dumps([settings(fit.run) for fit in fits])
     part = Path(f"{path}.part")
     with part.open("wb") as file:
-        np.savez(file, about=about, **arrays)
-    part.replace(path)  # at once: an interrupted write leaves what was there
+        np.savez(file, runs=json.dumps([settings(fit.run) for fit in fits]), **arrays)
+    part.replace(path)  # an interrupted write leaves what was there
 
 
 def load(path: str | os.PathLike) -> list[Fit]:
     """Read the fits of a file that ``save`` wrote, bit for bit."""
-    fits = []
     with np.load(path) as file:
-        for i, given in enumerate(json.loads(str(file["about"]))):
-            task = GaussianTask(**{name[5:]: given.pop(name) for name in list(given) if name.startswith("task.")})
-            start = given.pop("start")
-            run = Run(task, **given, start=start and LSAParams(*map(np.array, start)))
-            leaves = [file[f"{i} {j}"] for j in range(sum(name.startswith(f"{i} ") for name in file.files))]
-            params, (guess, losses, *kept) = LSAParams(*leaves[:4]), leaves[4:]
-            fits.append(Fit(params, guess, losses, run, (LSAParams(*kept[:4]), kept[4]) if kept else None))
-    return fits
+        return [_fit(file, i, given) for i, given in enumerate(json.loads(str(file["runs"])))]
+
+
+def _fit(file, i: int, given: dict[str, Any]) -> Fit:
+    task = GaussianTask(**{name[5:]: given.pop(name) for name in list(given) if name.startswith("task.")})
+    start = given.pop("start")
+    run = Run(task, **given, start=start and LSAParams(*start))
+    leaves = [file[f"{i} {j}"] for j in range(sum(name.startswith(f"{i} ") for name in file.files))]
+    params, (guess, losses, *kept) = LSAParams(*leaves[:4]), leaves[4:]
+    return Fit(params, guess, losses, run, (LSAParams(*kept[:4]), kept[4]) if kept else None)

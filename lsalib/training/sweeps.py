@@ -16,7 +16,7 @@ from lsalib import _check
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, standardize
 from lsalib.training.checkpoint import digest
-from lsalib.training.loop import End, Plan, State, advance, checked, make_program, mesh_of
+from lsalib.training.loop import End, State, advance, make_program, mesh_of
 from lsalib.training.objective import Data, gaussian_loss, own_loss, unpack
 from lsalib.training.runs import Fit, Run, settings
 from lsalib.training.trainer import report_diverged, seed_keys, seed_numbers
@@ -111,28 +111,23 @@ def sweep(
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
     numbers, dtype = seed_numbers(seeds), jax.dtypes.canonicalize_dtype(dtype)
-    batch_size = _check.count("batch_size", batch_size)
+    size = _check.count("batch_size", batch_size) if objective == "sampled" else None
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
-        groups.setdefault(_kind(run, batch_size if objective == "sampled" else None), []).append(place)
-    keys = seed_keys(key, numbers)
-    common = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "batch_size": batch_size}
-    common |= {"objective": objective, "dtype": str(dtype)}
+        groups.setdefault(_kind(run, size), []).append(place)
+    common = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "dtype": str(dtype), "batch_size": size}
+    options |= {"steps": steps, "snapshots": snapshots}
+    folder, callback = options.get("checkpoint"), options.get("callback")
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}
     for number, (kind, places) in enumerate(groups.items()):
-        how = {"callback": None, "every": 500, "progress": False, "checkpoint": None} | options
-        if how["callback"]:
-            how["callback"] = partial(_told, how["callback"], places)
-        if how["checkpoint"] is not None:
-            how["checkpoint"] = Path(how["checkpoint"]).absolute() / str(number)
-        members = [runs[place] for place in places]
-        own = {
-            f"{name} of run {p}": v for p, run in zip(places, members, strict=True) for name, v in settings(run).items()
-        }
-        plan = checked(steps, snapshots, **how, settings=common | own)
-        group = _Group(members, kind, dtype, keys)
-        end = group.trained(plan)
+        own = {f"{name} of run {place}": v for place in places for name, v in settings(runs[place]).items()}
+        if folder is not None:
+            options["checkpoint"] = Path(folder) / str(number)
+        if callback:
+            options["callback"] = partial(_told, callback, places)
+        group = _Group([runs[place] for place in places], kind, dtype, seed_keys(key, numbers))
+        end = group.trained(common | own, options)
         for r, place in enumerate(places):
             fits[place] = group.fit(end, r)
             where = zip(numbers, end.stopped[:, r], strict=True)
@@ -141,21 +136,19 @@ def sweep(
     return [fits[place] for place in range(len(runs))]
 
 
-def _told(callback, places: list[int], step: int, losses: np.ndarray, now: State) -> None:
+def _told(callback, places: list[int], step: int, losses: np.ndarray, rows) -> None:
     callback(step, {"runs": places, "losses": np.moveaxis(losses, 0, -1)})
 
 
 def _kind(run: Run, size: int | None) -> tuple:
-    """What runs of one program share."""
-    if not isinstance(run.task, GaussianTask):
-        if size is None:
-            raise ValueError('objective must be "sampled" for a task that is no GaussianTask: it has no exact risk')
-        return id(run.task), size
-    task, batch = run.task, None
-    if size is not None:
-        noisy = task.noise_std > 0
-        batch = size, None if task.context_size > task.dim + noisy else task.context_size, noisy
-    return task.dim, batch, jax.tree.structure(standardize(task))
+    """What runs of one program share: of a Gaussian task d, the shape of a batch, and what its numbers are."""
+    if isinstance(run.task, GaussianTask):
+        C, noisy = run.task.context_size, run.task.noise_std > 0
+        batch = None if size is None else (size, None if C > run.task.dim + noisy else C, noisy)
+        return run.task.dim, batch, jax.tree.structure(standardize(run.task))
+    if size is None:
+        raise ValueError('objective must be "sampled" for a task that is no GaussianTask: it has no exact risk')
+    return id(run.task), size
 
 
 class _Group:
@@ -196,7 +189,7 @@ class _Group:
         kept = [leaf[0] if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
         return jax.tree.unflatten(structure, kept), axes
 
-    def trained(self, plan: Plan) -> End:
+    def trained(self, settings: dict, options: dict) -> End:
         rows, (data, axes) = self.rows(), self.data()
         adam = jax.jit(jax.vmap(_ADAM.init))(rows)
         rates = np.array([[run.learning_rate] for run in self.runs], self.dtype)
@@ -208,7 +201,7 @@ class _Group:
             # No program is kept for a task of one's own, whose attributes may change.
             loss = own_loss(self.heads, self.runs[0].task, self.kind[1], self.dtype)
             program = _program.__wrapped__(loss, structure, axes, mesh)
-        return advance(program, state, data, self.keys[1], plan, mesh, units=2)
+        return advance(program, state, data, self.keys[1], mesh, 2, settings, **options)
 
     def fit(self, end: End, r: int) -> Fit:
         """The result of one run, without padding."""

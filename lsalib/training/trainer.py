@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from lsalib import _check
 from lsalib.training.checkpoint import digest
-from lsalib.training.loop import State, advance, checked, make_program, mesh_of
+from lsalib.training.loop import State, advance, make_program, mesh_of
 
 __all__ = ["DivergedError", "Trained", "report_diverged", "seed_keys", "seed_numbers", "train"]
 
@@ -22,11 +22,8 @@ class DivergedError(ArithmeticError):
     """The loss is not finite at ``step``."""
 
     def __init__(self, step: int):
-        super().__init__(step)
+        super().__init__(f"the loss is not finite at step {step}")
         self.step = step
-
-    def __str__(self):
-        return f"the loss is not finite at step {self.step}"
 
 
 class Trained(NamedTuple):
@@ -64,8 +61,8 @@ def train(
     The loss may be an array. Then its sum is minimized and every entry is recorded. So several models train at once on
     the same batches: put their weights into one pytree, and return one loss for each.
 
-    Seed s has ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter training
-    is the beginning of a longer one. Seeds train side by side, spread over all devices and processes of JAX.
+    Seed s has ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter
+    training is the beginning of a longer one. Seeds train side by side, spread over all devices and processes of JAX.
 
     If the loss is not finite, a ``DivergedError`` names the step. With several seeds a warning does, and the losses of
     this seed are NaN from there on; only if no seed is left there is an error.
@@ -108,14 +105,15 @@ def train(
     settings["optimizer"] = digest(state.opt_state)
     part = lambda leaf: leaf[0] if seeds is None else leaf
 
-    def told(step, losses, now):
-        callback(step, {"losses": part(np.moveaxis(losses, 0, 1)), "params": jax.tree.map(part, now.params)})
+    def told(step, losses, params):
+        callback(step, {"losses": part(np.moveaxis(losses, 0, 1)), "params": jax.tree.map(part, params)})
 
-    plan = checked(steps, snapshots, told if callback else None, every, progress, checkpoint, settings)
+    options = {"steps": steps, "snapshots": snapshots, "callback": told if callback else None}
+    options |= {"every": every, "progress": progress, "checkpoint": checkpoint}
     mesh = mesh_of(len(numbers))
     # New functions, of which no program is kept: JAX reads again what the loss reads from outside.
     program = make_program(lambda params, _, key: loss(params, key), optimizer, mesh)
-    end = advance(program, state, None, batches, plan, mesh)
+    end = advance(program, state, None, batches, mesh, 1, settings, **options)
     report_diverged({f"seed {number}": int(step) for number, step in zip(numbers, end.stopped, strict=True)})
     ended = Trained(end.state.params, np.moveaxis(end.losses, 0, 1), end.snapshots, end.state.opt_state)
     return jax.device_put(jax.tree.map(part, ended))
@@ -132,17 +130,16 @@ def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
     return numbers.tolist()
 
 
+def seed_keys(key, numbers: list[int]):
+    """For each seed the key of its start and the key of its batches."""
+    key = _check.key(key)
+    return _seed_keys(key if key.shape == () else jax.random.wrap_key_data(key), np.array(numbers, np.uint32))
+
+
 @jax.jit
 def _seed_keys(key, numbers):
     pairs = jax.vmap(lambda number: jax.random.split(jax.random.fold_in(key, number)))(numbers)
     return pairs[:, 0], pairs[:, 1]
-
-
-def seed_keys(key, numbers: list[int]):
-    """For each seed the key of its start and the key of its batches, on the host."""
-    key = _check.key(key)
-    key = key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
-    return _seed_keys(key, np.array(numbers, np.uint32))
 
 
 def report_diverged(stopped: dict[str, int]) -> None:

@@ -3,6 +3,8 @@
 python examples/layers_compared.py
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -25,13 +27,20 @@ LAYERS = {
 
 
 def main(task=TASK, layers=LAYERS, steps: int = 1000) -> dict[str, Estimate]:
-    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
-    runs = [training.Run(task, layer=layer.predict, init=layer.init, optimizer=optimizer) for layer in layers.values()]
-    fits = training.sweep(jax.random.key(0), runs, steps=steps, batch_size=128)
+    options = {"steps": steps, "optimizer": optax.adam(optax.cosine_decay_schedule(1e-2, steps))}
+
+    def trained(layer):
+        def loss(params, key):
+            batch = task.sample(key, 128)
+            predictions = jax.vmap(layer.predict, (None, 0, 0, 0))(params, batch.X, batch.y, batch.x_q)
+            return ((predictions - batch.target) ** 2).mean()
+
+        init = lambda key: layer.init(key, task.dim)
+        return partial(layer.predict, training.train(loss, None, jax.random.key(0), init=init, **options).params)
 
     # One function of all predictions: the layers see the same tasks.
-    trained = [fit.seed(0) for fit in fits]
-    predict = lambda *example: jnp.stack([fit.predict(*example) for fit in trained])
+    predictors = [trained(layer) for layer in layers.values()]
+    predict = lambda *example: jnp.stack([predictor(*example) for predictor in predictors])
     risk = sampled_risk(jax.random.key(1), task, predict, batches=8)
     risks = {name: Estimate(*numbers) for name, *numbers in zip(layers, *risk, strict=True)}
     for name, (mean, error) in risks.items():

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lsalib import _white, attention, tasks, training
+from lsalib import attention, tasks, training
+from lsalib._draw import draw as draw_white
 from studies.experiments.experiment import Experiment
 
 BATCH, LEARNING_RATE, WINDOW = 256, 1e-3, 500
@@ -44,7 +45,7 @@ def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()
     task = tasks.GaussianTask(np.full(DIM, prior_mean), LENGTH, cov, np.eye(DIM) / DIM, np.sqrt(NOISE_VAR))
 
     def draw(key):
-        batch = tasks.sample(key, task, BATCH, dtype=jnp.float32)
+        batch = tasks.sample(key, task, BATCH)
         return jnp.concatenate([batch.X, batch.y[..., None]], axis=-1), batch.x_q, batch.target[:, None]
 
     about = {"dim": DIM, "prior_mean": prior_mean, "prior_var": 1 / DIM, "rho": rho}
@@ -59,7 +60,7 @@ def two_tasks(heads) -> Training:
         # White numbers for 8 = 6 + 2 = 4 + 4: features and two noises, weights of the first and of the second task.
         tokens, query, weights = (
             jnp.moveaxis(part, -1, 0)
-            for part in _white.draw(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
+            for part in draw_white(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
         )
         w = jnp.zeros((BATCH, 2, d), jnp.float32).at[:, support > 0].set(weights / 2)
         X, noise, x_q = tokens[..., :d], tokens[..., d:], query[:, :d]
@@ -120,7 +121,7 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
     layers, guess = end.snapshots
     b, A = jax.jit(jax.vmap(jax.vmap(attention.effective_softmax)))(layers)
     ahead = (np.asarray(part).swapaxes(0, 1) for part in (b, A, guess))
-    risk = np.asarray(end.risk)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
+    risk = np.asarray(end.losses)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
     means = risk.reshape(experiment.seeds, -1, WINDOW, len(experiment.heads)).mean(2)
     return dict(zip(("b", "A", "guess"), ahead, strict=True)) | {"loss": means}
 

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from lsalib import attention, tasks, theory
+from lsalib.theory.risk import standard_form, standard_risk
 from studies.experiments.experiment import Experiment
 
 LEARNING_RATE, WITHIN, MOST = 5e-4, 1.01, 20_000
@@ -69,14 +70,14 @@ def both(weights, standard):
 
 def _row_risk(head, row, y_q, offset, standard):
     b = jnp.einsum("m,hmi,hin->hn", row, head.W_P, head.W_V)
-    return theory.standard_risk(*theory.standard_form(b, attention.effective(head)[1], y_q, offset, standard), standard)
+    return standard_risk(*standard_form(b, attention.effective(head)[1], y_q, offset, standard), standard)
 
 
 def _risk(head, guess, standard):
     y_q = jnp.append(guess, jnp.float32(0))
     b, A = attention.effective(head)
-    form = theory.standard_form(b, A, y_q, y_q, standard)
-    return theory.standard_risk(*form, standard), guess
+    form = standard_form(b, A, y_q, y_q, standard)
+    return standard_risk(*form, standard), guess
 
 
 @partial(jax.jit, static_argnames="risk")

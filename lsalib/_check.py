@@ -18,8 +18,7 @@ def describe(value) -> str:
     if hasattr(value, "dtype"):
         return f"{value.dtype} of shape {np.shape(value)}"
     name = type(value).__name__
-    # A result of training is often handed on whole.
-    hints = [f"{name.lower()}.{part}" for part in ("params", "task") if hasattr(value, part)]
+    hints = [f"{name.lower()}.{part}" for part in ("params", "task") if hasattr(value, part)]  # of a trained layer
     return f"a {name} (did you mean {' or '.join(hints)}?)" if hints else reprlib.repr(value)
 
 

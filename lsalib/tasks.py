@@ -34,15 +34,6 @@ class Task(Protocol):
     """What measuring and training ask of a distribution: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
 
     All draws must come from the key: what NumPy draws would be the same in every call of a compiled program.
-
-    Example:
-        >>> class Signs:
-        ...     dim = 3
-        ...     def sample(self, key, n):
-        ...         x, x_q = jnp.sign(jax.random.normal(key, (n, 6, 3))), jnp.ones((n, 3))
-        ...         return Batch(x, x.sum(-1), x_q, x_q.sum(-1))
-        >>> isinstance(Signs(), Task), isinstance(GaussianTask([2.0], context_size=5), Task)
-        (True, True)
     """
 
     @property
@@ -58,10 +49,8 @@ class GaussianTask:
 
     .. math:: w \sim N(w_\star, \Psi), \qquad x_i, x_q \sim N(0, \Lambda), \qquad y_i = w^\top x_i + \sigma n_i
 
-    The *target* `w^\top x_q` has no noise; add ``noise_std**2`` to get the risk against a noisy label.
-
-    A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its prior mean, covariances and noise. The context size is
-    part of its structure, and so is a ``noise_std`` of exactly 0.
+    The *target* `w^\top x_q` has no noise. A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its prior mean,
+    covariances and noise. The context size is part of its structure, and so is a ``noise_std`` of exactly 0.
 
     Args:
         prior_mean: `w_\star`, (d,).
@@ -105,7 +94,7 @@ class GaussianTask:
                 if size > LARGEST or ("cov" in name and size < SMALLEST):
                     got = reprlib.repr(value)
                     raise ValueError(f"{name} must have a size between {SMALLEST:g} and {LARGEST:g}, got {got}")
-            object.__setattr__(self, name, value)
+        self.__dict__.update(fields)
 
     @property
     def dim(self) -> int:
@@ -128,16 +117,10 @@ class GaussianTask:
     @classmethod
     def tree_unflatten(cls, context_size, leaves):
         """Without a check: JAX puts placeholders here, and whole batches."""
-        prior_mean, feature_cov, prior_cov, noise_std = leaves
-        noise_std = 0.0 if noise_std is None else noise_std
-        task = object.__new__(cls)
-        task.__dict__.update(
-            prior_mean=prior_mean,
-            context_size=context_size,
-            feature_cov=feature_cov,
-            prior_cov=prior_cov,
-            noise_std=noise_std,
-        )
+        *arrays, noise_std = leaves
+        task, noise_std = object.__new__(cls), 0.0 if noise_std is None else noise_std
+        names = "prior_mean", "feature_cov", "prior_cov", "context_size", "noise_std"
+        task.__dict__.update(zip(names, (*arrays, context_size, noise_std), strict=True))
         return task
 
 
@@ -162,14 +145,9 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
         A ``Batch`` of shapes (B, C, d), (B, C), (B, d), (B,), (B, d), with p for C where it is compressed.
 
     Example:
-        >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
-        >>> batch = sample(jax.random.key(0), task, batch_size=4)
+        >>> batch = sample(jax.random.key(0), GaussianTask([2.0, 2.0, 2.0], context_size=5), batch_size=4)
         >>> batch.X.shape, batch.y.shape, batch.x_q.shape, batch.target.shape
         ((4, 5, 3), (4, 5), (4, 3), (4,))
-        >>> sample(jax.random.key(0), task, batch_size=4, compress=True).X.shape
-        (4, 3, 3)
-
-    Source: section 2 of arXiv 2512.04268.
     """
     check_task(task, "; another one has its own sample(key, n)")
     key, batch_size = _check.key(key), _check.count("batch_size", batch_size)
@@ -191,11 +169,11 @@ def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, 
 
 
 class StandardTask(NamedTuple):
-    """What is left of a task in the coordinates of ``standardize``."""
+    """A task in the coordinates of ``standardize``; None means the identity."""
 
     prior_mean: Float[np.ndarray | Array, " d"]
-    basis: Float[np.ndarray | Array, "d d"] | None  # U; None means the identity
-    prior_root: Float[np.ndarray | Array, "d d"] | None  # T; None means the identity, and goes with U
+    basis: Float[np.ndarray | Array, "d d"] | None  # U
+    prior_root: Float[np.ndarray | Array, "d d"] | None  # T, which goes with U
     noise_std: float | Float[np.ndarray | Array, ""]
     context_size: float | Any
 
@@ -203,15 +181,9 @@ class StandardTask(NamedTuple):
 def standardize(task: GaussianTask) -> StandardTask:
     r"""The change of coordinates in which features are white and labels are residuals.
 
-    With `x = U \xi` and `r = y - w_\star^\top x`, U a root of ``feature_cov``, `\varepsilon = U^\top (w - w_\star)` has
-    the covariance `T T^\top`, `T = U^\top R` with R a root of ``prior_cov``, and whatever the task was,
-
-    .. math:: \xi \sim N(0, I), \qquad \varepsilon = T g, \quad g \sim N(0, I), \qquad
-       r = \varepsilon^\top \xi + \sigma n.
-
-    Example:
-        >>> standardize(GaussianTask([0.0, 0.0], 3, feature_cov=[[4.0, 0.0], [0.0, 1.0]])).prior_root.tolist()
-        [[2.0, 0.0], [0.0, 1.0]]
+    With `x = U \xi` and `r = y - w_\star^\top x`, U a root of ``feature_cov``, `\varepsilon = U^\top (w - w_\star)` is
+    `T g`, `T = U^\top R` with R a root of ``prior_cov`` and `g \sim N(0, I)`, and
+    `r = \varepsilon^\top \xi + \sigma n` whatever the prior mean was.
     """
     check_task(task)
     xp, w, s, L, P = _check.namespace(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)

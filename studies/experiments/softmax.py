@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lsalib import attention, tasks, training
-from lsalib._draw import draw as draw_white
+from lsalib import _draw, attention, tasks, training
 from studies.experiments.experiment import Experiment
 
 BATCH, LEARNING_RATE, WINDOW = 256, 1e-3, 500
@@ -45,7 +44,7 @@ def one_task(heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()
     task = tasks.GaussianTask(np.full(DIM, prior_mean), LENGTH, cov, np.eye(DIM) / DIM, np.sqrt(NOISE_VAR))
 
     def draw(key):
-        batch = tasks.sample(key, task, BATCH)
+        batch = jax.tree.map(jnp.float32, tasks.sample(key, task, BATCH))
         return jnp.concatenate([batch.X, batch.y[..., None]], axis=-1), batch.x_q, batch.target[:, None]
 
     about = {"dim": DIM, "prior_mean": prior_mean, "prior_var": 1 / DIM, "rho": rho}
@@ -60,7 +59,7 @@ def two_tasks(heads) -> Training:
         # White numbers for 8 = 6 + 2 = 4 + 4: features and two noises, weights of the first and of the second task.
         tokens, query, weights = (
             jnp.moveaxis(part, -1, 0)
-            for part in draw_white(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
+            for part in _draw.draw(key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32)
         )
         w = jnp.zeros((BATCH, 2, d), jnp.float32).at[:, support > 0].set(weights / 2)
         X, noise, x_q = tokens[..., :d], tokens[..., d:], query[:, :d]

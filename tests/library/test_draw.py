@@ -53,13 +53,13 @@ def read_by_predictions(X, y, w):
     return np.column_stack([read, read[:, :3] * w, np.linalg.slogdet(G + 1e-3 * np.eye(4))[1]])
 
 
-@pytest.mark.parametrize(("context_size", "noise_std"), [(5, 0.0), (5, 0.7), (40, 0.7)])
+@pytest.mark.parametrize(("context_size", "noise_std"), [(5, 0.7), (40, 0.0)])
 def test_compressed_contexts_have_the_distribution_of_the_gram_matrix(context_size, noise_std):
     """Two samples against each other; the controls are a longer context and a wrong divisor."""
     task = replace(GENERAL, context_size=context_size, noise_std=noise_std)
 
     def of(task, seed, compress):
-        X, y, _, _, w = map(np.asarray, sample(jax.random.key(seed), task, 30_000, compress=compress))
+        X, y, _, _, w = map(np.asarray, sample(jax.random.key(seed), task, 20_000, compress=compress))
         return X, y, w
 
     X, y, w = short = of(task, 1, True)

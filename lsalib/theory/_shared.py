@@ -36,10 +36,7 @@ def numbers(task: GaussianTask, *more):
 
 
 def in_units(task: GaussianTask, *more):
-    """The same with Lambda, Psi and sigma^2 divided by their units l, p and l p, so that no product underflows.
-
-    l and p follow sigma^2 in the result.
-    """
+    """The same with Lambda, Psi and sigma^2 in units of l, p and l p, so that no product underflows; then l and p."""
     xp, w, L, P, s, *more = numbers(task, *more)
     lam, psi = xp.trace(L) / task.dim, xp.trace(P) / task.dim
     return xp, w, L / lam, P / psi, (s / xp.sqrt(lam) / xp.sqrt(psi)) ** 2, lam, psi, *more

@@ -72,7 +72,7 @@ def bayes_risk(task: GaussianTask) -> float:
 
 def _log_chi_squared(degrees: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights: at equal distances, which are exponentially accurate for a density that is analytic."""
-    ends = 2 * gammaincinv(degrees / 2, 1e-13), 2 * gammainccinv(degrees / 2, 1e-13)
-    t = np.linspace(*np.log(ends), NODES)
+    low, high = (np.log(2 * inverse(degrees / 2, 1e-13)) for inverse in (gammaincinv, gammainccinv))
+    t = np.linspace(low, high, NODES)
     weights = np.exp(degrees / 2 * (t - np.log(degrees)) - (np.exp(t) - degrees) / 2)
     return t, weights / weights.sum()

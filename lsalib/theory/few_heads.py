@@ -89,11 +89,8 @@ def _least_squares(tau, d, heads, C, noise_var, length, bias):
     m, level, inverse_step = heads - 1, d + noise_var, 1 + (d + 1 + noise_var) / C
     c, s = 1 / np.sqrt(1 + tau**2), tau / np.sqrt(1 + tau**2)
     rest = 2 * d + 2 * (level**2 + 2 * d - m) / C  # the variance of q - T
-    first, mixed, second = (
-        2 * c**2 / C + s**2 * inverse_step,
-        c * s * (2 / C + inverse_step),
-        c**2 * inverse_step + s**2 * rest,
-    )
+    first, mixed = 2 * c**2 / C + s**2 * inverse_step, c * s * (2 / C + inverse_step)
+    second = c**2 * inverse_step + s**2 * rest
     # first * second - mixed^2, without what cancels.
     between = (4 / C) * (d - 1 + (level**2 + d - noise_var - m - 2) / C)
     determinant = 2 * c**4 * inverse_step / C + c**2 * s**2 * between + s**4 * rest * inverse_step
@@ -116,7 +113,7 @@ def _scan(f):
     low, high = -8.0, 8.0
     for count in (161, *[21] * 7):
         grid = np.linspace(low, high, count)
-        best = np.argmin(f(10**grid))
+        best = int(np.argmin(f(10**grid)))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, count - 1)]
     return 10 ** ((low + high) / 2)
 

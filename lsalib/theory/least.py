@@ -97,7 +97,7 @@ def least_risk(
 
 @jax.jit
 def _risk_and_gradient(params, y_q, task):
-    risk = lambda pair: standard_risk(*standard_form(*pair, y_q, y_q, task), task)
+    risk = lambda pair: standard_risk(*standard_form(pair[0], pair[1], y_q, y_q, task), task)
     value, slopes = jax.value_and_grad(risk)(effective(params))
     return value, jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
 
@@ -109,7 +109,7 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
         raise ValueError("task must have a positive definite feature_cov where optimal_weights has more heads")
     d, standard = task.dim, standardize(task)
     # White features, and labels to which each adds a variance of 1 on average.
-    U, T = standard.basis, standard.prior_root
+    U, T = np.asarray(standard.basis), np.asarray(standard.prior_root)
     unit = np.sqrt(np.sum(T * T) / d)
     white = GaussianTask(np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit)
     problem = _problem(white, (w - guess) @ U / unit, bias / unit)

@@ -25,17 +25,13 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
 
     .. math:: E \Big[ \Big( y_q + \sum_h b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like the weights, `H D^2`, or `D^3`
-    for many heads.
+    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like `H D^2`, `D^3` for many heads.
 
     Args:
         params: the weights, (H, D, D) each, D = d+1.
         task: the task distribution.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
-
-    Returns:
-        The risk against the noise-free target, a scalar, of the widest float type among weights, guess and bias.
 
     Example:
         >>> from lsalib.attention import gd_weights
@@ -79,7 +75,7 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
 
 
 def _as_type(standard: StandardTask, dtype) -> StandardTask:
-    """The standard task in the weights' type: a program is compiled for the shapes alone."""
+    """In the weights' type: a program is compiled for the shapes alone."""
     return jax.tree.map(
         lambda value: value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype), standard
     )
@@ -89,7 +85,8 @@ def _as_type(standard: StandardTask, dtype) -> StandardTask:
 @jax.jit
 @full_precision
 def _population_risk(params, y_q, task: StandardTask):
-    return standard_risk(*standard_form(*effective(params), y_q, y_q, task), task)
+    b, A = effective(params)
+    return standard_risk(*standard_form(b, A, y_q, y_q, task), task)
 
 
 @jax.jit
@@ -100,7 +97,7 @@ def _ltb_risk(params, W_1, W_2, task: StandardTask):
     return standard_risk(*standard_form(b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task), task)
 
 
-def standard_form(b, A, y_q, offset, task: StandardTask):
+def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, Array]:
     r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for tokens [x; r] and queries t.
 
     .. math:: c_0^\top t + \sum_h b_h^\top G A_h [x_q; y^\top t] - w^\top x_q, \qquad t = [x_q; 1]
@@ -126,12 +123,8 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top \Big\rangle + c_k
        - \varepsilon_k, \qquad \varepsilon_{d+1} = 0
     """
-    d, C, noise, root = len(c) - 1, task.context_size, task.noise_std**2, task.prior_root
-    # The covariance of eps, the identity beside it, its trace and that of its square; numbers where it is the identity.
-    P, one, spread, square = 1.0, 1.0, d, d
-    if root is not None:
-        P, one = root @ root.T, jnp.eye(d, dtype=c.dtype)
-        spread, square = jnp.trace(P), jnp.vdot(P, P)
+    d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
+    P, one, spread, square = _prior_cov(task.prior_root, d)
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
@@ -141,6 +134,14 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     # E[s s^T] of s, the average of r x: one factor for each entry, since training in float32 ends where rounding does.
     second = P * (1 + 1 / C) + one * (level / C)
     return even + jnp.vdot(cross, _times(second, cross)) + spread - 2 * jnp.trace(_times(P, cross[:, :d]))
+
+
+def _prior_cov(root, d: int):
+    """The covariance of eps, the identity beside it, tr P and tr P^2; numbers where P is one, which cost nothing."""
+    if root is None:
+        return 1.0, 1.0, d, d
+    P = root @ root.T
+    return P, jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P)
 
 
 def _by_heads(b, A, P):

@@ -80,9 +80,9 @@ def test_the_delta_rule_equals_the_sum_over_a_quadrature(d, C):
 
 def test_normalized_steps_are_within_sampling_error():
     """With noise, decay and a general prior, in NumPy; the controls are another start and a smaller step."""
-    task = GaussianTask(np.ones(6), 5, 2 * np.eye(6), make_task(2, 6, 1).prior_cov, 0.7)
+    task = GaussianTask(np.ones(6), 5, 2 * np.eye(6), make_task(2, 6, 1).prior_cov, 4.0)
     start, rng, count = np.linspace(-1, 2, 6), np.random.default_rng(0), 200_000
-    X, noise = np.sqrt(2) * rng.standard_normal((count, 5, 6)), 0.7 * rng.standard_normal((count, 5))
+    X, noise = np.sqrt(2) * rng.standard_normal((count, 5, 6)), 4.0 * rng.standard_normal((count, 5))
     w = 1 + rng.standard_normal((count, 6)) @ root(task.prior_cov, 6).T
     draws = 2 * (final_errors(X, noise, w, start, 0.6, 0.9, True) ** 2).sum(1)
     z = lambda beta, start: largest_z(draws, delta_rule_risk(task, beta, start, normalized=True, decay=0.9))

@@ -25,6 +25,7 @@ from theory_reference import (
 from lsalib.attention import LSAParams, embed, from_lift, gd_weights, lsa
 from lsalib.tasks import GaussianTask
 from lsalib.theory import gd_risk, gram_moments, lifted_risk, ltb_risk, population_risk, squared_distance
+from lsalib.theory.risk import _by_heads, _lifted
 
 NAMES = pytest.mark.parametrize("name", TASKS)
 
@@ -61,6 +62,16 @@ def test_the_risk_of_weights_is_the_dense_quadratic(name, heads, pad, x64):
     turned = params._replace(W_V=jnp.swapaxes(params.W_V, 1, 2))
     wrong = [(params, task, -GUESS, BIAS), (params, task, GUESS, 0.0), (params, other, GUESS, BIAS)]
     assert min(abs(population_risk(*w) / dense - 1) for w in [*wrong, (turned, task, GUESS, BIAS)]) > 1e-3
+
+
+def test_heads_pair_by_pair_are_those_of_the_lift(x64):
+    """Both ways to what a risk reads, for two heads; heads that exchange their values are other ones."""
+    b, A, P = (np.random.default_rng(0).normal(size=shape) for shape in ((2, 4), (2, 4, 4), (3, 3)))
+    for cov in (P @ P.T, 1.0):
+        pairs, lift, swapped = (jax.jit(f)(b, A, cov) for f, b in ((_by_heads, b), (_lifted, b), (_lifted, b[::-1])))
+        for one, other in zip(pairs, lift, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+        assert abs(swapped[0] / lift[0] - 1) > 1e-2
 
 
 @pytest.mark.claim("lemma3-inclusion", "ltb-optimum")

@@ -147,7 +147,9 @@ def advance(
     whole = marks.ndim == 1 and (not marks.size or np.issubdtype(marks.dtype, np.integer))
     if not whole or (np.diff(marks) <= 0).any() or ((marks < 0) | (marks > steps)).any():
         raise ValueError(f"snapshots must be increasing whole numbers of 0 to {steps}, got {snapshots!r}")
-    marks, now, at, losses, kept = marks.astype(int).tolist(), _on_host(state), 0, [], []
+    losses: list[np.ndarray] = []
+    kept: list[PyTree] = []
+    marks, now, at = marks.astype(int).tolist(), _on_host(state), 0
     store = None if checkpoint is None else Checkpoint(checkpoint, settings, marks)
     if store:
         each = jax.eval_shape(program, now, data, keys, 0, 1)[1]

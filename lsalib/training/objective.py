@@ -10,7 +10,7 @@ step.
 import math
 from functools import cache, reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ __all__ = ["Data", "attend", "gaussian_loss", "own_loss", "unpack"]
 class Data(NamedTuple):
     """The constants of a run; runs that differ only in these share one program."""
 
-    task: StandardTask | None
+    task: Any  # a StandardTask, or None
     bias: float | Array
     train_guess: bool | Array
 

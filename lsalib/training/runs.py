@@ -53,15 +53,15 @@ class Run:
         if not hasattr(self.task, "dim") or not hasattr(self.task, "sample"):
             raise ValueError(f"task must have dim and sample(key, n), got {_check.describe(self.task)}")
         d, heads = self.task.dim, _check.count("heads", self.heads)
-        guess = np.zeros(d) if self.guess is None else np.array(_check.array("guess", self.guess, (d,)), np.float64)
+        guess = np.zeros(d) if self.guess is None else _check.vector("guess", self.guess, d)
         kept: dict[str, Any] = {"heads": heads, "guess": guess, "bias": _check.number("bias", self.bias)}
         kept |= {name: _check.number(name, getattr(self, name), above=0.0) for name in ("learning_rate", "init_scale")}
         if self.start is not None:
             if not isinstance(self.start, LSAParams):
                 raise ValueError(f"start must be LSAParams, got {_check.describe(self.start)}")
-            each = self.start._asdict().items()
-            shape = heads, d + 1, d + 1
-            kept["start"] = LSAParams(*(np.array(_check.array(f"start.{name}", W, shape), float) for name, W in each))
+            shape, each = (heads, d + 1, d + 1), self.start._asdict().items()
+            weights = {k: np.array(_check.array(f"start.{k}", W, shape), float) for k, W in each}
+            kept["start"] = self.start._replace(**weights)
         for name, value in kept.items():
             object.__setattr__(self, name, value)
 
@@ -74,18 +74,18 @@ class Fit(NamedTuple):
     """
 
     params: LSAParams
-    guess: Float[Array, "*seeds d"]
-    losses: Float[Array, "*seeds steps"]
+    guess: Float[Array | np.ndarray, "*seeds d"]
+    losses: Float[Array | np.ndarray, "*seeds steps"]
     run: Run
-    snapshots: tuple[LSAParams, Float[Array, "*seeds K d"]] | None = None
+    snapshots: tuple[LSAParams, Float[Array | np.ndarray, "*seeds K d"]] | None = None
 
     @property
     def task(self):
         """The task it was trained on."""
         return self.run.task
 
-    def predict(self, X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]) -> Float[Array, "..."]:
-        """The trained layer's prediction for one context of any length (eqs. 6, 11); with seeds, one for each seed.
+    def predict(self, X, y, x_q):
+        """The prediction for a context X (C, d), y (C,) and a query (d,), eqs. 6 and 11; with seeds, one for each.
 
         Example:
             >>> from lsalib.attention import gd_weights
@@ -99,15 +99,7 @@ class Fit(NamedTuple):
         return self._each_seed(lambda params, guess: _predict(params, guess, X, y, x_q, self.run.bias))(params, guess)
 
     def population_risk(self, task: GaussianTask | None = None):
-        """The exact risk (eq. 4) on the task of the training or another one; with seeds, one for each seed.
-
-        Example:
-            >>> from lsalib.attention import gd_weights
-            >>> task = GaussianTask([2.0, 2.0], context_size=3)
-            >>> one_step = Fit(gd_weights([2.0, 2.0], 0.5), np.full(2, 2.0), np.zeros(1), Run(task, heads=1))
-            >>> round(one_step.population_risk(), 4)
-            1.0
-        """
+        """The exact risk (eq. 4) on the task of the training or another one; with seeds, one for each."""
         task = self.task if task is None else task
         if not isinstance(task, GaussianTask):
             raise ValueError("the exact risk is known for a GaussianTask; sample another by metrics.sampled_risk")

@@ -28,17 +28,7 @@ OBJECTIVES = ("sampled", "population")
 _ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "eps_root"))(0.0)
 
 
-def fit(
-    key: PRNGKeyArray,
-    task,
-    heads: int,
-    *,
-    steps: int = 5000,
-    batch_size: int = 2048,
-    objective: str = "sampled",
-    snapshots: Sequence[int] = (),
-    **options,
-) -> Fit:
+def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sampled", snapshots=(), **options) -> Fit:
     """Train one layer: a sweep of one run and of seed 0, without the axis of seeds.
 
     Args:
@@ -49,7 +39,7 @@ def fit(
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
-        >>> run = fit(jax.random.key(0), task, heads=1, steps=3, batch_size=8, train_guess=True)
+        >>> run = fit(jax.random.key(0), task, heads=1, steps=3, objective="population", train_guess=True)
         >>> run.losses.shape, run.params.W_K.shape, run.guess.shape
         ((3,), (1, 3, 3), (2,))
 
@@ -110,7 +100,9 @@ def sweep(
         raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
-    numbers, dtype = seed_numbers(seeds), jax.dtypes.canonicalize_dtype(dtype)
+    numbers, dtype = seed_numbers(seeds), np.dtype(dtype)
+    if dtype not in (np.float32, jnp.result_type(float)):
+        raise ValueError(f"dtype must be float32, or float64 if JAX is set to use it, got {dtype}")
     size = _check.count("batch_size", batch_size) if objective == "sampled" else None
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
@@ -141,7 +133,7 @@ def _told(callback, places: list[int], step: int, losses: np.ndarray, rows) -> N
 
 
 def _kind(run: Run, size: int | None) -> tuple:
-    """What runs of one program share: of a Gaussian task d, the shape of a batch, and what its numbers are."""
+    """What runs of one program share."""
     if isinstance(run.task, GaussianTask):
         C, noisy = run.task.context_size, run.task.noise_std > 0
         batch = None if size is None else (size, None if C > run.task.dim + noisy else C, noisy)
@@ -165,8 +157,7 @@ class _Group:
         """
         shape = 4, self.heads, self.dim + 1, self.dim + 1
         # The numbers of ``attention.init``: a draw for fewer heads is the beginning of one for more.
-        draw = lambda key: jax.random.normal(key, (math.prod(shape),), self.dtype)
-        normal = np.asarray(jax.jit(jax.vmap(draw))(self.keys[0]))
+        normal = np.asarray(_normal(self.keys[0], math.prod(shape), self.dtype))
 
         def row(run: Run):
             start = run.init_scale * normal[:, : math.prod(shape) // self.heads * run.heads]
@@ -191,7 +182,8 @@ class _Group:
 
     def trained(self, settings: dict, options: dict) -> End:
         rows, (data, axes) = self.rows(), self.data()
-        adam = jax.jit(jax.vmap(_ADAM.init))(rows)
+        # Adam begins with zeros; nothing is compiled for them.
+        adam = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(jax.vmap(_ADAM.init), rows))
         rates = np.array([[run.learning_rate] for run in self.runs], self.dtype)
         state = State(rows, adam._replace(hyperparams={"learning_rate": np.stack([rates] * len(rows))}))
         mesh, structure = mesh_of(*rows.shape[:2]), jax.tree.structure(data)
@@ -214,6 +206,11 @@ class _Group:
         params, guess = weights(end.state.params[:, r])
         snapshots = None if end.snapshots is None else weights(end.snapshots[:, :, r])
         return jax.device_put(Fit(params, guess, np.moveaxis(end.losses[:, :, r], 0, 1), run, snapshots))
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _normal(keys, count: int, dtype):
+    return jax.vmap(lambda key: jax.random.normal(key, (count,), dtype))(keys)
 
 
 @cache

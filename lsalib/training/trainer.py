@@ -106,6 +106,7 @@ def train(
     part = lambda leaf: leaf[0] if seeds is None else leaf
 
     def told(step, losses, params):
+        assert callback is not None
         callback(step, {"losses": part(np.moveaxis(losses, 0, 1)), "params": jax.tree.map(part, params)})
 
     options = {"steps": steps, "snapshots": snapshots, "callback": told if callback else None}

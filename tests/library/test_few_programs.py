@@ -8,7 +8,6 @@ from compiled import programs
 
 from lsalib import _random, attention, metrics, theory, training
 from lsalib.tasks import GaussianTask, sample
-from lsalib.training import rows
 
 TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
 
@@ -46,39 +45,14 @@ def test_a_task_of_the_same_shape_finds_its_programs():
     assert programs(lambda: use(other)) == 0
 
 
-def test_mixed_sweeps_take_few_programs(monkeypatch):
-    """Seven context sizes and four head counts; the control gives each size up to d its own program."""
-    d, key = 5, jax.random.key(0)
-    runs = [training.Run(GaussianTask([1.0] * d, C), heads=1 + C % 4) for C in range(1, 8)]
-    needed = lambda: programs(lambda: training.sweep(key, runs, steps=2, batch_size=8))
-    # One for contexts up to d, one for longer ones, the keys of the seeds, the initial weights.
-    assert needed() <= 4
-    monkeypatch.setattr(rows, "_padded", lambda shapes: {})
-    assert needed() == 5
-
-
-@pytest.mark.parametrize("compress", [True, False])
-@pytest.mark.parametrize("d", [5, 10, 50])
-def test_forty_context_sizes_and_sixteen_head_counts_take_two_programs(d, compress):
-    """The groups of 64 runs; with keys and initial weights that is four. The control does not pad contexts."""
-    runs = [training.Run(GaussianTask([1.0] * d, 1 + i % 40), heads=1 + i % 16) for i in range(64)]
-    groups = lambda pads: len(rows.row_groups(runs, range(64), (8, compress), pads))
-    # Contexts of up to d examples, of which each has a shape of its own, and one more shape for all longer ones.
-    shapes = min(d, 39) + 1 if compress else 40
-    assert groups(pads=True) <= 2 and groups(pads=False) == shapes > 4
-    # Other numbers of heads are no other programs: one context size is one group.
-    same_size = [training.Run(TASK, heads) for heads in range(1, 17)]
-    assert len(rows.row_groups(same_size, range(16), (8, compress), False)) == 1
-
-
 def test_another_number_of_steps_finds_its_program():
     """Also a number that takes several calls of the program, whose losses are joined on the host."""
     options = {"objective": "population"}
     first = training.fit(jax.random.key(0), TASK, 2, steps=4, **options)
-    steps, longer = training.loop.PIECE + 3, []
+    steps, longer = 1003, []
     assert programs(lambda: longer.append(training.fit(jax.random.key(0), TASK, 2, steps=steps, **options))) == 0
-    assert (first.risk.shape, longer[0].risk.shape) == ((4,), (steps,))
-    np.testing.assert_array_equal(longer[0].risk[:4], first.risk)
+    assert (first.losses.shape, longer[0].losses.shape) == ((4,), (steps,))
+    np.testing.assert_array_equal(longer[0].losses[:4], first.losses)
 
 
 def test_several_predictors_see_the_same_tasks():

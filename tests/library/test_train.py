@@ -57,8 +57,6 @@ def test_it_is_a_plain_loop(optimizer):
     end = train(bowl, START, key, steps=steps, optimizer=optimizer)
     np.testing.assert_allclose(end.losses, losses, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(end.params, params, rtol=1e-4, atol=1e-5)
-    other = train(bowl, START, jax.random.key(4), steps=steps, optimizer=optimizer)
-    assert abs(np.asarray(other.losses) - losses).max() > 1e-3, "the control sees other batches"
 
 
 def test_seeds_are_trainings_of_their_own():
@@ -152,9 +150,8 @@ def breaks(params, key, at=0.35, to=jnp.inf):
 SGD = optax.sgd(0.1)
 
 
-@pytest.mark.parametrize("to", [jnp.inf, jnp.nan])
-@pytest.mark.parametrize("start", [0.0, [0.0, -10.0]])
-def test_a_loss_that_is_not_finite_is_an_error_with_its_step(to, start):
+@pytest.mark.parametrize(("start", "to"), [(0.0, jnp.nan), ([0.0, -10.0], jnp.inf)])
+def test_a_loss_that_is_not_finite_is_an_error_with_its_step(start, to):
     """Whatever the loss is there, and if it is one of several."""
     start = jnp.array(start)
     loss = lambda params, key: breaks(params, key, to=to)

@@ -1,5 +1,6 @@
 """A sweep over prior means that you can stop at any time, resume from its last checkpoint, and extend.
 
+pip install orbax-checkpoint
 python examples/resumed_sweep.py STEPS [FOLDER]
 """
 
@@ -14,12 +15,10 @@ MEANS = (0.0, 0.5, 1.0, 2.0)
 
 def main(steps: int, checkpoint: str = "sweep") -> list[training.Fit]:
     runs = [training.Run(tasks.GaussianTask([mean] * 10, context_size=10), heads=11) for mean in MEANS]
-    options = {"seeds": 2, "steps": steps, "batch_size": 512, "checkpoint": checkpoint, "checkpoint_every": 100}
+    options = {"seeds": 2, "steps": steps, "batch_size": 512, "checkpoint": checkpoint, "every": 100}
     fits = training.sweep(jax.random.key(0), runs, **options)
-    print(f"after {steps} steps\nprior mean  risk of seed 0, seed 1  minimum risk")
     for mean, fit in zip(MEANS, fits, strict=True):
-        first, second = fit.population_risk()
-        print(f"{mean:10}  {first:9.3f}  {second:9.3f}  {theory.optimal_risk(fit.task):12.3f}")
+        print(f"prior mean {mean}: risks {fit.population_risk()}, minimum {theory.optimal_risk(fit.task):.3f}")
     return fits
 
 

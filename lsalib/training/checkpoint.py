@@ -1,116 +1,94 @@
-"""The state of an unfinished training in a folder. Only the first process reads it, and only the first writes.
+"""The state of a training in a folder, by Orbax. The first process alone reads and writes."""
 
-Each group of runs that share a program has its own files. ``state`` holds the weights and the optimizer, and is
-replaced as a whole. Losses and snapshots never change, so each piece of them is written once. A state counts only
-the pieces up to its own step, and is written after them: a process killed at any moment leaves the last whole state.
-"""
-
+import hashlib
 import json
-import os
-from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
-
-from lsalib import _files, _npz
-from lsalib.training.processes import from_first, gathered
+from jaxtyping import PyTree
 
 __all__ = ["Checkpoint", "digest"]
 
-Arrays = dict[str, np.ndarray]
+
+def digest(tree: PyTree) -> str:
+    """A short text for the numbers in a tree, and for its structure."""
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = [np.asarray(leaf) for leaf in jax.device_get(leaves)]
+    about = [str(structure), *(f"{array.dtype}{array.shape}" for array in arrays)]
+    return hashlib.sha256("".join(about).encode() + b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
 
 
 class Checkpoint:
-    """A folder with the state of one training, and what identifies that training.
+    """Checkpoints of one training.
 
     Args:
-        path: the folder; it is made with the first state. Its parent must exist, on every process.
-        identity: what makes a training this training, as JSON data by name; another one's folder is refused.
-
-    Raises:
-        ValueError: if the parent folder does not exist for some process.
+        folder: where they are.
+        settings: what must be the same when the training goes on, by name, as JSON data.
+        snapshots: the steps after which params are kept.
     """
 
-    def __init__(self, path: str | os.PathLike, identity: Mapping[str, object]):
-        try:
-            self.path = Path(path)
-        except TypeError:
-            raise ValueError(f"checkpoint must be the path of a folder, got {path!r}") from None
-        self.identity = {name: digest(value) for name, value in identity.items()}
-        here = [text == "yes" for text in gathered("yes" if self.path.parent.is_dir() else "no")]
-        if not all(here):
-            ranks = [rank for rank, there in enumerate(here) if not there]
-            who = f", which process {', '.join(map(str, ranks))} of {len(here)} does not have" if len(here) > 1 else ""
-            raise ValueError(f"checkpoint must be in a folder that exists, got {self.path}{who}")
+    def __init__(self, folder, settings: dict[str, Any], snapshots: list[int]):
+        import orbax.checkpoint as ocp
 
-    def load(self, groups: int) -> list[Arrays]:
-        """The stored arrays of each group, none for a group that has not begun. Every process gets the same.
-
-        Raises:
-            ValueError: on every process, if a file is damaged or belongs to another training. It is left as it is.
-        """
-        arrays, _ = _npz.unpack(from_first(lambda: _npz.pack(self._read(groups))))
-        kept: list[Arrays] = [{} for _ in range(groups)]
-        for name, array in arrays.items():
-            group, _, own = name.partition(" ")
-            kept[int(group)][own] = array
-        return kept
-
-    def save(self, group: int, state: Arrays, pieces: Mapping[str, Arrays]) -> None:
-        """Store a group's state, after the pieces that are new since the last time."""
-        if not (self.path / "training.json").exists():
-            _files.write(self.path / "training.json", json.dumps(self.identity, indent=1).encode())
-        for name, arrays in pieces.items():
-            _npz.write(self.path / f"{group}-{name}.npz", arrays)
-        _npz.write(self.path / f"{group}-state.npz", state)
-
-    def _read(self, groups: int) -> Arrays:
-        """All arrays, by the number of their group and their name."""
-        if not self.path.exists():
-            return {}
-        self._check_owner()
-        try:
-            return {
-                f"{group} {name}": array for group in range(groups) for name, array in self._of_group(group).items()
-            }
-        except (_npz.Damaged, OSError) as error:
-            raise ValueError(f"checkpoint must be whole, got {self.path}, of which {error}") from None
-
-    def _of_group(self, group: int) -> Arrays:
-        if not (self.path / f"{group}-state.npz").exists():
-            return {}
-        kept, _ = _npz.read(self.path / f"{group}-state.npz")
-        steps, losses = int(kept["steps"]), []
-        begin = 0
-        while begin < steps:
-            piece, _ = _npz.read(self.path / f"{group}-losses-{begin}.npz")
-            losses.append(piece["losses"])
-            begin += len(losses[-1])
-        for step in kept.pop("snapshots").tolist():
-            piece, _ = _npz.read(self.path / f"{group}-snapshot-{step}.npz")
-            kept |= {f"snapshot {step} {name}": leaf for name, leaf in piece.items()}
-        return kept | {"losses": np.concatenate(losses)[:steps]}
-
-    def _check_owner(self) -> None:
-        """Refuse what another training left, and say in what it differs."""
-        try:
-            owner = dict(json.loads((self.path / "training.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            # A process killed while it writes the very first file leaves a partial one.
-            if self.path.is_dir() and all(path.suffix == ".part" for path in self.path.iterdir()):
-                return
-            raise ValueError(
-                f"checkpoint must be a folder that a training wrote, got {self.path}; choose another path"
-            ) from None
-        differs = [name for name in {**owner, **self.identity} if owner.get(name) != self.identity.get(name)]
-        if differs:
-            raise ValueError(
-                f"checkpoint must belong to this training, got {self.path}, of a training with another "
-                f"{', '.join(differs)}; choose another path"
+        self.args, self.told_to_end, self.manager = ocp.args, ocp.utils.reached_preemption, None
+        self.folder, self.settings, self.snapshots = Path(folder).absolute(), settings, snapshots
+        if jax.process_index() == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            options = ocp.CheckpointManagerOptions(
+                preservation_policy=ocp.checkpoint_managers.LatestN(2),
+                enable_async_checkpointing=False,
+                create=False,
+                multiprocessing_options=ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}),
             )
+            self.manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def restored(self, steps: int, state: PyTree, loss: jax.ShapeDtypeStruct) -> tuple[int, tuple[PyTree, list, list]]:
+        """The last stored step, at most ``steps``; the state there, the losses up to it, and the snapshots.
+
+        ``state`` is that before the first step, and ``loss`` has the shape of the losses of one step.
+        """
+        at, problem = 0, ""
+        if self.manager and (at := self.manager.latest_step() or 0):
+            stored = self.manager.restore(at, args=self.args.Composite(settings=self.args.JsonRestore()))["settings"]
+            mine = json.loads(json.dumps(self._settings_at(at)))
+            if at > steps:
+                problem = f"{at} steps, more than steps = {steps}"
+            elif differ := [name for name in {**stored, **mine} if stored.get(name) != mine.get(name)]:
+                problem = f"other settings: {', '.join(differ)}"
+        at, refused = (int(each) for each in _from_first((at, bool(problem))))
+        if refused:
+            raise ValueError(f"checkpoint {self.folder} has {problem or 'other settings, as the first process says'}")
+        if not at:
+            return 0, (state, [], [])
+        kept = [jax.tree.map(np.zeros_like, state[0])] * sum(step <= at for step in self.snapshots)
+        tree = state, np.zeros((at, *loss.shape), loss.dtype), kept
+        if self.manager:
+            tree = self.manager.restore(at, args=self.args.Composite(training=self.args.StandardRestore(tree)))[
+                "training"
+            ]
+        state, losses, kept = _from_first(tree)
+        return at, (state, [losses], list(kept))
+
+    def save(self, at: int, state: PyTree, losses: np.ndarray, kept: list) -> None:
+        """Add the state at a step; if that is interrupted, the checkpoint before it stays."""
+        if self.manager:
+            training, settings = (
+                self.args.StandardSave((state, losses, kept)),
+                self.args.JsonSave(self._settings_at(at)),
+            )
+            self.manager.save(at, args=self.args.Composite(training=training, settings=settings), force=True)
+
+    def _settings_at(self, at: int) -> dict[str, Any]:
+        # A training that is extended may ask for more snapshots.
+        return self.settings | {"snapshots": [step for step in self.snapshots if step <= at]}
 
 
-def digest(value: object) -> str:
-    """A short text that is equal for equal JSON data."""
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+def _from_first(tree: PyTree) -> PyTree:
+    """What the first process has."""
+    if jax.process_count() == 1:
+        return tree
+    from jax.experimental import multihost_utils
+
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))

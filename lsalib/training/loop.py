@@ -1,147 +1,196 @@
-"""The compiled loop behind every training: seeds, and runs within them, step together, on the devices of one mesh.
+"""The compiled loop behind every training, and what happens between two calls of it."""
 
-The host calls it for some hundred steps at a time, a piece, and looks at the losses in between (``schedule``).
-"""
-
-from collections.abc import Callable
+import math
+from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Int, PyTree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
 
-__all__ = ["PIECE", "Program", "State", "run_steps", "update"]
+from lsalib import _check
+from lsalib.training.checkpoint import Checkpoint
 
-Step = int | Int[Array, ""]
+__all__ = ["End", "State", "advance", "make_program", "mesh_of"]
 
-# The most steps of a piece. Its losses go into a buffer of this length, whose shape is part of the program: with a
-# buffer for all steps of a training, each number of steps would be another program. The host joins the pieces.
-PIECE = 1024
+# The most steps of one call of the compiled loop. Its losses go into a buffer of this length: with a buffer for all
+# steps, each number of steps would be another program. While a progress bar is shown, calls are shorter.
+PIECE, SHORT_PIECE = 1000, 100
 
 
 class State(NamedTuple):
-    """What changes from step to step; leaves (S, ...) for S seeds, in a sweep (S, R, ...) for R runs."""
+    """What changes from step to step; each leaf has the seeds in front, and in a sweep the runs behind them."""
 
     params: PyTree
     opt_state: PyTree
 
 
-class Program(NamedTuple):
-    """What the compiled loop depends on besides shapes.
+class End(NamedTuple):
+    """The end of a training, on the host.
 
-    ``loss(params, *data, key)`` gives one seed's loss, a scalar or an array of independent ones; ``data_axes`` says of
-    each leaf of the data whether it varies over runs (0) or not (None), and is None where there are no runs. ``step``
-    is the digest of one traced step: when a number that the loss reads from outside changes, so does the program.
-
-    If ``separate``, loss and optimizer are those of one run, and each run has a state of the optimizer of its own. Else
-    the loss gives the losses of all runs, and the optimizer, which works entry by entry, updates all of them at once.
+    ``losses`` are (steps, seeds, ...), and ``stopped`` is the step at which each seed, or each of its runs, diverged,
+    or -1.
     """
 
-    loss: Callable
-    optimizer: optax.GradientTransformation
-    key_impl: str
-    data_axes: tuple[int | None, ...] | None = None
-    mesh: Mesh | None = None
-    step: str = ""
-    separate: bool = False
-
-    def over_runs(self, leaf) -> bool:
-        """Whether a leaf of the state has an axis of runs. What all runs of a sweep share has no third axis."""
-        return self.data_axes is not None and (self.separate or np.ndim(leaf) > 2)
-
-    def spec(self, leaf) -> PartitionSpec:
-        """How a leaf of the state is spread over the mesh."""
-        return PartitionSpec("seeds", "runs") if self.over_runs(leaf) else PartitionSpec("seeds")
-
-    def data_specs(self, data) -> PyTree:
-        leaves, structure = jax.tree.flatten(data)
-        axes = self.data_axes or [None] * len(leaves)
-        specs = [PartitionSpec() if axis is None else PartitionSpec("runs") for axis in axes]
-        return jax.tree.unflatten(structure, specs)
-
-    def each_run(self, function: Callable, data: tuple) -> Callable:
-        """A function of (one run's state, its data), for all runs of a seed where they are separate."""
-        if not self.separate:
-            return function
-        return jax.vmap(function, (0, jax.tree.unflatten(jax.tree.structure(data), self.data_axes or ())))
-
-    def losses(self, params: PyTree, data: tuple, key) -> Array:
-        """The losses of one seed."""
-        return self.each_run(lambda params, data: self.loss(params, *data, key), data)(params, data)
-
-    def units(self) -> tuple[str, ...]:
-        """The axes of what trains on its own."""
-        return ("seeds",) if self.data_axes is None else ("seeds", "runs")
+    state: State
+    losses: np.ndarray
+    snapshots: PyTree
+    stopped: np.ndarray
 
 
-def update(program: Program, state: State, data: tuple, key) -> tuple[State, Array]:
-    """One step of one seed: the state after it, and the losses before it."""
-    # The key is the same for all runs: what does not depend on a run, such as a batch of the same task, is drawn once.
-    return program.each_run(lambda state, data: _update(program, state, data, key), data)(state, data)
+def make_program(loss, optimizer: optax.GradientTransformation, mesh: Mesh | None):
+    """Steps ``begin`` to ``end - 1`` of ``loss(params, data, key)``: the state after them, and their losses."""
+    optimizer = optax.with_extra_args_support(optimizer)
 
+    def update(data, state: State, key):
+        """One step of one seed."""
 
-def _update(program: Program, state: State, data: tuple, key) -> tuple[State, Array]:
-    def total(params):
-        each = jnp.asarray(program.loss(params, *data, key))
-        return each.sum(), each
+        def total(params):
+            each = loss(params, data, key)
+            if not jax.tree_util.all_leaves([each]):
+                raise ValueError(f"loss must return a float scalar or one array of them, got {each!r}")
+            return jnp.sum(each), jnp.asarray(each)
 
-    (value, each), gradient = jax.value_and_grad(total, has_aux=True)(state.params)
-    # The loss may be an array of independent losses: the gradient of their sum is the gradient of each.
-    # Optimizers that search along a line, or look at the loss, get what they need; the others never see it.
-    optimizer = optax.with_extra_args_support(program.optimizer)
-    extra = {"value": value, "grad": gradient, "value_fn": lambda params: total(params)[0]}
-    # Adam raises a float to the power of its integer count, which a strict setting would refuse.
-    with jax.numpy_dtype_promotion("standard"):
-        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params, **extra)
-    return State(optax.apply_updates(state.params, updates), opt_state), each
+        (value, each), gradient = jax.value_and_grad(total, has_aux=True)(state.params)
+        extra = {"value": value, "grad": gradient, "value_fn": lambda params: total(params)[0]}
+        # Adam raises a float to the power of its integer count, which a strict setting would refuse.
+        with jax.numpy_dtype_promotion("standard"):
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params, **extra)
+        return State(optax.apply_updates(state.params, updates), opt_state), each
 
-
-@partial(jax.jit, static_argnames="program")
-def run_steps(state: State, data: tuple, keys: jax.Array, begin: Step, end: Step, *, program: Program):
-    """Steps begin..end-1, at most ``PIECE``: the state after them, their losses, (PIECE, S, ...), and what is finite.
-
-    The last says of every unit, a seed or a run of a seed, whether its parameters are finite at the end.
-    """
-    # ``begin`` and ``end`` are traced, not constants of the program: however a training is cut into pieces, the same
-    # program runs, and so a training that was resumed is the same bit for bit.
-    # The state is not donated to the program: if a loss is not finite, ``schedule`` goes back to the beginning of the
-    # piece and repeats the good steps. The price is memory for two more states.
-    specs = jax.tree.map(program.spec, state)
-    over_seeds, everywhere, units = PartitionSpec("seeds"), PartitionSpec(), program.units()
-
-    def local(state, data, keys, begin, end):
-        """What one device does with its seeds and runs."""
-        # Keys come as plain numbers, since NumPy arrays, from which ``devices.place`` builds them, cannot hold keys.
-        keys = jax.random.wrap_key_data(keys, impl=program.key_impl)
-
+    @jax.jit
+    def program(state, data, keys, begin, end):
         def step(t, carry):
-            state, losses = carry
-            # The key of a step depends on its number alone, not on the steps before: a shorter training is the
-            # beginning of a longer one, and a training can go on at any step.
+            # The key of a step depends on its number alone, so a training can go on at any step.
             now = jax.vmap(jax.random.fold_in, (0, None))(keys, t)
-            state, each = jax.vmap(lambda state, key: update(program, state, data, key))(state, now)
-            return state, losses.at[t - begin].set(each)
+            state, each = jax.vmap(partial(update, data))(carry[0], now)
+            return state, carry[1].at[t - begin].set(each)
 
-        # The buffer's type and shape, without computing a loss.
-        each = jax.eval_shape(jax.vmap(lambda params, key: program.losses(params, data, key)), state.params, keys)
+        each = jax.eval_shape(jax.vmap(partial(update, data)), state, keys)[1]
         losses = jnp.zeros((PIECE, *each.shape), each.dtype)
+        # The ends are traced, so the same program runs however a training is cut into pieces: one that was resumed is
+        # the same bit for bit.
         state, losses = jax.lax.fori_loop(begin, end, step, (state, losses))
-        # The losses show every earlier step; what the last update breaks only the parameters show.
-        axes = lambda leaf: tuple(range(len(units), leaf.ndim))
-        finite = [jnp.isfinite(leaf).all(axes(leaf)) for leaf in jax.tree.leaves(state.params)]
-        return state, losses, jnp.stack(finite).all(0)
+        if mesh is not None:
+            state = jax.lax.with_sharding_constraint(state, jax.tree.map(partial(_sharding, mesh), state))
+        return state, losses
 
-    # Devices do not talk to each other: each keeps its runs and draws the batches of its seeds itself, also where other
-    # devices have runs of the same seeds.
-    # check_vma=False: the check refuses loops that start from the same constants on all devices, as in ``_white.chi``.
-    return jax.shard_map(
-        local,
-        mesh=program.mesh,
-        in_specs=(specs, program.data_specs(data), over_seeds, everywhere, everywhere),
-        out_specs=(specs, PartitionSpec(None, *units), PartitionSpec(*units)),
-        check_vma=False,
-    )(state, data, keys, begin, end)
+    return program
+
+
+def mesh_of(seeds: int, runs: int = 1) -> Mesh | None:
+    """All devices, in a grid of seeds and runs; what does not divide is computed several times."""
+    if jax.device_count() == 1:
+        return None
+    rows = math.gcd(seeds, jax.device_count())
+    columns = math.gcd(runs, jax.device_count() // rows)
+    return Mesh(np.reshape(jax.devices(), (rows, columns, -1)), ("seeds", "runs", "copies"))
+
+
+def _sharding(mesh: Mesh, leaf) -> NamedSharding:
+    """Seeds are the first axis, and runs the second one where there are some."""
+    names = ("seeds", "runs")[: np.ndim(leaf)] if mesh.shape["runs"] > 1 else ("seeds",)
+    return NamedSharding(mesh, PartitionSpec(*names))
+
+
+def _on_host(tree: Any) -> Any:
+    """NumPy arrays on every process."""
+
+    def whole(leaf):
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+            return leaf
+        from jax.experimental import multihost_utils
+
+        return multihost_utils.process_allgather(leaf, tiled=True)
+
+    return jax.device_get(jax.tree.map(whole, tree))
+
+
+@contextmanager
+def _bar(steps: int, at: int, shown: bool):
+    """Yield a function of the steps done, which moves a progress bar."""
+    if not shown:
+        yield lambda done: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=steps, initial=at, disable=jax.process_index() > 0) as bar:
+        yield bar.update
+
+
+def advance(
+    program,
+    state: State,
+    data,
+    keys,
+    mesh: Mesh | None,
+    units: int,
+    settings: dict[str, Any],
+    *,
+    steps,
+    snapshots=(),
+    callback=None,
+    every=500,
+    progress=False,
+    checkpoint=None,
+) -> End:
+    """Train up to ``steps``.
+
+    What trains on its own, a seed or a run of a seed, has the first ``units`` axes of the losses of one step.
+    ``settings`` are what a checkpoint must agree with; the other options are those of ``train``.
+    """
+    steps, every, marks = _check.count("steps", steps), _check.count("every", every), np.asarray(snapshots)
+    whole = marks.ndim == 1 and (not marks.size or np.issubdtype(marks.dtype, np.integer))
+    if not whole or (np.diff(marks) <= 0).any() or ((marks < 0) | (marks > steps)).any():
+        raise ValueError(f"snapshots must be increasing whole numbers of 0 to {steps}, got {snapshots!r}")
+    losses: list[np.ndarray] = []
+    kept: list[PyTree] = []
+    marks, now, at = marks.astype(int).tolist(), _on_host(state), 0
+    store = None if checkpoint is None else Checkpoint(checkpoint, settings, marks)
+    if store:
+        each = jax.eval_shape(program, now, data, keys, 0, 1)[1]
+        at, (now, losses, kept) = store.restored(steps, now, jax.ShapeDtypeStruct(each.shape[1:], each.dtype))
+    if at == 0 and 0 in marks:
+        kept.append(now.params)
+    state = now if mesh is None else jax.device_put(now, jax.tree.map(partial(_sharding, mesh), now))
+    piece, pause = SHORT_PIECE if progress else PIECE, every if store or callback else steps
+    told, alive = len(losses), np.array(True)
+    with _bar(steps, at, progress) as progressed:
+        while at < steps and alive.any():
+            stop = min(at + piece, (at // pause + 1) * pause, steps, *(mark for mark in marks if mark > at))
+            state, each = program(state, data, keys, at, stop)
+            losses.append(_on_host(each)[: stop - at])
+            alive = alive & (_first_bad(losses[-1], units) == stop - at)
+            progressed(stop - at)
+            at, paused = stop, stop % pause == 0 or stop == steps
+            if paused or at in marks:
+                now = _on_host(state)
+            if at in marks:
+                kept.append(now.params)
+            if paused and callback:
+                callback(at, np.concatenate(losses[told:]), now.params)
+                told = len(losses)
+            if paused and store:
+                store.save(at, now, np.concatenate(losses), kept)
+                if store.told_to_end(at // pause):
+                    raise SystemExit(143)
+    now, all_losses = _on_host(state), np.concatenate(losses)
+    # All have diverged where steps are missing.
+    missing = np.full((steps - at, *all_losses.shape[1:]), np.nan, all_losses.dtype)
+    all_losses, kept = np.concatenate([all_losses, missing]), kept + [now.params] * (len(marks) - len(kept))
+    first = _first_bad(all_losses, units)
+    all_losses[np.arange(steps).reshape(-1, *[1] * units) >= first] = np.nan
+    # What the last update breaks only the params show.
+    finite = [np.isfinite(leaf.reshape(*leaf.shape[:units], -1)).all(-1) for leaf in jax.tree.leaves(now.params)]
+    stopped = np.where((first < steps) | ~np.all(finite, axis=0), first, -1)
+    return End(now, all_losses, jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None, stopped)
+
+
+def _first_bad(losses: np.ndarray, units: int) -> np.ndarray:
+    """For each unit the first step whose loss is not finite, or the number of steps."""
+    good = np.isfinite(losses).reshape(*losses.shape[: 1 + units], -1).all(-1)
+    return np.where(good.all(0), len(good), good.argmin(0))

@@ -1,7 +1,10 @@
-"""One run or many at once, over any tasks, layers and optimizers: the paper's on the fast loss of ``objectives``."""
+"""Many runs of LSA in one compiled loop."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+import dataclasses
+import math
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,90 +12,45 @@ import numpy as np
 import optax
 from jaxtyping import PRNGKeyArray, PyTree
 
-from lsalib import _validate
-from lsalib._arrays import describe
-from lsalib._white import can_pad
+from lsalib import _check
 from lsalib.attention import LSAParams
-from lsalib.tasks import GaussianTask, Task
-from lsalib.training.checkpoint import Checkpoint
-from lsalib.training.fits import Fit
-from lsalib.training.groups import Plan
-from lsalib.training.objectives import OBJECTIVES
-from lsalib.training.own_runs import OwnGroup, own_groups
-from lsalib.training.rows import RunGroup, row_groups
-from lsalib.training.runs import Run
-from lsalib.training.schedule import advance
-from lsalib.training.stops import DivergedError, diverged, report_stopped, watcher
-from lsalib.training.trainer import seed_keys, seed_numbers, snapshot_steps
+from lsalib.tasks import GaussianTask, standardize
+from lsalib.training.checkpoint import digest
+from lsalib.training.loop import End, State, advance, make_program, mesh_of
+from lsalib.training.objective import Data, gaussian_loss, own_loss, unpack
+from lsalib.training.runs import Fit, Run, settings
+from lsalib.training.trainer import report_diverged, seed_keys, seed_numbers
 
-__all__ = ["fit", "merge", "sweep"]
+__all__ = ["fit", "sweep"]
+
+OBJECTIVES = ("sampled", "population")
+# Its learning rate is part of its state: (S, R, 1), one for each run.
+_ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "eps_root"))(0.0)
 
 
-def fit(
-    key: PRNGKeyArray,
-    task: GaussianTask | Task,
-    heads: int | None = None,
-    *,
-    steps: int = 5000,
-    batch_size: int = 2048,
-    learning_rate: float = 5e-4,
-    init_scale: float = 0.1,
-    guess=None,
-    bias: float = 0.0,
-    train_guess: bool = False,
-    start: LSAParams | PyTree | Fit | None = None,
-    layer: Callable | None = None,
-    init: Callable | None = None,
-    optimizer: optax.GradientTransformation | optax.MultiSteps | None = None,
-    **options,
-) -> Fit:
-    """Train multi-head LSA (or, with ``train_guess``, yq-LSA) by Adam on the squared error: a sweep of one run.
-
-    The task, the layer and the optimizer may be others, as in ``Run``.
-
-    With objective "sampled" every step draws a fresh batch of tasks, so the loss that is recorded is an
-    unbiased estimate of the ICL risk (eq. 4) at that step's weights; with "population" it is that risk.
+def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sampled", snapshots=(), **options) -> Fit:
+    """Train one layer: a sweep of one run and of seed 0, without the axis of seeds.
 
     Args:
-        key: a key of ``jax.random``; equal keys give equal runs, and the run of ``sweep``'s seed 0.
-        task, heads, learning_rate, init_scale, guess, bias, train_guess, layer, init, optimizer: as in ``Run``.
-        steps, batch_size: the paper's values (appendix C.1, Table 1) by default.
-        start: a warm start: initial weights, or another single fit. Of a fit the weights are taken, and its guess if
-            ``guess`` is None, but nothing else: not its ``bias``, ``train_guess`` or the state of the optimizer.
-        options: ``objective``, ``compress``, ``dtype``, ``snapshots``, ``checkpoint``, ``checkpoint_every``,
-            ``callback`` and ``callback_every``, as in ``sweep``.
-
-    Returns:
-        A ``Fit``; ``risk[t]`` is the loss of step t, before its update.
-
-    Raises:
-        ValueError: as ``Run`` and ``sweep``.
-        DivergedError: if the loss is not finite; ``last`` is the fit at its last good weights.
+        key, steps, batch_size, objective, snapshots: as in ``sweep``.
+        task, heads: as in ``Run``.
+        options: the other settings of a ``Run``, and ``dtype``, ``callback``, ``every``, ``progress`` and
+            ``checkpoint``, as in ``sweep`` and ``train``.
 
     Example:
-        >>> run = fit(jax.random.key(0), GaussianTask([1.0, 1.0], context_size=5), heads=1, steps=3, batch_size=8)
-        >>> run.risk.shape, run.params.W_K.shape
-        ((3,), (1, 3, 3))
-
-        A warm start, and the weights after some of its steps:
-
-        >>> longer = fit(jax.random.key(1), run.task, heads=1, start=run, steps=4, batch_size=8, snapshots=[0, 2])
-        >>> longer.snapshot(0).population_risk() == run.population_risk(), longer.snapshots.params.W_K.shape
-        (True, (2, 1, 3, 3))
+        >>> task = GaussianTask([1.0, 1.0], context_size=5)
+        >>> run = fit(jax.random.key(0), task, heads=1, steps=3, objective="population", train_guess=True)
+        >>> run.losses.shape, run.params.W_K.shape, run.guess.shape
+        ((3,), (1, 3, 3), (2,))
 
     Source: appendix C.1 of arXiv 2512.04268.
     """
-    if isinstance(start, Fit):
-        if np.ndim(start.risk) > 1:
-            raise ValueError(f"start must be a single fit, got one with {len(start.risk)} seeds; write start.seed(0)")
-        guess, start = start.guess if guess is None else guess, start.params
-    run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale, start, layer, init, optimizer)
-    if "seeds" in options:
-        raise ValueError("seeds must be left to sweep: fit trains seed 0")
-    try:
-        return sweep(key, [run], steps=steps, batch_size=batch_size, **options)[0].seed(0)
-    except DivergedError as error:
-        raise diverged(f"at step {error.step}", error.step, error.last[0].seed(0)) from None
+    names = [field.name for field in dataclasses.fields(Run)]
+    given = {name: options.pop(name) for name in names if name in options}
+    if unknown := options.keys() - {"dtype", "callback", "every", "progress", "checkpoint"}:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown.pop()!r}")
+    how = {"steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
+    return sweep(key, [Run(task, heads, **given)], **how, **options)[0].seed(0)
 
 
 def sweep(
@@ -103,198 +61,158 @@ def sweep(
     steps: int = 5000,
     batch_size: int = 2048,
     objective: str = "sampled",
-    compress: bool = True,
-    dtype=jnp.float32,
     snapshots: Sequence[int] = (),
-    checkpoint=None,
-    checkpoint_every: int = 500,
-    callback: Callable | None = None,
-    callback_every: int = 500,
+    dtype=jnp.float32,
+    **options,
 ) -> list[Fit]:
-    """Train many runs at once, on all devices: any tasks, layers and optimizers.
+    """Train many runs at once, by default as the paper does (appendix C.1, Table 1).
 
-    Runs with the same seed see the same tasks (common random numbers), up to the coordinates of each task, and start
-    from the same weights if these have the same shapes. Runs with fewer heads are padded with zeros, which stay zero,
-    since the gradient of each factor contains the other factors. If more than two context sizes are not compressed,
-    contexts are padded by zeros, too. A run has the random numbers that it has alone; its numbers differ by the
-    rounding of sums in another order, which after a few steps is 1e-5 of their size in float32. Devices do not
-    communicate.
+    Runs of one seed see the same tasks (common random numbers), and start from the same weights if these have the same
+    shapes. Runs that differ only in numbers share a program: prior means, covariances, guesses, learning rates, numbers
+    of heads, and context sizes above d, whose Gram matrices are drawn without the tokens. Seed s has the keys that it
+    has in ``train``. Seeds and runs are spread over all devices and processes of JAX.
 
-    LSA by Adam on a ``GaussianTask`` has a fast program of its own. Any other run is trained as ``train`` would train
-    it: on the mean squared error of a batch, ``task.sample(key, batch_size)``, whose key is that of ``train`` for the
-    seed and the step. Runs share a program if only numbers differ: those of a task that is a pytree, the learning rate
-    of Adam, and what an optimizer keeps in its state (``optax.inject_hyperparams``).
-
-    If the loss of a run is not finite, the run stops at its last good weights, and a warning names its step. Its losses
-    are NaN from there on, and the other runs go on. If all runs have stopped, a ``DivergedError`` is raised.
-
-    A CPU is one device unless you call ``jax.config.update("jax_num_cpu_devices", os.cpu_count())`` first. To use
-    several machines, start one process on each and call ``jax.distributed.initialize()`` before anything else; every
-    process gets all results. Or let independent jobs train ``runs[i::n]``, and join their results by ``merge``. The
-    page "Running large sweeps" has an example for Slurm.
+    If the loss of a run is not finite, a warning names it. Its losses are NaN from there on, and the others go on.
 
     Args:
         key: a key of ``jax.random``.
         runs: the points.
-        seeds: how many repetitions of each, or their numbers; the key of seed s is ``fold_in(key, s)``.
-        steps, batch_size: the paper's values (appendix C.1, Table 1) by default.
-        objective: "sampled", a fresh batch a step, or "population", the exact risk.
-        compress: whether sampled contexts of more than p tokens, p = d or d+1 with label noise, are drawn through
-            their Gram matrix (see ``tasks``): the losses have the same distribution, and a step costs the same for
-            any C. Another layer always gets the tokens themselves: to compare it with LSA on the same contexts, write
-            ``compress=False``.
-        dtype: float32, or float64 if JAX is set to use it. Shorter types are refused: Adam's numbers do not fit.
-        snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept (``Fit.snapshots``).
-        checkpoint: a folder for the state. It is stored every ``checkpoint_every`` steps, and at SIGTERM or a
-            preemption notice of JAX, which end the process with status 143. The same call then resumes the sweep, on
-            the same devices bit for bit; with more ``steps`` it extends a finished sweep. Of several processes only
-            the first reads and writes; its parent folder must exist for all.
-        checkpoint_every: steps between two such states.
-        callback: called as ``callback(step, metrics)`` every ``callback_every`` steps of each group of runs that
-            share a program. ``metrics`` holds ``runs``, the places of these runs in the sweep, the ``loss`` of the
-            last step, (seeds, runs), and all ``losses`` since the last call, (steps, seeds, runs). If it returns true,
-            the group ends.
-        callback_every: steps between two calls.
+        seeds: how many repetitions of each, or their numbers.
+        steps, batch_size: the paper's values by default.
+        objective: "sampled", a fresh batch a step, or "population", the exact risk of a Gaussian task.
+        snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
+        dtype: float32, or float64 if JAX is set to use it.
+        options: ``callback``, ``every``, ``progress`` and ``checkpoint``, as in ``train``. The callback is called for
+            each group of runs that share a program; its ``metrics`` hold ``runs``, their places in the sweep, and the
+            ``losses`` since the last call, (seeds, runs, steps).
 
     Returns:
         One ``Fit`` a run, in order; its arrays have the seeds in front.
-
-    Raises:
-        ValueError: if ``runs`` is no sequence of at least one ``Run``, ``objective`` is none of ``OBJECTIVES`` or does
-            not exist for a run, a count is below 1, ``seeds`` are not different numbers, ``dtype`` is no float type in
-            use, a layer does not return a scalar, a task draws the same batch from every key, as with NumPy's random
-            numbers, or ``checkpoint`` is damaged, belongs to another sweep, or has reached more steps.
-        DivergedError: if no loss is finite; ``last`` holds the fits.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
         >>> runs = [Run(task, heads=1), Run(task, heads=3, learning_rate=1e-3)]
         >>> fits = sweep(jax.random.key(0), runs, seeds=4, steps=3, batch_size=8)
-        >>> [fit.risk.shape for fit in fits], fits[0].params.W_K.shape
+        >>> [fit.losses.shape for fit in fits], fits[0].params.W_K.shape
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
-
-        Two layers of your own by two optimizers, one of them with a schedule:
-
-        >>> import optax
-        >>> def ridge(penalty, X, y, x_q):
-        ...     gram = X.T @ X + jnp.exp(penalty) * jnp.eye(len(x_q))
-        ...     return x_q @ jnp.linalg.solve(gram, X.T @ y)
-        >>> descent = lambda step_size, X, y, x_q: step_size * x_q @ X.T @ y
-        >>> optimizers = [optax.adamw(1e-2), optax.sgd(optax.cosine_decay_schedule(1e-2, 3))]
-        >>> runs = [Run(task, layer=f, start=jnp.zeros(()), optimizer=o) for f in (ridge, descent) for o in optimizers]
-        >>> fits = sweep(jax.random.key(0), runs, seeds=4, steps=3, batch_size=8)
-        >>> fits[3].risk.shape, fits[0].seed(1).predict(jnp.eye(2), jnp.ones(2), jnp.ones(2)).shape
-        ((4, 3), ())
-
-    Source: appendix C.1 of arXiv 2512.04268.
     """
-    dtype = _check(runs, objective, dtype)
-    steps, every = _validate.count("steps", steps), _validate.count("checkpoint_every", checkpoint_every)
-    callback_every, snapshots = _validate.count("callback_every", callback_every), snapshot_steps(snapshots, steps)
-    batch_size, compress = _validate.count("batch_size", batch_size), _validate.flag("compress", compress)
-    sampling = (batch_size, compress) if objective == "sampled" else None
-    seeds = seed_numbers(seeds)
-    keys = seed_keys(key, seeds)
-    groups = _grouped(runs, keys, sampling, dtype)
-    identity = _identity(key, runs, seeds, sampling, dtype, groups)
-    store = None if checkpoint is None else Checkpoint(checkpoint, identity)
-    watch = watcher(callback, partial(_metrics, groups))
-    plan = Plan(steps, identity, store, every, snapshots, watch, callback_every)
-    records = advance([group.prepared(keys, dtype) for group in groups], plan)
+    if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
+        raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
+    numbers, dtype = seed_numbers(seeds), np.dtype(dtype)
+    if dtype not in (np.float32, jnp.result_type(float)):
+        raise ValueError(f"dtype must be float32, or float64 if JAX is set to use it, got {dtype}")
+    size = _check.count("batch_size", batch_size) if objective == "sampled" else None
+    groups: dict[tuple, list[int]] = {}
+    for place, run in enumerate(runs):
+        groups.setdefault(_kind(run, size), []).append(place)
+    common = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "dtype": str(dtype), "batch_size": size}
+    options |= {"steps": steps, "snapshots": snapshots}
+    folder, callback = options.get("checkpoint"), options.get("callback")
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}
-    for group, record in zip(groups, records, strict=True):
-        fits |= dict(group.results(record, keys, dtype, snapshots))
-        for r, place in enumerate(group.places):
-            steps_of = zip(seeds, record.stopped[:, r].tolist(), strict=True)
-            stopped |= {f"run {place}, seed {seed}": step for seed, step in steps_of}
-    ordered = [fits[place] for place in range(len(runs))]
-    report_stopped(stopped, ordered)
-    return ordered
+    for number, (kind, places) in enumerate(groups.items()):
+        own = {f"{name} of run {place}": v for place in places for name, v in settings(runs[place]).items()}
+        if folder is not None:
+            options["checkpoint"] = Path(folder) / str(number)
+        if callback:
+            options["callback"] = partial(_told, callback, places)
+        group = _Group([runs[place] for place in places], kind, dtype, seed_keys(key, numbers))
+        end = group.trained(common | own, options)
+        for r, place in enumerate(places):
+            fits[place] = group.fit(end, r)
+            where = zip(numbers, end.stopped[:, r], strict=True)
+            stopped |= {f"run {place}, seed {seed}": int(step) for seed, step in where}
+    report_diverged(stopped)
+    return [fits[place] for place in range(len(runs))]
 
 
-def _check(runs: Sequence[Run], objective: str, dtype) -> np.dtype:
-    if not isinstance(objective, str) or objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
-    if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
-        raise ValueError(f"runs must be a sequence of at least one Run, got {describe(runs)}")
-    dtype = _validate.float_type("dtype", dtype)
-    if dtype.itemsize < 4:
-        raise ValueError(f"dtype must be float32 or float64, in which Adam's numbers fit, got {dtype.name}")
-    return dtype
+def _told(callback, places: list[int], step: int, losses: np.ndarray, rows) -> None:
+    callback(step, {"runs": places, "losses": np.moveaxis(losses, 0, -1)})
 
 
-def _grouped(runs: Sequence[Run], keys: list, sampling, dtype) -> list[RunGroup | OwnGroup]:
-    """The runs by program: first the paper's experiments, then all others."""
-    plain, own = ([place for place, run in enumerate(runs) if run.plain == kind] for kind in (True, False))
-    pads = can_pad(keys[0][1], dtype)
-    fast = row_groups([runs[place] for place in plain], plain, sampling, pads)
-    return [*fast, *own_groups([runs[place] for place in own], own, keys, sampling, dtype)]
+def _kind(run: Run, size: int | None) -> tuple:
+    """What runs of one program share."""
+    if isinstance(run.task, GaussianTask):
+        C, noisy = run.task.context_size, run.task.noise_std > 0
+        batch = None if size is None else (size, None if C > run.task.dim + noisy else C, noisy)
+        return run.task.dim, batch, jax.tree.structure(standardize(run.task))
+    if size is None:
+        raise ValueError('objective must be "sampled" for a task that is no GaussianTask: it has no exact risk')
+    return id(run.task), size
 
 
-def _metrics(groups: list[RunGroup | OwnGroup], group, record, losses) -> dict:
-    """What a callback sees of a group."""
-    places = groups[group].places
-    # A run that fills up a chunk is there twice.
-    columns = [places.index(place) for place in dict.fromkeys(places)]
-    losses = losses[:, :, columns]
-    return {"runs": [places[column] for column in columns], "loss": losses[-1], "losses": losses}
+class _Group:
+    """Runs of one program: their weights, one row for each seed and run, and their constants."""
+
+    def __init__(self, runs: list[Run], kind: tuple, dtype, keys):
+        self.runs, self.kind, self.dtype, self.keys, self.dim = runs, kind, dtype, keys, runs[0].task.dim
+        self.heads = max(run.heads for run in runs)
+
+    def rows(self) -> np.ndarray:
+        """The initial weights and guesses, (seeds, runs, P).
+
+        Fewer heads are padded by zeros, which stay zero, since the gradient of each factor contains the others.
+        """
+        shape = 4, self.heads, self.dim + 1, self.dim + 1
+        # The numbers of ``attention.init``: a draw for fewer heads is the beginning of one for more.
+        normal = np.asarray(_normal(self.keys[0], math.prod(shape), self.dtype))
+
+        def row(run: Run):
+            start = run.init_scale * normal[:, : math.prod(shape) // self.heads * run.heads]
+            if run.start is not None:
+                start = np.stack([np.stack(run.start).astype(self.dtype)] * len(normal))
+            padded = np.zeros((len(normal), *shape), self.dtype)
+            padded[:, :, : run.heads] = start.reshape(-1, 4, run.heads, *shape[2:])
+            guess = np.stack([np.asarray(run.guess, self.dtype)] * len(normal))
+            return np.concatenate([padded.reshape(len(normal), -1), guess], axis=1)
+
+        return np.stack([row(run) for run in self.runs], axis=1)
+
+    def data(self) -> tuple[PyTree, tuple]:
+        """The constants, and the axis of runs of each: None where all agree, so that it is read once for all runs."""
+        as_type = lambda leaf: np.asarray(leaf, bool if isinstance(leaf, bool) else self.dtype)
+        tasks = [standardize(run.task) if isinstance(run.task, GaussianTask) else None for run in self.runs]
+        each = [Data(task, run.bias, bool(run.train_guess)) for task, run in zip(tasks, self.runs, strict=True)]
+        leaves, structure = jax.tree.flatten(jax.tree.map(lambda *run: np.stack([*map(as_type, run)]), *each))
+        axes = tuple(None if (leaf == leaf[:1]).all() else 0 for leaf in leaves)
+        kept = [leaf[0] if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
+        return jax.tree.unflatten(structure, kept), axes
+
+    def trained(self, settings: dict, options: dict) -> End:
+        rows, (data, axes) = self.rows(), self.data()
+        # Adam begins with zeros; nothing is compiled for them.
+        adam = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(jax.vmap(_ADAM.init), rows))
+        rates = np.array([[run.learning_rate] for run in self.runs], self.dtype)
+        state = State(rows, adam._replace(hyperparams={"learning_rate": np.stack([rates] * len(rows))}))
+        mesh, structure = mesh_of(*rows.shape[:2]), jax.tree.structure(data)
+        if isinstance(self.runs[0].task, GaussianTask):
+            program = _program(gaussian_loss(self.heads, self.dim, self.kind[1]), structure, axes, mesh)
+        else:
+            # No program is kept for a task of one's own, whose attributes may change.
+            loss = own_loss(self.heads, self.runs[0].task, self.kind[1], self.dtype)
+            program = _program.__wrapped__(loss, structure, axes, mesh)
+        return advance(program, state, data, self.keys[1], mesh, 2, settings, **options)
+
+    def fit(self, end: End, r: int) -> Fit:
+        """The result of one run, without padding."""
+        run = self.runs[r]
+
+        def weights(rows):
+            params, guess = unpack(rows, self.heads, self.dim)
+            return LSAParams(*(W[..., : run.heads, :, :] for W in params)), guess
+
+        params, guess = weights(end.state.params[:, r])
+        snapshots = None if end.snapshots is None else weights(end.snapshots[:, :, r])
+        return jax.device_put(Fit(params, guess, np.moveaxis(end.losses[:, :, r], 0, 1), run, snapshots))
 
 
-def _identity(key, runs: Sequence[Run], seeds: list[int], sampling, dtype: np.dtype, groups: list) -> dict:
-    """What identifies a sweep for its checkpoint, as JSON data."""
-    own = [group.identity() for group in groups if isinstance(group, OwnGroup)]
-    return {
-        "runs": [run.to_json() for run in runs],
-        "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
-        "seeds": seeds,
-        "objective, batch_size or compress": sampling,
-        "dtype": dtype.name,
-        "groups of runs": [group.places for group in groups],
-        "layer, task, optimizer or version of JAX": [jax.__version__, own] if own else [],
-    }
+@partial(jax.jit, static_argnums=(1, 2))
+def _normal(keys, count: int, dtype):
+    return jax.vmap(lambda key: jax.random.normal(key, (count,), dtype))(keys)
 
 
-def merge(parts: Iterable[Iterable[Fit]], runs: Iterable[Run] | None = None) -> list[Fit]:
-    """Put the results of ``sweep(key, runs[i::n])``, i = 0..n-1, into the order of ``runs``.
-
-    Args:
-        parts: the result of each job, in the order of their i, as ``sweep`` or ``load`` returned it.
-        runs: all runs; where they are given, each fit must be that of its run.
-
-    Returns:
-        One ``Fit`` a run.
-
-    Raises:
-        ValueError: if a part has too many or too few fits for its place, or a fit belongs to another run.
-
-    Example:
-        >>> params = LSAParams(*np.ones((4, 1, 2, 2), np.float32))
-        >>> fits = [Fit(params, np.ones(1), np.ones(5), Run(GaussianTask([2.0], C), heads=1)) for C in (1, 2, 3, 4, 5)]
-        >>> [fit.task.context_size for fit in merge([fits[0::2], fits[1::2]])]
-        [1, 2, 3, 4, 5]
-    """
-    # A Fit is a sequence itself: two of them are not two parts.
-    if not np.iterable(parts):
-        raise ValueError(f"parts must be one list of fits from each job, got {describe(parts)}")
-    jobs = [list(part) if np.iterable(part) else [part] for part in parts]
-    if not all(isinstance(fit, Fit) for part in jobs for fit in part):
-        raise ValueError(f"parts must be one list of fits from each job, got {describe(jobs)}")
-    lengths = [len(part) for part in jobs]
-    total = sum(lengths)
-    if not total or lengths != [len(range(i, total, len(jobs))) for i in range(len(jobs))]:
-        raise ValueError(f"parts must be the results of all runs[i::n], in the order of their i, got {lengths} fits")
-    merged: list[Fit | None] = [None] * total
-    for i, part in enumerate(jobs):
-        merged[i :: len(jobs)] = part
-    whole = [fit for fit in merged if fit is not None]
-    if runs is not None:
-        runs = list(runs)
-        if len(runs) != total:
-            raise ValueError(f"runs must be those that were trained, got {len(runs)} for {total} fits")
-        for place, (fit, run) in enumerate(zip(whole, runs, strict=True)):
-            if fit.run != run:
-                raise ValueError(
-                    f"parts must be in the order of their i, but run {place} is another one than the merged fit's"
-                )
-    return whole
+@cache
+def _program(loss, structure, axes: tuple, mesh):
+    return make_program(jax.vmap(loss, (0, jax.tree.unflatten(structure, axes), None)), _ADAM, mesh)

@@ -5,14 +5,11 @@ Without a name all benchmarks run, each in a process of its own. Every table goe
 
 import argparse
 import importlib
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-from lsalib._files import write
-
-BENCHMARKS = {"results": "speed", "results-one-core": "speed", "engine": "engine", "scale": "scale"}
+BENCHMARKS = ("speed", "engine")
 
 
 def main() -> None:
@@ -28,13 +25,10 @@ def main() -> None:
             subprocess.run(command, check=True)
         return
     (name,) = options.names
-    if name == "results-one-core":
-        # Before JAX starts its threads, which stay on the cores where they begin. Linux only.
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    text = importlib.import_module(f"studies.benchmarks.{BENCHMARKS[name]}").measured(name, options.quick)
+    text = importlib.import_module(f"studies.benchmarks.{name}").measured(name, options.quick)
     print(text)
     if not options.quick:
-        write(Path(__file__).with_name(f"{name}.md"), text.encode())
+        Path(__file__).with_name(f"{name}.md").write_text(text)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from lsalib import attention, metrics, theory
-from lsalib._files import write
 from lsalib.book.stored import FOLDER
 from lsalib.tasks import GaussianTask
 from studies.benchmarks.measuring import exponent, medians, origin, sentence, table
@@ -101,7 +100,7 @@ def measured(name: str, quick: bool) -> str:
     rows = measure(2, 0.01, DIMS[:3], CONTEXTS[:2]) if quick else measure(5, 0.02, DIMS, CONTEXTS)
     kept = origin(name, "jax", "numpy") | {"accuracy": ACCURACY, "exponents": fitted(rows), "rows": rows}
     if not quick:
-        write(FOLDER / "engine_cost.json", json.dumps(kept, indent=1).encode() + b"\n")
+        (FOLDER / "engine_cost.json").write_text(json.dumps(kept, indent=1) + "\n")
     return text(kept)
 
 

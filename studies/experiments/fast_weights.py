@@ -84,7 +84,8 @@ def tested(layer: layers.Layer, params, key):
 def evaluate(layer: layers.Layer, end: training.Trained, seeds: int) -> np.ndarray:
     """Risk, its standard error, and the guess: weights found in a context of zeros. One row for each seed."""
     rows = []
-    for one in [end.seed(place).params for place in range(seeds)]:
+    for place in range(seeds):
+        one = jax.tree.map(lambda leaf, place=place: leaf[place], end.params)
         keys = jax.random.split(jax.random.key(1), TESTS // 10_000)
         pairs = zip(*(jax.device_get(tested(layer, one, key)) for key in keys), strict=True)
         found, known = (np.concatenate(each).astype(np.float64) for each in pairs)
@@ -103,7 +104,7 @@ def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
         rows = evaluate(setting.layer(), end, seeds)
         kept["risk"].append(rows[:, :2])
         kept["guess"].append(rows[:, 2:])
-        kept["losses"].append(np.asarray(end.risk, np.float64).reshape(seeds, -1, BLOCK).mean(2))
+        kept["losses"].append(np.asarray(end.losses, np.float64).reshape(seeds, -1, BLOCK).mean(2))
         print(setting, rows[:, :2].round(4).tolist(), flush=True)
     return {name: np.array(each) for name, each in kept.items()}
 

@@ -120,7 +120,7 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
     layers, guess = end.snapshots
     b, A = jax.jit(jax.vmap(jax.vmap(attention.effective_softmax)))(layers)
     ahead = (np.asarray(part).swapaxes(0, 1) for part in (b, A, guess))
-    risk = np.asarray(end.risk)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
+    risk = np.asarray(end.losses)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
     means = risk.reshape(experiment.seeds, -1, WINDOW, len(experiment.heads)).mean(2)
     return dict(zip(("b", "A", "guess"), ahead, strict=True)) | {"loss": means}
 

@@ -47,3 +47,14 @@ def test_a_predictor_in_numpy_is_measured(tmp_path, monkeypatch):
     assert abs(risk.mean - best) < 5 * risk.standard_error < 0.15 * best
     other = script.main(predictor=partial(script.ridge, mean=-script.TASK.prior_mean))
     assert other.mean > best + 5 * other.standard_error
+
+
+def test_a_sweep_is_stopped_resumed_and_extended(tmp_path, capsys):
+    """Made longer, it ends where an undisturbed sweep of that length ends."""
+    import resumed_sweep
+
+    said = []
+    for steps, folder in ((100, "a"), (150, "a"), (150, "whole")):
+        resumed_sweep.main(steps, str(tmp_path / folder))
+        said.append(capsys.readouterr().out)
+    assert said[1] == said[2] != said[0]

@@ -1,276 +1,266 @@
-"""Sweeps: each run as if it were alone, padding that stays zero, and checkpoints."""
+"""``fit`` and ``sweep``: the letter of the paper, plain loops, common random numbers, and what comes out."""
 
-import io
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
+import inspect
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from theory_reference import GENERAL, largest_z, z_bound
 
-from lsalib import _files, _npz, _progress
-from lsalib.tasks import GaussianTask
-from lsalib.training import Run, checkpoint, fit, schedule, sweep
+from lsalib import attention, tasks, theory
+from lsalib._draw import draw
+from lsalib.training import DivergedError, Fit, Run, fit, load, save, sweep
+from lsalib.training.objective import Data, attend, gaussian_loss
 
-COV = [[1.0, 0.4], [0.4, 2.0]]
-PLAIN = GaussianTask([2.0, -1.0], context_size=4)
-# One run, and others that differ from it in one thing.
-RUNS = {
-    "plain": Run(PLAIN, 2),
-    "heads": Run(PLAIN, 5),
-    "prior mean": Run(GaussianTask([0.0, 3.0], context_size=4), 2),
-    "guess": Run(PLAIN, 2, guess=[1.0, 0.5]),
-    "bias": Run(PLAIN, 2, bias=0.7),
-    "trained guess": Run(PLAIN, 2, train_guess=True),
-    "learning rate": Run(PLAIN, 2, learning_rate=5e-3),
-    "scale": Run(PLAIN, 2, init_scale=0.5),
-    "context": Run(GaussianTask([2.0, -1.0], context_size=30), 2),
-    "covariance": Run(GaussianTask([2.0, -1.0], context_size=9, feature_cov=COV), 2),
-    "noise": Run(GaussianTask([2.0, -1.0], context_size=9, noise_std=0.5), 2),
-    "dimension": Run(GaussianTask([1.0, 0.0, -1.0], context_size=4), 2),
-}
-OPTIONS = {"steps": 25, "batch_size": 64}
+KEY = jax.random.key(5)
+TASK = tasks.GaussianTask([2.0, -1.0, 0.5], context_size=3)
+GUESS, BIAS = np.array([0.3, 0.1, -0.2]), 0.4
 
 
-def fields(run):
-    return {name: value for name, value in vars(run).items() if name not in ("task", "heads")}
+def literal_loss(params, guess, key, task, batch_size):
+    """Eq. 4 by eqs. 2-6 on the very tasks that training draws."""
+    options = {"noisy": task.noise_std > 0, "compress": False, "dtype": params.W_K.dtype}
+    tokens, query, weights = draw(key, task.dim, task.context_size, batch_size, **options)
+    identity = np.eye(task.dim)
+    L, R = (np.linalg.cholesky(identity if cov is None else cov) for cov in (task.feature_cov, task.prior_cov))
+    X, x_q = jnp.einsum("ij,cjb->bci", L, tokens[:, : task.dim]), (L @ query).T
+    w = (np.asarray(task.prior_mean)[:, None] + R @ weights).T
+    y, target = jnp.einsum("bcd,bd->bc", X, w), jnp.einsum("bd,bd->b", x_q, w)
+    if task.noise_std:
+        y = y + task.noise_std * tokens[:, -1].T
+    layer = lambda X, y, x_q: attention.lsa(params, attention.embed(X, y, x_q, guess @ x_q + BIAS))
+    return jnp.mean((jax.vmap(layer)(X, y, x_q) - target) ** 2)
 
 
-def assert_close(a, b, rtol=1e-4, atol=2e-6):
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol)
+def row_of(params, guess):
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in (*params, guess)])
 
 
-def assert_equal(a, b):
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_array_equal(x, y)
+def data_of(task, dtype):
+    standard = jax.tree.map(lambda value: jnp.asarray(value, dtype), tasks.standardize(task))
+    return Data(standard, jnp.asarray(BIAS, dtype), jnp.asarray(True))
 
 
-@pytest.mark.parametrize("objective", ["sampled", "population"])
-def test_every_run_is_what_fit_gives(objective):
-    """Together with others, a run has the result that it has alone, up to the order of sums."""
-    fits = sweep(jax.random.key(0), list(RUNS.values()), objective=objective, **OPTIONS)
-    together = dict(zip(RUNS, fits, strict=True))
-    for name, run in RUNS.items():
-        alone = fit(jax.random.key(0), run.task, run.heads, objective=objective, **fields(run), **OPTIONS)
-        assert_close(together[name].seed(0), alone)
-    # Negative control: what tells the runs apart is seen by the same comparison.
-    for name in set(RUNS) - {"plain", "heads", "dimension"}:
-        with pytest.raises(AssertionError):
-            assert_close(together[name], together["plain"])
+@pytest.mark.parametrize(("task", "heads"), [(TASK, 3), (GENERAL, 2)])
+def test_a_batch_has_the_loss_and_the_gradient_of_the_letter(task, heads, x64):
+    """Eqs. 2-6 on the very tasks that training draws; the control exchanges two factors of the attention."""
+    params = attention.init(jax.random.key(0), task.dim, heads, 1.5 / task.dim)
+    guess = jnp.resize(GUESS, task.dim)
+    loss = gaussian_loss(heads, task.dim, (64, task.context_size, task.noise_std > 0))
+    ours = jax.jit(jax.value_and_grad(lambda row: loss(row, data_of(task, float), KEY)))
+    letter = jax.jit(jax.value_and_grad(lambda params, guess: literal_loss(params, guess, KEY, task, 64), (0, 1)))
+    value, gradient = ours(row_of(params, guess))
+    expected, slopes = letter(params, guess)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    np.testing.assert_allclose(gradient, row_of(*slopes), rtol=1e-9, atol=1e-12)
+    swapped = params._replace(W_K=params.W_Q, W_Q=params.W_K)
+    assert abs(np.asarray(ours(row_of(swapped, guess))[0]) - expected) > 1e-3
 
 
-def test_seeds_are_repetitions_with_tasks_of_their_own():
-    """All runs of a seed see the same tasks; a seed alone is what it is among others."""
-    runs = [Run(PLAIN, h, init_scale=1e-6) for h in (2, 5)]
-    two, five = sweep(jax.random.key(1), runs, seeds=4, **OPTIONS)
-    assert two.risk.shape == (4, 25) and two.guess.shape == (4, 2) and five.params.W_K.shape == (4, 5, 3, 3)
-    # Without weights the first loss is that of the guess.
-    first = np.asarray(two.risk)[:, 0]
-    np.testing.assert_allclose(first, np.asarray(five.risk)[:, 0], rtol=1e-6)
-    assert len(np.unique(first)) == 4
-    again = sweep(jax.random.key(1), runs, seeds=[2], **OPTIONS)
-    assert_close([two.seed(2), five.seed(2)], [alone.seed(0) for alone in again])
-    assert_close(two.seed(0), fit(jax.random.key(1), PLAIN, 2, init_scale=1e-6, **OPTIONS))
+@pytest.mark.parametrize("heads", [2, 12])
+def test_both_ways_through_attention_are_one_dense_sum(heads, x64):
+    """Head by head, and by the Gram matrix; the control is a transposed weight."""
+    rng, D = np.random.default_rng(2), 18
+    b, A, Z, t = map(rng.standard_normal, [(heads, D), (heads, D, D), (15, D, 6), (D, 6)])
+    dense = np.einsum("hm,cmb,cnb,hnk,kb->b", b, Z, Z, A, t, optimize=True) / len(Z)
+    np.testing.assert_allclose(jax.jit(attend)(b, A, Z, t), dense, rtol=1e-10)
+    assert not np.allclose(jax.jit(attend)(b, A.swapaxes(1, 2), Z, t), dense, rtol=1e-2)
 
 
-class Stop(Exception):
-    pass
+def test_the_loss_of_compressed_contexts_is_unbiased(task=GENERAL):
+    """The mean of many batches is the exact risk, and that of their gradients the exact gradient."""
+    params, guess = attention.init(jax.random.key(3), 3, 2, 0.4), jnp.asarray(GUESS, jnp.float32)
+    loss, data = gaussian_loss(2, 3, (500, None, task.noise_std > 0)), data_of(task, jnp.float32)
+    one = lambda key: jax.value_and_grad(loss)(row_of(params, guess), data, key)
+    values, gradients = jax.jit(lambda keys: jax.lax.map(one, keys))(jax.random.split(KEY, 400))
+    exact = jax.jit(jax.value_and_grad(lambda p, g: theory.population_risk(p, task, g, BIAS), (0, 1)))
+    expected, slopes = exact(params, guess)
+    biased = theory.population_risk(params, task, GUESS, BIAS + 3)
+    assert largest_z(values, float(expected)) < z_bound(1, 1e-4) < largest_z(values, float(biased))
+    mean = np.asarray(row_of(*slopes))
+    moves = mean != 0  # the rows of W_P that nothing reads do not
+    assert not np.asarray(gradients)[:, ~moves].any()
+    gradients, mean = np.asarray(gradients)[:, moves], mean[moves]
+    assert largest_z(gradients, mean) < z_bound(mean.size, 1e-4) < largest_z(gradients, -mean)
 
 
-@pytest.fixture
-def stopping(monkeypatch):
-    """Sweeps that stop after their second stored state."""
-    save, count = checkpoint.Checkpoint.save, iter(range(100))
+class Own:
+    """A task of one's own, which draws what TASK draws."""
 
-    def save_then_stop(self, *new):
-        save(self, *new)
-        if next(count) == 1:
-            raise Stop
+    dim, sign = 3, 1.0
 
-    monkeypatch.setattr(checkpoint.Checkpoint, "save", save_then_stop)
-    return monkeypatch
+    def sample(self, key, n):
+        batch = tasks.sample(key, TASK, n)
+        return batch._replace(target=self.sign * batch.target)
 
 
-TWO_GROUPS = [RUNS["plain"], RUNS["heads"], RUNS["dimension"]]
-# A layer and an optimizer of their own, and context sizes that share a program.
-OWN = Run(PLAIN, layer=lambda w, X, y, x_q: w @ x_q * y.mean(), start=np.ones(2), optimizer=optax.adamw(1e-2))
-MANY_SIZES = [OWN, *(Run(GaussianTask([2.0, -1.0], C), 2) for C in (1, 2, 3, 4, 4))]
+@pytest.mark.parametrize("objective", ["sampled", "population", "own task"])
+def test_fit_is_a_plain_loop_with_adam(objective, x64):
+    """Steps by optax on the letter, with the keys that fit derives; the control has another learning rate."""
+    steps, losses = 12, []
+    key_init, key_data = jax.random.split(jax.random.fold_in(KEY, 0))
+    state = attention.init(key_init, 3, 2, 0.3), jnp.asarray(GUESS)
+    optimizer = optax.adam(1e-2)
+    opt_state = jax.jit(optimizer.init)(state)
+    exact = lambda state, key: theory.population_risk(state[0], TASK, state[1], BIAS)
+    loss_of = exact if objective == "population" else lambda state, key: literal_loss(*state, key, TASK, 32)
+
+    @jax.jit
+    def advance(step, state, opt_state):
+        loss, gradient = jax.value_and_grad(loss_of)(state, jax.random.fold_in(key_data, step))
+        with jax.numpy_dtype_promotion("standard"):
+            updates, opt_state = optimizer.update(gradient, opt_state)
+        return optax.apply_updates(state, updates), opt_state, loss
+
+    for step in range(steps):
+        state, opt_state, loss = advance(step, state, opt_state)
+        losses.append(float(loss))
+    options = {"steps": steps, "batch_size": 32, "init_scale": 0.3, "guess": GUESS, "bias": BIAS, "dtype": float}
+    options |= {"train_guess": True, "objective": "population" if objective == "population" else "sampled"}
+    task = Own() if objective == "own task" else TASK
+    end = fit(KEY, task, 2, learning_rate=1e-2, **options)
+    np.testing.assert_allclose(end.losses, losses, rtol=1e-8)
+    np.testing.assert_allclose(row_of(end.params, end.guess), row_of(*state), rtol=1e-6, atol=1e-8)
+    if objective == "own task":
+        task.sign = 3.0  # an attribute that its owner changes is never stale
+    other = fit(KEY, task, 2, learning_rate=2e-2, **options)
+    assert abs(np.asarray(other.losses)[-1] / losses[-1] - 1) > 1e-3
+    assert (other.losses[0] == end.losses[0]) == (objective != "own task")
 
 
-@pytest.mark.parametrize(
-    ("objective", "runs"),
-    [("sampled", TWO_GROUPS), ("population", TWO_GROUPS), ("sampled", MANY_SIZES)],
-    ids=["sampled", "population", "own layer"],
-)
-def test_a_stopped_sweep_goes_on_bit_for_bit_and_is_extended(objective, runs, tmp_path, stopping):
-    """Extended, it is what a longer sweep had been; the beginning is not trained again."""
-    options = OPTIONS | {"objective": objective, "seeds": 4, "compress": False}
-    whole = sweep(jax.random.key(2), runs, **options)
-    stored = options | {"checkpoint": tmp_path / "sweep", "checkpoint_every": 10}
-    with pytest.raises(Stop):
-        sweep(jax.random.key(2), runs, **stored)
-    stopping.undo()
-    assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
-    assert_equal(sweep(jax.random.key(2), runs, **stored), whole)
-    longer = sweep(jax.random.key(2), runs, **options | {"steps": 40})
-    assert_equal(sweep(jax.random.key(2), runs, **stored | {"steps": 40}), longer)
-    stopping.setattr(schedule, "run_steps", None)
-    assert_equal(sweep(jax.random.key(2), runs, **stored | {"steps": 40}), longer)
-    with pytest.raises(ValueError, match="steps must be at least 40, which the checkpoint has reached, got 25"):
-        sweep(jax.random.key(2), runs, **stored)
+NOISY = tasks.GaussianTask([1.0, 0.0, 0.0], context_size=6, noise_std=0.5)
+RUNS = [
+    Run(TASK, 2, train_guess=True, bias=2.0),
+    Run(NOISY, 1, learning_rate=1e-2),
+    Run(tasks.GaussianTask([1.0, 0.0, 0.0], 3), 3, guess=[1, 0.5, 0], learning_rate=1e-2),
+    Run(tasks.GaussianTask([1.0, 0.0, 0.0], 9, noise_std=0.2), 1, init_scale=0.3),
+]
+OPTIONS = {"steps": 12, "batch_size": 16, "snapshots": [0, 5, 12]}
 
 
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+@pytest.fixture(scope="module")
+def swept():
+    """The fits of a sweep, and what its callback saw."""
+    seen = []
+    callback = lambda step, metrics: seen.append((step, metrics))
+    return sweep(KEY, RUNS, seeds=3, callback=callback, every=8, **OPTIONS), seen
 
 
-def test_the_checkpoint_of_another_sweep_is_refused_and_kept(tmp_path):
-    """Every number that tells two sweeps apart is compared, and named where it differs."""
-    stored = OPTIONS | {"checkpoint": tmp_path / "a", "seeds": [0, 1]}
-    start = fit(jax.random.key(5), PLAIN, 2, **OPTIONS).params
-    mine = Run(PLAIN, 2, start=start)  # from a fixed start nothing but the numbers of the seeds tells them apart
-    sweep(jax.random.key(0), [mine], **stored)
-    before = contents(tmp_path / "a")
-    changes = {"batch_size": 32, "seeds": [2, 3], "objective": "population", "compress": False}
-    cases = [(0, mine, {name: value}, name) for name, value in changes.items()]
-    cases += [(1, mine, {}, "key"), (0, RUNS["plain"], {}, "runs"), (0, RUNS["bias"], {}, "runs")]
-    for key, run, change, said in cases:
-        message = rf"checkpoint must belong to this training, got .* of a training with another .*{said}"
-        with pytest.raises(ValueError, match=message):
-            sweep(jax.random.key(key), [run], **stored | change)
-    assert contents(tmp_path / "a") == before
+def test_a_run_among_others_is_what_fit_gives(swept):
+    """Also with more heads beside it, another guess, learning rate, scale or context size; another seed differs."""
+    for run, together in ((RUNS[3], swept[0][3]),):
+        (alone,) = sweep(KEY, [run], seeds=[2], **OPTIONS)
+        expected = jax.tree.leaves(together.seed(2))
+        for mine, its in zip(jax.tree.leaves(alone.seed(0)), expected, strict=True):
+            np.testing.assert_allclose(mine, its, rtol=2e-4, atol=2e-6)
+        assert not np.allclose(alone.losses[0], together.losses[0], rtol=1e-2)
 
 
-def test_damaged_and_foreign_files_are_refused_and_kept(tmp_path):
-    """Nothing is overwritten but the part of a first write that was broken off."""
-    folder = tmp_path / "a"
-    folder.mkdir()
-    (folder / ".training.json.12.34.part").write_text("{")
-    begin = lambda path=folder: sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | {"checkpoint": path})
-    assert_equal(begin(), sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS))
-    for name in ("0-state.npz", "0-losses-0.npz"):
-        whole = (folder / name).read_bytes()
-        for damaged in (whole[: len(whole) // 2], b"", b"something else"):
-            (folder / name).write_bytes(damaged)
-            with pytest.raises(ValueError, match=rf"checkpoint must be whole, got .*{name} cannot be read"):
-                begin()
-            assert (folder / name).read_bytes() == damaged
-        (folder / name).write_bytes(whole)
-    (folder / "0-losses-0.npz").unlink()
-    with pytest.raises(ValueError, match="checkpoint must be whole"):
-        begin()
-    (folder / "training.json").write_text("[1]")
-    with pytest.raises(ValueError, match="checkpoint must be a folder that a training wrote"):
-        begin()
-    (folder / "training.json").unlink()
-    for path in (folder, folder / "0-state.npz"):
-        with pytest.raises(ValueError, match=r"checkpoint must be a folder that a training wrote, .* another path"):
-            begin(path)
+def test_a_callback_gets_every_run_once(swept):
+    """Runs that share a program come together, and all their losses come once."""
+    fits, seen = swept
+    assert [(step, metrics["runs"]) for step, metrics in seen] == [(s, r) for r in ([0, 2], [1, 3]) for s in (8, 12)]
+    for metrics, later in ((seen[0][1], seen[1][1]), (seen[2][1], seen[3][1])):
+        losses = np.concatenate([metrics["losses"], later["losses"]], axis=2)
+        for r, place in enumerate(metrics["runs"]):
+            np.testing.assert_array_equal(losses[:, r], fits[place].losses)
 
 
-def test_a_write_that_breaks_off_keeps_the_last_state(tmp_path, monkeypatch):
-    """The disk is full at some write: with the losses stored and the state not, the state before still counts."""
-    stored = OPTIONS | {"checkpoint": tmp_path / "a", "checkpoint_every": 10}
-    expected, write = sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS), _npz._files.write
-    for allowed in (0, 1, 2, 3):
-        left = iter(range(allowed))
-
-        def full_disk(path, content, left=left):
-            if next(left, None) is None:
-                raise OSError("no space left")
-            write(path, content)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(_npz._files, "write", full_disk)
-            with pytest.raises(OSError, match="no space left"):
-                sweep(jax.random.key(0), [RUNS["plain"]], **stored)
-    assert_equal(sweep(jax.random.key(0), [RUNS["plain"]], **stored), expected)
+def test_snapshots_are_the_fit_after_fewer_steps(swept):
+    """The first is the start, drawn from the seed's first key, and the last the end."""
+    last = swept[0][3].seed(1)
+    start, _ = jax.random.split(jax.random.fold_in(KEY, 1))
+    for mine, drawn in zip(last.snapshot(0).params, attention.init(start, 3, 1, 0.3), strict=True):
+        np.testing.assert_allclose(mine, drawn, rtol=1e-6)
+    np.testing.assert_array_equal(last.snapshot(-1).params.W_K, last.params.W_K)
+    assert swept[0][0].snapshot(1).guess.shape == (3, 3) and last.snapshot(1).snapshots is None
 
 
-def test_an_array_is_kept_as_it_reads():
-    """However it lies in memory, and in whatever type."""
-    array = np.arange(6.0).reshape(2, 3)
-    types = [np.array([-0.0, np.nan, 1.5]).astype(t) for t in (np.float16, np.float32, jnp.bfloat16)]
-    for x in (array, array.T, array[:, ::2], array[::-1], np.array(3), *types):
-        back = _npz.unpack(_npz.pack({"x": x}))[0]["x"]
-        assert back.dtype == x.dtype and back.shape == x.shape
-        assert back.tobytes() == np.ascontiguousarray(x).tobytes()
+def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, unchecked):
+    """By the whole layer in NumPy, for all seeds at once and for one, on the run's task and on another."""
+    trained, task = swept[0][0], tasks.GaussianTask([1.0, 1.0, 1.0], 4)
+    X, y, x_q = [[1, 2, 0], [0, 1, 1]], [1, -1], [1.0, 0.5, 2]
+    one = jax.tree.map(np.float64, trained.seed(1))
+    G = np.column_stack([X, y]).T @ np.column_stack([X, y]) / 2
+    z_q = np.append(x_q, one.guess @ x_q + 2.0)
+    expected = z_q[-1] + sum(P[-1] @ V @ G @ K.T @ Q @ z_q for K, Q, P, V in zip(*one.params, strict=True))
+    np.testing.assert_allclose(trained.predict(X, y, x_q)[1], expected, rtol=1e-5)
+    np.testing.assert_allclose(one.predict(X, y, x_q), expected, rtol=1e-5)
+    for given, tested in ((None, TASK), (task, task)):
+        risk = theory.population_risk(one.params, tested, one.guess, 2.0)
+        np.testing.assert_allclose(trained.population_risk(given)[1], risk, rtol=1e-5)
+    assert abs(theory.population_risk(one.params, task, None, 2.0) - risk) > 1e-3, "the control forgets the guess"
 
 
-def test_two_threads_that_write_one_file_do_not_mix(tmp_path, monkeypatch):
-    """Each is held until the other has written, too: a part that they shared would be gone for the second."""
-    both = threading.Barrier(2, timeout=60)
-    monkeypatch.setattr(_files.os, "fsync", lambda descriptor: both.wait())
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda content: _files.write(tmp_path / "a", content), (b"one", b"two")))
-    assert (tmp_path / "a").read_bytes() in (b"one", b"two")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+def test_what_is_saved_is_what_was_trained(swept, tmp_path):
+    """Arrays and settings come back bit for bit, and the run of another fit does not."""
+    warm = fit(KEY, TASK, 2, start=swept[0][0].seed(0).params, **OPTIONS | {"snapshots": ()})
+    save(tmp_path / "fits.npz", [*swept[0], warm])
+    back = load(tmp_path / "fits.npz")
+    for mine, its in zip(back, [*swept[0], warm], strict=True):
+        jax.tree.map(np.testing.assert_array_equal, mine[:3], its[:3])
+        jax.tree.map(np.testing.assert_array_equal, mine.snapshots, its.snapshots)
+        assert repr(mine.run) == repr(its.run)
+    assert repr(back[0].run) != repr(back[1].run) and isinstance(back[0], Fit)
 
 
-@pytest.mark.parametrize(
-    ("key", "dtype", "longest", "programs"),
-    [("threefry2x32", jnp.float32, 5, 1), ("threefry2x32", jnp.float64, 30, 2), ("rbg", jnp.float32, 5, 5)],
-)
-def test_context_sizes_that_share_a_program_train_as_alone(key, dtype, longest, programs):
-    """Contexts of five sizes are padded by zeros; each run has the draws and the losses that it has alone.
-
-    One program serves all, unless the longest context is far from the others; keys of rbg need one for each.
-    """
-    with jax.enable_x64(dtype == jnp.float64):
-        key = jax.random.key(0, impl=key)
-        size = lambda C, noise: GaussianTask([2.0, -1.0, 0.5], context_size=C, noise_std=noise)
-        sizes = 1, 2, 3, 4, longest
-        runs = [Run(size(sizes[i % 5], 0.1 * (i % 3)), 1 + i % 2, learning_rate=1e-2) for i in range(15)]
-        options = {"steps": 10, "batch_size": 15, "seeds": 2, "compress": False, "dtype": dtype}
-        groups = []
-        fits = sweep(key, runs, callback=lambda step, metrics: groups.append(metrics["runs"]), **options)
-        assert sorted(np.concatenate(groups)) == list(range(15))
-        assert len(groups) == 2 * programs, "with noise and without"
-        # Sums with zeros in them, and tokens that are scaled: a few roundings, amplified by ten steps.
-        close = {"rtol": 1e-4, "atol": 2e-6} if dtype == jnp.float32 else {"rtol": 1e-11, "atol": 1e-13}
-        for i in (0, 1, 4):
-            assert_close(fits[i], sweep(key, [runs[i]], **options)[0], **close)
-        with pytest.raises(AssertionError):
-            assert_close(fits[1].risk, sweep(key, [runs[3]], **options)[0].risk, **close)
+def test_a_run_that_diverges_leaves_the_others_as_they_are(swept):
+    """A warning names it, and its losses are NaN from there on; alone it is an error."""
+    with pytest.warns(RuntimeWarning, match="not finite for run 1, seed 0 at step "):
+        good, bad = sweep(KEY, [RUNS[0], Run(TASK, 2, learning_rate=1e25)], **OPTIONS)
+    np.testing.assert_allclose(good.losses[0], swept[0][0].losses[0], rtol=2e-4)
+    first = np.isnan(bad.losses[0]).argmax()
+    assert 0 < first < 12 and np.isnan(bad.losses[0, first:]).all() and np.isfinite(bad.losses[0, :first]).all()
+    with pytest.raises(DivergedError, match=f"at step {first}"):
+        fit(KEY, TASK, 2, learning_rate=1e25, **OPTIONS)
 
 
-def test_a_context_of_p_tokens_is_trained_on_as_it_is():
-    """Compressed, the last number of its diagonal would have one degree of freedom: none that the sampler draws."""
-    task = GaussianTask([2.0, -1.0], context_size=2)
-    longer = GaussianTask([2.0, -1.0], context_size=3)
-    risk = lambda task, compress: fit(jax.random.key(0), task, 1, steps=3, batch_size=8, compress=compress).risk
-    np.testing.assert_array_equal(risk(task, True), risk(task, False))
-    assert np.abs(np.asarray(risk(longer, True)) - risk(longer, False)).max() > 1e-3, "the control"
+class Crooked(Own):
+    def sample(self, key, n):
+        batch = super().sample(key, n)
+        return batch._replace(target=batch.target[:, None])
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
+REFUSED = [
+    (lambda: Run([1.0, 2.0], 1), "task must have dim and sample"),
+    (lambda: Run(TASK, 0), "heads must be a whole number of at least 1, got 0"),
+    (lambda: Run(TASK, 1, guess=[1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),
+    (lambda: Run(TASK, 1, learning_rate=0), "learning_rate must be a finite number greater than 0, got 0"),
+    (lambda: Run(TASK, 1, start=RUNS[0].task), "start must be LSAParams"),
+    (lambda: Run(TASK, 1, start=attention.init(KEY, 3, 2, 0.1)), r"start.W_K must have shape \(1, 4, 4\)"),
+    (lambda: sweep(KEY, RUNS[0]), "runs must be a sequence of at least one Run"),
+    (lambda: sweep(KEY, RUNS, objective="exact"), "objective must be one of"),
+    (lambda: sweep(KEY, RUNS, batch_size=0), "batch_size must be a whole number"),
+    (lambda: fit(KEY, Own(), 1, objective="population"), 'objective must be "sampled"'),
+    (lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4), r"target of the task's batch must have shape \(4,\)"),
+]
 
 
-def test_progress_is_shown_on_a_terminal_only(monkeypatch, tmp_path):
-    """It goes on where a resumed run was, and the pace counts only the steps of this sitting."""
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_cannot_be_right_is_refused(call, message, unchecked):
+    """By name, with what came and what is expected."""
+    with pytest.raises(ValueError, match=message):
+        call()
+    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'stepz'"):
+        fit(KEY, TASK, 1, stepz=3)
 
-    def shown(stream, **options):
-        monkeypatch.setattr(_progress.sys, "stderr", stream)
-        return sweep(jax.random.key(0), [RUNS["plain"]], **OPTIONS | options), stream.getvalue()
 
-    result, silent = shown(io.StringIO())
-    same, said = shown(Terminal())
-    assert silent == "" and "25/25 steps" in said and said.endswith("\n")
-    assert_equal(same, result)  # cut into pieces for the bar, it is still the same, bit for bit
-    for steps in (10, 20):
-        _, said = shown(Terminal(), steps=steps, checkpoint=tmp_path / "a")
-    assert said.split("steps")[-2].endswith("20/20 ")
-    _, said = shown(Terminal(), callback=lambda step, metrics: True, callback_every=10)
-    assert "10/25 steps" in said and said.endswith("\n"), "what ends early leaves the line, too"
-    # Of a hundred steps 90 were there before, 5 took 5 s: 5 are left, and 5 s.
-    seconds, stream = iter([0.0, 5.0]), Terminal()
-    monkeypatch.setattr(_progress, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
-    monkeypatch.setattr(_progress.sys, "stderr", stream)
-    _progress.Progress(100, done=90).add(5)
-    assert "95/100 steps, 5 s, 5 s left" in stream.getvalue()
+def test_a_run_has_the_paper_s_values_by_default():
+    """Appendix C.1, Table 1."""
+    for function, paper in ((fit, {"steps": 5000, "batch_size": 2048}), (Run, {"learning_rate": 5e-4})):
+        given = inspect.signature(function).parameters
+        assert {name: given[name].default for name in paper} == paper
+
+
+@pytest.mark.claim("fig5a-matches-gd", "conjecture-global-optimum")
+def test_a_trained_guess_reaches_one_step_gd_and_a_frozen_one_stays():
+    """Trained on the exact risk, yq-LSA ends at one gradient step from the prior mean, and a zero guess does not."""
+    task = tasks.GaussianTask([1.0, -1.0, 0.5], context_size=5)
+    runs = [Run(task, 4, learning_rate=2e-3, train_guess=train) for train in (True, False)]
+    trained, frozen = (each.seed(0) for each in sweep(jax.random.key(7), runs, objective="population"))
+    assert trained.losses[-1] == pytest.approx(theory.yq_risk(task), abs=1e-3)
+    np.testing.assert_allclose(trained.guess, task.prior_mean, atol=0.02)
+    assert frozen.losses[-1] == pytest.approx(theory.optimal_risk(task), abs=1e-3)
+    assert not np.any(frozen.guess)

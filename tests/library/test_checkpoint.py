@@ -1,0 +1,84 @@
+"""Trainings that are stopped, resumed and extended; two processes that lose one of them."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from lsalib.tasks import GaussianTask
+from lsalib.training import Run, sweep, train
+
+KEY = jax.random.key(0)
+RUNS = [Run(GaussianTask([a, 1.0], C), 2, learning_rate=1e-2) for a, C in ((1.0, 2), (2.0, 2), (2.0, 5))]
+
+
+def bowl(params, key):
+    return ((params["x"] - 1.0 + 0.1 * jax.random.normal(key, (2,))) ** 2).sum()
+
+
+def drawn(key):
+    return {"x": jax.random.normal(key, (2,))}
+
+
+def trained(steps, key=KEY, rate=0.05, **options):
+    options = {"optimizer": optax.adam(rate), "init": drawn, "seeds": 2, "snapshots": [0, 6]} | options
+    return train(bowl, None, key, steps=steps, **options)
+
+
+def swept(steps, key=KEY, runs=RUNS, **options):
+    return [each[:3] for each in sweep(key, runs, **{"seeds": 2, "steps": steps, "batch_size": 16} | options)]
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at(last):
+    def callback(step, metrics):
+        if step == last:
+            raise Stopped
+
+    return callback
+
+
+def assert_equal(mine, its):
+    jax.tree.map(np.testing.assert_array_equal, mine, its)
+
+
+@pytest.mark.parametrize("training", [trained, swept])
+def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(training, tmp_path):
+    """Stopped after its first checkpoint, resumed, read again, and made longer."""
+    stored, seen = {"checkpoint": tmp_path / "state", "every": 5}, []
+    with pytest.raises(Stopped):
+        training(12, callback=stop_at(10), **stored)
+    assert_equal(training(12, callback=lambda step, _: seen.append(step), **stored), training(12))
+    assert seen[0] > 5, "the first steps are not trained again"
+    assert_equal(training(23, **stored), training(23))
+
+
+OTHERS = [
+    (trained, {"key": jax.random.key(1)}, "key, params"),
+    (trained, {"init": lambda key: {"x": 2 * drawn(key)["x"]}}, "params"),
+    (trained, {"seeds": [0, 2]}, "seeds, params"),
+    (trained, {"snapshots": [0, 4]}, "snapshots"),
+    (swept, {"batch_size": 8}, "batch_size"),
+    (swept, {"runs": [RUNS[0], Run(RUNS[1].task, 2), RUNS[2]]}, "learning_rate of run 1"),
+    (swept, {"runs": [RUNS[0], Run(GaussianTask([3.0, 1.0], 2), 2, learning_rate=1e-2)]}, "task.prior_mean of run 1"),
+]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored")
+    for training in (trained, swept):
+        training(6, checkpoint=folder / training.__name__, every=5)
+    return folder
+
+
+@pytest.mark.parametrize(("training", "change", "name"), OTHERS)
+def test_the_checkpoint_of_another_training_is_refused(training, change, name, stored):
+    """What differs is named; fewer steps are refused, too."""
+    with pytest.raises(ValueError, match=f"has other settings: {name}"):
+        training(6, checkpoint=stored / training.__name__, **change)
+    with pytest.raises(ValueError, match="has 6 steps, more than steps = 5"):
+        training(5, checkpoint=stored / training.__name__, **{"snapshots": [0]} if training is trained else {})

@@ -1,0 +1,53 @@
+"""A sweep in two processes, through the loss of one of them."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+from sweep_worker import HOW, RUNS
+
+from lsalib.training import sweep
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(folder, rank, last, address):
+    """One process; the second one has an empty folder in place of the checkpoint."""
+    flags = "--xla_backend_optimization_level=0"  # compiled quickly, not well
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
+    where = folder / f"{rank}.npz", folder / f"state-{rank}"
+    command = [sys.executable, str(ROOT / "tests/sweep_worker.py"), *where, address, rank, last]
+    return subprocess.Popen([*map(str, command)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def pair(folder, last=-1):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    return [start(folder, rank, last, address) for rank in range(2)]
+
+
+def test_two_processes_lose_one_and_go_on(tmp_path):
+    """The second one is killed at step 8 and has no checkpoint of its own; resumed, both have the numbers of one."""
+    killed, others = pair(tmp_path, last=8), []
+    try:
+        assert killed[1].wait(300) == -signal.SIGKILL, killed[1].stdout.read()
+        killed[0].kill()  # it waits for the second one
+        assert {int(path.name) for path in (tmp_path / "state-0" / "0").iterdir()} == {4, 8}
+        others = pair(tmp_path)
+        for process in others:
+            assert process.wait(300) == 0, process.stdout.read()
+    finally:
+        for process in [*killed, *others]:
+            process.kill()
+            process.communicate()
+    expected = jax.tree.leaves(sweep(jax.random.key(0), RUNS, **HOW))
+    for found in (np.load(tmp_path / f"{rank}.npz") for rank in range(2)):
+        assert found["seen"].tolist() == [12] and found["devices"] == 2
+        for i, leaf in enumerate(expected):
+            np.testing.assert_allclose(found[str(i)], leaf, rtol=1e-4, atol=1e-6)

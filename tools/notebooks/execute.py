@@ -20,7 +20,6 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from lsalib import _files
 from tools.notebooks import install_cell, pages
 from tools.notebooks.pages import Page
 
@@ -70,8 +69,8 @@ def execute(page: Page) -> NotebookNode:
 
 
 def save(page: Page, notebook: NotebookNode) -> None:
-    """Replace the notebook in one step, so that it is always whole."""
-    _files.write(page.ipynb, f"{nbformat.writes(notebook)}\n".encode())
+    """Write the notebook."""
+    page.ipynb.write_text(f"{nbformat.writes(notebook)}\n", encoding="utf-8")
 
 
 def refresh(page: Page) -> str:

@@ -1,7 +1,7 @@
-"""What happens to arguments at the door: plain numbers become arrays once, and what cannot be right is refused.
+"""Arguments at the door: plain numbers become arrays once, and what cannot be right is refused.
 
 Each refusal is a ValueError that names the argument, what came and what is expected. What JAX traces is checked for its
-shape only. All other mistakes are left to JAX's own errors.
+shape only. All other mistakes are left to JAX.
 """
 
 import math
@@ -37,9 +37,7 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
         found = found.astype(jnp.result_type(float))
     if not jnp.issubdtype(found.dtype, jnp.floating):
         raise ValueError(f"{name} must be an array of real numbers, got {describe(value)}")
-    if expected is not None:
-        shape(name, found, expected)
-    return found
+    return found if expected is None else shape(name, found, expected)
 
 
 def floats(**given) -> list:
@@ -99,14 +97,14 @@ def covariance(name: str, value, dim: int):
     if traced(given):
         return given
     # What comes in float32 may be off by its rounding.
-    rounding, matrix = dim * float(jnp.finfo(given.dtype).eps), np.array(given, np.float64)
-    scale = np.abs(matrix).max()
-    if not np.isfinite(scale) or np.abs(matrix - matrix.T).max() > max(1e-6, 100 * rounding) * scale:
+    matrix, rounding = np.array(given, np.float64), dim * float(jnp.finfo(given.dtype).eps)
+    off = max(1e-6, 100 * rounding) * np.abs(matrix).max()
+    if not (np.isfinite(off) and np.allclose(matrix, matrix.T, 0, off)):
         raise ValueError(f"{name} must be finite and symmetric, got {matrix}")
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     if values[0] < -max(1e-12, rounding) * values[-1] or values[-1] <= 0:
-        ends = f"eigenvalues from {values[0]:g} to {values[-1]:g}"
-        raise ValueError(f"{name} must be positive semidefinite and not zero, got {ends}")
+        ends = f"{values[0]:g} to {values[-1]:g}"
+        raise ValueError(f"{name} must be positive semidefinite and not zero, got eigenvalues from {ends}")
     matrix = matrix if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
     return (matrix + matrix.T) / 2
 
@@ -119,12 +117,13 @@ def key(value):
     return value
 
 
-def shape(name: str, value, expected: tuple[int | str, ...]) -> None:
-    """The shape of an array; letters in ``expected`` stand for any length."""
+def shape(name: str, value, expected: tuple[int | str, ...]):
+    """The array, of this shape; letters in ``expected`` stand for any length."""
     got = np.shape(value)
     if len(got) != len(expected) or any(not isinstance(e, str) and e != g for e, g in zip(expected, got, strict=True)):
-        wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
-        raise ValueError(f"{name} must have shape ({wanted}), got shape {got}")
+        wanted = str(expected).replace("'", "")
+        raise ValueError(f"{name} must have shape {wanted}, got shape {got}")
+    return value
 
 
 def context(X, y, x_q=None) -> None:

@@ -59,8 +59,7 @@ class GaussianTask:
         prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite to be sampled from.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
 
-    Raises:
-        ValueError: for wrong shapes, what is no covariance, and sizes outside of 1e-30 to 1e30.
+    Sizes outside of 1e-30 to 1e30 are refused.
 
     Example:
         >>> from lsalib.theory import gd_risk
@@ -89,11 +88,10 @@ class GaussianTask:
             fields[name] = None if value is None else _check.covariance(name, value, prior_mean.size)
         fields["noise_std"] = _check.number("noise_std", self.noise_std, minimum=0.0)
         for name, value in fields.items():
-            if value is not None and not _check.traced(value):
-                size = np.max(np.abs(np.asarray(value, object)))  # Python's own whole numbers have no bound
-                if size > LARGEST or ("cov" in name and size < SMALLEST):
-                    got = reprlib.repr(value)
-                    raise ValueError(f"{name} must have a size between {SMALLEST:g} and {LARGEST:g}, got {got}")
+            known = value is not None and not _check.traced(value)
+            size = np.max(np.abs(np.asarray(value, object))) if known else 1.0  # Python's whole numbers have no bound
+            if size > LARGEST or ("cov" in name and size < SMALLEST):
+                raise ValueError(f"{name} must have a size between 1e-30 and 1e30, got {reprlib.repr(value)}")
         self.__dict__.update(fields)
 
     @property
@@ -140,9 +138,6 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
         compress: whether a context of C > p tokens, p = d or d+1 with label noise, is replaced by p tokens
             whose Gram matrix ``attention.gram`` has the same distribution jointly with w, and with it every prediction
             of linear attention. The single tokens have another distribution, and softmax sees the difference.
-
-    Returns:
-        A ``Batch`` of shapes (B, C, d), (B, C), (B, d), (B,), (B, d), with p for C where it is compressed.
 
     Example:
         >>> batch = sample(jax.random.key(0), GaussianTask([2.0, 2.0, 2.0], context_size=5), batch_size=4)

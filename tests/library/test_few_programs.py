@@ -10,6 +10,7 @@ from lsalib import _random, attention, metrics, theory, training
 from lsalib.tasks import GaussianTask, sample
 
 TASK = GaussianTask([2.0, -1.0, 0.5], context_size=5)
+KEY = jax.random.key(0)
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((7,), jnp.float32), ((1024,), jnp.float64), ((3, 700), jnp.float32)])
@@ -47,12 +48,10 @@ def test_a_task_of_the_same_shape_finds_its_programs():
 
 def test_another_number_of_steps_finds_its_program():
     """Also a number that takes several calls of the program, whose losses are joined on the host."""
-    options = {"objective": "population"}
-    first = training.fit(jax.random.key(0), TASK, 2, steps=4, **options)
-    steps, longer = 1003, []
-    assert programs(lambda: longer.append(training.fit(jax.random.key(0), TASK, 2, steps=steps, **options))) == 0
-    assert (first.losses.shape, longer[0].losses.shape) == ((4,), (steps,))
-    np.testing.assert_array_equal(longer[0].losses[:4], first.losses)
+    swept = lambda steps: training.sweep(KEY, [training.Run(TASK, 2)], steps=steps, objective="population")[0].losses
+    first, longer = swept(4), []
+    assert programs(lambda: longer.append(swept(1003))) == 0
+    np.testing.assert_array_equal(longer[0][:, :4], first)
 
 
 def test_several_predictors_see_the_same_tasks():

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib.tasks import checked_sample
 
 __all__ = ["Estimate", "gradient_cosine", "gradient_difference", "prediction_difference", "sampled_risk"]
 
@@ -28,18 +29,16 @@ def sampled_risk(key: PRNGKeyArray, task, predict: Callable, *, batches: int = 3
 
     .. math:: E \big[ (f(X, y, x_q) - \mathrm{target})^2 \big]
 
-    To compare predictors on the same tasks, write one function that returns all their predictions. It is compiled anew
-    in every call, so the estimate is always that of the present predictor and task. Batches are drawn and measured one
-    after the other. Within a batch, JAX may run parts of ``predict`` side by side, and several factorizations of
-    matrices (``jnp.linalg``) in one ``predict`` can then block each other on a machine with few cores: measure such
-    predictors in calls of their own, with the same key. ``estimators`` are free of factorizations.
+    To compare predictors on the same tasks, write one function that returns a list of their predictions. It is compiled
+    in every call, so the estimate is always that of the present predictor and task. On a machine with few cores,
+    several factorizations of matrices (``jnp.linalg``) in one ``predict`` can block each other: measure such predictors
+    in separate calls with the same key. The functions of ``estimators`` contain no factorization.
 
     Args:
         key: a key of ``jax.random``.
-        task: a ``GaussianTask``, or any other object with ``dim`` and ``sample(key, n)``, which returns a
-            ``tasks.Batch``.
-        predict: a function of (X, y, x_q) for one example, made of JAX's operations, that returns a scalar or k
-            predictions (k,).
+        task: a ``GaussianTask``, or any ``tasks.Task``.
+        predict: a function of (X, y, x_q) for one example, made of JAX's operations, that returns a number or k of
+            them, as an array or a list.
         batches, batch_size: their product is the number of tasks; only one batch is in memory.
 
     Returns:
@@ -53,34 +52,28 @@ def sampled_risk(key: PRNGKeyArray, task, predict: Callable, *, batches: int = 3
         True
     """
     batches, n = _check.count("batches", batches), _check.count("batch_size", batch_size)
+    if not callable(predict):
+        raise ValueError(f"predict must be a function of (X, y, x_q), such as fit.predict, got {type(predict)}")
+    one = lambda X, y, x_q: _check.array("what predict returns", predict(X, y, x_q))
 
     @jax.jit
     def moments(X, y, x_q, target):
-        predictions, target = _check.floats(predictions=jax.vmap(predict)(X, y, x_q), target=target)
+        predictions, target = _check.floats(predictions=jax.vmap(one)(X, y, x_q), target=target)
         if predictions.ndim not in (1, 2):
             raise ValueError(f"predict must return a scalar or a vector, got shape {predictions.shape[1:]}")
         squares = (predictions - (target if predictions.ndim == 1 else target[:, None])) ** 2
         mean = squares.mean(axis=0)
         return mean, ((squares - mean[None]) ** 2).mean(axis=0)
 
-    found = [jax.device_get(moments(*_data(task, key, n))) for key in jax.random.split(_check.key(key), batches)]
+    found = [
+        jax.device_get(moments(*checked_sample(task, key, n))) for key in jax.random.split(_check.key(key), batches)
+    ]
     means, spreads = (np.array(each, np.float64) for each in zip(*found, strict=True))
     # Deviations from each batch's own mean, and of these from the whole mean: no large numbers are subtracted.
     mean = means.mean(axis=0)
     variance = spreads.mean(axis=0) + ((means - mean) ** 2).mean(axis=0)
     error = np.sqrt(variance / (batches * n - 1)) if batches * n > 1 else math.nan * variance
     return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))
-
-
-def _data(task, key: PRNGKeyArray, n: int) -> list:
-    """Contexts, queries and targets of n tasks, in one float type."""
-    names = ("X", "y", "x_q", "target")
-    batch = task.sample(key, n)
-    parts = _check.floats(**{f"the {name} of the task's sample": getattr(batch, name) for name in names})
-    shapes = ((n, "C", task.dim), parts[0].shape[:2], (n, task.dim), (n,))
-    for name, part, shape in zip(names, parts, shapes, strict=True):
-        _check.shape(f"the {name} of the task's sample", part, shape)
-    return parts
 
 
 def prediction_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:

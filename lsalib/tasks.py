@@ -20,7 +20,10 @@ SMALLEST, LARGEST = 1e-30, 1e30
 
 
 class Batch(NamedTuple):
-    """B tasks: contexts, queries, targets and, where tasks are linear, the weights behind them."""
+    """B tasks: contexts, queries, targets and, where tasks are linear, the weights behind them.
+
+    ``X, y, x_q, target = batch[:4]`` leaves the weights out, and so may a task of your own.
+    """
 
     X: Float[Array, "B C d"]
     y: Float[Array, "B C"]
@@ -31,9 +34,21 @@ class Batch(NamedTuple):
 
 @runtime_checkable
 class Task(Protocol):
-    """What measuring and training ask of a distribution: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
+    """What training and measuring need from a task: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
 
-    All draws must come from the key: what NumPy draws would be the same in every call of a compiled program.
+    Draw everything from the key, by ``jax.random``. Training compiles ``sample``, so that anything that NumPy draws
+    would be drawn once and then be the same in every step.
+
+    Example:
+        >>> class Signs:  # weights are random signs
+        ...     dim = 2
+        ...     def sample(self, key, n):
+        ...         signs, normal = jax.random.split(key)
+        ...         w, X = jax.random.rademacher(signs, (n, 2), float), jax.random.normal(normal, (n, 6, 2))
+        ...         y = jnp.einsum("ncd,nd->nc", X, w)
+        ...         return Batch(X[:, 1:], y[:, 1:], X[:, 0], y[:, 0])
+        >>> isinstance(Signs(), Task), Signs().sample(jax.random.key(0), 4).X.shape
+        (True, (4, 5, 2))
     """
 
     @property
@@ -126,6 +141,18 @@ def check_task(task, instead: str = "") -> None:
     """Refuse anything but a GaussianTask."""
     if not isinstance(task, GaussianTask):
         raise ValueError(f"task must be a GaussianTask, got {_check.describe(task)}{instead}")
+
+
+def checked_sample(task, key: PRNGKeyArray, n: int) -> list:
+    """Contexts, labels, queries and targets of n tasks of any distribution, in one float type."""
+    batch, names = task.sample(key, n), ("X", "y", "x_q", "target")
+    if not all(hasattr(batch, name) for name in names):
+        raise ValueError(f"the task's sample must return a tasks.Batch, got a {type(batch).__name__}")
+    parts = _check.floats(**{f"the {name} of the task's sample": getattr(batch, name) for name in names})
+    shapes = ((n, "C", task.dim), parts[0].shape[:2], (n, task.dim), (n,))
+    for name, part, shape in zip(names, parts, shapes, strict=True):
+        _check.shape(f"the {name} of the task's sample", part, shape)
+    return parts
 
 
 def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False) -> Batch:

@@ -23,19 +23,19 @@ class LSAParams(NamedTuple):
     W_V: Float[Array, "H D D"]
 
 
-def init(key: PRNGKeyArray, dim: int, heads: int, scale: float) -> LSAParams:
+def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAParams:
     r"""Independent normal weights, `W \sim N(0, s^2)` entrywise.
 
-    The paper does not give its initial scale. The risk after a fixed number of steps depends on it.
+    The paper does not give its initial scale, on which the risk after a fixed number of steps depends.
 
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
         heads: H.
-        scale: s, the standard deviation of each entry.
+        scale: s, the standard deviation of each entry; by default that of ``training.Run``.
 
     Example:
-        >>> init(jax.random.key(0), dim=3, heads=2, scale=0.1).W_K.shape
+        >>> init(jax.random.key(0), dim=3, heads=2).W_K.shape
         (2, 4, 4)
     """
     D = _check.count("dim", dim) + 1

@@ -46,7 +46,7 @@ def bayes_risk(task: GaussianTask) -> float:
         >>> round(bayes_risk(GaussianTask([2.0] * 10, context_size=10, noise_std=0.5)), 4)
         1.6281
 
-    Source: new here.
+    Source: the formula is worked out here.
     """
     check_task(task)
     C, d = task.context_size, task.dim

@@ -37,7 +37,7 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
         >>> gd_risk(GaussianTask([0.0, 0.0], 4, noise_std=3.0), step_size=0.5)
         2.0
 
-    Source: new here; ``exact-gd-risk`` in the ledger.
+    Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
     step_size = step_size if step_size is None else _check.number("step_size", step_size)
     xp, _, L, P, noise, lam, psi, eta = in_units(task, step_size)
@@ -56,7 +56,7 @@ def optimal_step(task: GaussianTask) -> Number:
         >>> round(optimal_step(GaussianTask([2.0] * 10, context_size=10)), 4)
         0.4762
 
-    Source: new here; ``exact-gd-risk`` in the ledger.
+    Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
     xp, _, L, P, noise, lam, _ = in_units(task)
     return plain(xp, _ratio(xp, *_gd_coefficients(xp, L, P, noise, task.context_size)) / lam)
@@ -75,7 +75,9 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
         >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
-    Source: new here; ``preconditioned-optimum`` in the ledger.
+    Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors, with noise Wu et al. (2024), and
+    Zhang, Wu and Bartlett (2024) for any positive definite `\Psi`. New are singular covariances
+    (``preconditioned-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, _ = in_units(task)
     return _preconditioner(xp, L, P, noise, task.context_size) / lam
@@ -93,7 +95,8 @@ def yq_risk(task: GaussianTask) -> Number:
         >>> round(yq_risk(GaussianTask([2.0] * 10, context_size=10)), 4)
         5.2381
 
-    Source: new here; ``conjecture-global-optimum`` in the ledger.
+    Sources: those of ``optimal_preconditioner``; for one head Zhang, Wu and Bartlett (2024). New is any number of heads
+    (``conjecture-global-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, psi = in_units(task)
     N = _preconditioner(xp, L, P, noise, task.context_size)
@@ -121,7 +124,8 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
         >>> round(optimal_risk(task), 4), round(optimal_risk(task, guess=[2.0] * 10), 4)
         (6.0224, 5.2381)
 
-    Source: new here; ``exact-multihead-risk`` and ``price-general`` in the ledger.
+    Source: that the price of a wrong guess is positive, Zhang, Wu and Bartlett (2024). Its size is new
+    (``exact-multihead-risk`` and ``price-general`` in the ledger).
     """
     given = guess_vector(task, guess), _check.number("bias", bias), yq_risk(task), constant_regression(task).error
     xp, w, L, _, _, guess, bias, attainable, error = numbers(task, *given)
@@ -229,7 +233,7 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
         >>> yq_optimal_weights(GaussianTask([2.0], context_size=2)).W_Q.tolist()
         [[[0.5, 0.0], [0.0, 0.0]]]
 
-    Source: new here; ``preconditioned-optimum`` in the ledger.
+    Sources: those of ``optimal_preconditioner``; ``preconditioned-optimum`` in the ledger.
     """
     xp, w, _, _, _, N = numbers(task, optimal_preconditioner(task))
     return from_effective(xp.append(-w, xp.ones_like(w[:1]))[None], xp.pad(N.T, (0, 1))[None])

@@ -52,7 +52,8 @@ def delta_rule_risk(
         >>> round(delta_rule_risk(task), 4), round(delta_rule_risk(task, start=task.prior_mean), 4)
         (2.1406, 1.0703)
 
-    Source: new here.
+    Sources: LMS of Feuer and Weinstein (1985); normalized, the randomized Kaczmarz method of Strohmer and Vershynin
+    (2009). The decay and general covariances are worked out here.
     """
     start = _check.vector("start", [0.0] * task.dim if start is None else start, task.dim)
     xp, w, L, P, s, start, decay = numbers(task, start, _check.number("decay", decay))

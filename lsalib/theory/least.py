@@ -121,7 +121,7 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
     bound = optimal_risk(task, guess, bias)
     risks = bound + unit**2 * values
     if risks.min() <= bound * (1 + 1e-10):
-        return params, True, "a search that attains optimal_risk, which nothing is below"
+        return params, True, "a search that attains optimal_risk, a lower bound for any number of heads"
     agree = np.sum(risks <= risks.min() * (1 + 1e-9))
     return params, False, f"the lowest of {starts} searches, {agree} of which agree to nine digits"
 

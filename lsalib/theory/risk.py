@@ -65,6 +65,8 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
         >>> task = GaussianTask([0.0, 0.0], context_size=3)
         >>> round(float(ltb_risk(gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3), task)), 4)
         1.0
+
+    Source: the block and, for one head, its minimum risk ``yq_risk`` are those of Zhang, Wu and Bartlett (2024).
     """
     standard = standardize(task)
     params, W_1, W_2 = _check.floats(params=params, W_1=W_1, W_2=W_2)

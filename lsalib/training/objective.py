@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _check
 from lsalib._draw import contract, data_from_draw, draw
 from lsalib.attention import LSAParams
-from lsalib.tasks import StandardTask
+from lsalib.tasks import StandardTask, checked_sample
 from lsalib.theory.risk import standard_form, standard_risk
 
 __all__ = ["Data", "attend", "gaussian_loss", "own_loss", "unpack"]
@@ -67,12 +66,8 @@ def own_loss(heads: int, task, batch_size: int, dtype):
 
     def loss(row, data: Data, key):
         b, A, guess = _heads(row, heads, task.dim, data)
-        drawn = task.sample(key, batch_size)
-        _check.shape("X of the task's batch", drawn.X, (batch_size, "C", task.dim))
-        expected = {"y": drawn.X.shape[:2], "x_q": (batch_size, task.dim), "target": (batch_size,)}
-        for name, shape in expected.items():
-            _check.shape(f"{name} of the task's batch", getattr(drawn, name), shape)
-        X, y, x_q, target = (jnp.moveaxis(part, 0, -1).astype(dtype) for part in drawn[:4])
+        drawn = checked_sample(task, key, batch_size)
+        X, y, x_q, target = (jnp.moveaxis(part, 0, -1).astype(dtype) for part in drawn)
         y_q = guess @ x_q + data.bias
         Z = jnp.concatenate([X, y[:, None]], axis=1)
         return jnp.mean((y_q + attend(b, A, Z, jnp.concatenate([x_q, y_q[None]])) - target) ** 2)

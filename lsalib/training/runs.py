@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Array, Float
 
 from lsalib import _check
@@ -26,12 +25,12 @@ class Run:
     """One point of a sweep: LSA on a task, trained by Adam.
 
     Args:
-        task: a ``GaussianTask``, or any object with ``dim`` and ``sample(key, n)``, which returns a ``tasks.Batch``.
+        task: a ``GaussianTask``, or any ``tasks.Task``.
         heads: H, the number of heads.
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,), or their start; None means zero.
         bias: its constant part; never trained.
         train_guess: whether ``guess`` is trained jointly with the weights: yq-LSA (eq. 11).
-        learning_rate: Adam's.
+        learning_rate: Adam's, a number; ``train`` takes schedules and other optimizers.
         init_scale: the standard deviation of the initial weights; the paper does not give it.
         start: initial weights of every seed, such as the ``params`` of a fit; None means random.
 
@@ -42,7 +41,7 @@ class Run:
 
     task: Any
     heads: int
-    guess: npt.ArrayLike | None = None
+    guess: Any = None  # any array-like comes in, and a NumPy array is kept
     bias: float = 0.0
     train_guess: bool = False
     learning_rate: float = 5e-4
@@ -95,14 +94,14 @@ class Fit(NamedTuple):
             3.0
         """
         params, guess, X, y, x_q = _check.floats(params=self.params, guess=self.guess, X=X, y=y, x_q=x_q)
-        _check.context(X, y, x_q)
+        _check.context(X, y, _check.shape("x_q", x_q, (self.task.dim,)))
         return self._each_seed(lambda params, guess: _predict(params, guess, X, y, x_q, self.run.bias))(params, guess)
 
     def population_risk(self, task: GaussianTask | None = None):
         """The exact risk (eq. 4) on the task of the training or another one; with seeds, one for each."""
         task = self.task if task is None else task
         if not isinstance(task, GaussianTask):
-            raise ValueError("the exact risk is known for a GaussianTask; sample another by metrics.sampled_risk")
+            raise ValueError("task must be a GaussianTask for an exact risk: estimate another by metrics.sampled_risk")
         one = lambda params, guess: population_risk(params, task, guess, self.run.bias)
         risks = np.asarray(self._each_seed(one)(self.params, self.guess))
         return risks if risks.ndim else float(risks)
@@ -151,7 +150,9 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
         >>> [fit.run.heads for fit in load(path)]
         [1, 1]
     """
-    if isinstance(fits, Fit) or not all(isinstance(fit.task, GaussianTask) for fit in fits):
+    if isinstance(fits, Fit):
+        raise ValueError("fits must be a list of fits, got a single Fit")
+    if not all(isinstance(fit.task, GaussianTask) for fit in fits):
         raise ValueError("fits must be a list of fits on GaussianTasks: a file cannot hold other tasks")
     arrays = {f"{i} {j}": leaf for i, fit in enumerate(fits) for j, leaf in enumerate(jax.tree.leaves(fit))}
     part = Path(f"{path}.part")

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
 from lsalib import _check
 from lsalib.attention import LSAParams
@@ -29,13 +29,15 @@ _ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "ep
 
 
 def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sampled", snapshots=(), **options) -> Fit:
-    """Train one layer: a sweep of one run and of seed 0, without the axis of seeds.
+    """Train one LSA layer by Adam: a sweep of one run and of seed 0, whose arrays have no axis for seeds.
 
     Args:
-        key, steps, batch_size, objective, snapshots: as in ``sweep``.
+        key: a key of ``jax.random``.
         task, heads: as in ``Run``.
-        options: the other settings of a ``Run``, and ``dtype``, ``callback``, ``every``, ``progress`` and
-            ``checkpoint``, as in ``sweep`` and ``train``.
+        steps, batch_size, objective, snapshots: as in ``sweep``.
+        options: the other settings of a ``Run`` (``guess``, ``bias``, ``train_guess``, ``learning_rate``,
+            ``init_scale``, ``start``), and ``dtype``, ``callback``, ``every``, ``progress`` and ``checkpoint``, as in
+            ``sweep``. For another optimizer, loss or layer use ``train``.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -47,46 +49,49 @@ def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sample
     """
     names = [field.name for field in dataclasses.fields(Run)]
     given = {name: options.pop(name) for name in names if name in options}
-    _check_names("fit", options.keys() - {"dtype"})
+    if unknown := options.keys() - {"dtype", "callback", "every", "progress", "checkpoint"}:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown.pop()!r}")
     how = {"steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
     return sweep(key, [Run(task, heads, **given)], **how, **options)[0].seed(0)
 
 
 def sweep(
-    key: PRNGKeyArray,
+    key,
     runs: Sequence[Run],
     *,
-    seeds: int | Sequence[int] = 1,
-    steps: int = 5000,
-    batch_size: int = 2048,
-    objective: str = "sampled",
-    snapshots: Sequence[int] = (),
+    seeds=1,
+    steps=5000,
+    batch_size=2048,
+    objective="sampled",
+    snapshots=(),
     dtype=jnp.float32,
-    **options,
+    callback=None,
+    every=500,
+    progress=False,
+    checkpoint=None,
 ) -> list[Fit]:
     """Train many runs at once, by default as the paper does (appendix C.1, Table 1).
 
-    Runs of one seed see the same tasks (common random numbers), and start from the same weights if these have the same
-    shapes. Runs that differ only in numbers share a program: prior means, covariances, guesses, learning rates, numbers
-    of heads, and context sizes above d, whose Gram matrices are drawn without the tokens. Seed s has the keys that it
-    has in ``train``. Seeds and runs are spread over all devices and processes of JAX.
+    Runs of one seed see the same tasks (common random numbers). They start from the same weights if these have the same
+    shapes. Runs that differ only in numbers share a compiled program: prior means, covariances, guesses, learning
+    rates, numbers of heads, and context sizes above d.
 
-    If the loss of a run is not finite, a warning names it. Its losses are NaN from there on, and the others go on.
+    If the loss of a run is not finite, a warning names the run. Its losses are NaN from there on, and the others go on.
 
     Args:
-        key: a key of ``jax.random``.
-        runs: the points.
-        seeds: how many repetitions of each, or their numbers.
+        key: a key of ``jax.random``. Seed s has the same keys as in ``train``.
+        runs: what to train, a list of ``Run``.
+        seeds: how many repetitions of each run, or a list of their numbers.
         steps, batch_size: the paper's values by default.
-        objective: "sampled", a fresh batch a step, or "population", the exact risk of a Gaussian task.
+        objective: "sampled", a fresh batch at every step, or "population", the exact risk of a ``GaussianTask``.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
         dtype: float32, or float64 if JAX is set to use it.
-        options: ``callback``, ``every``, ``progress`` and ``checkpoint``, as in ``train``. The callback is called for
-            each group of runs that share a program; its ``metrics`` hold ``runs``, their places in the sweep, and the
-            ``losses`` since the last call, (seeds, runs, steps).
+        callback: called as in ``train``, once for each group of runs that share a program. Its ``metrics`` hold
+            ``runs``, their places in the sweep, and the ``losses`` since the last call, (seeds, runs, steps).
+        every, progress, checkpoint: as in ``train``.
 
     Returns:
-        One ``Fit`` a run, in order; its arrays have the seeds in front.
+        One ``Fit`` for each run, in order. The first axis of its arrays is that of the seeds.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -94,8 +99,9 @@ def sweep(
         >>> fits = sweep(jax.random.key(0), runs, seeds=4, steps=3, batch_size=8)
         >>> [fit.losses.shape for fit in fits], fits[0].params.W_K.shape
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
+
+    Source: appendix C.1 of arXiv 2512.04268.
     """
-    _check_names("sweep", options.keys())
     if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
         raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
     if objective not in OBJECTIVES:
@@ -107,17 +113,19 @@ def sweep(
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_kind(run, size), []).append(place)
-    common = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "dtype": str(dtype), "batch_size": size}
-    options |= {"steps": steps, "snapshots": snapshots}
-    folder, callback = options.get("checkpoint"), options.get("callback")
+    common = {
+        "key": digest(jax.random.key_data(_check.key(key))),
+        "seeds": numbers,
+        "dtype": str(dtype),
+        "batch_size": size,
+    }
+    options = {"steps": steps, "snapshots": snapshots, "every": every, "progress": progress}
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}
     for number, (kind, places) in enumerate(groups.items()):
         own = {f"{name} of run {place}": v for place in places for name, v in settings(runs[place]).items()}
-        if folder is not None:
-            options["checkpoint"] = Path(folder) / str(number)
-        if callback:
-            options["callback"] = partial(_told, callback, places)
+        options["checkpoint"] = None if checkpoint is None else Path(checkpoint) / str(number)
+        options["callback"] = partial(_told, callback, places) if callback else None
         group = _Group([runs[place] for place in places], kind, dtype, seed_keys(key, numbers))
         end = group.trained(common | own, options)
         for r, place in enumerate(places):
@@ -126,12 +134,6 @@ def sweep(
             stopped |= {f"run {place}, seed {seed}": int(step) for seed, step in where}
     report_diverged(stopped)
     return [fits[place] for place in range(len(runs))]
-
-
-def _check_names(function: str, names) -> None:
-    """Python's own error for what ``train`` would not know."""
-    if unknown := set(names) - {"callback", "every", "progress", "checkpoint"}:
-        raise TypeError(f"{function}() got an unexpected keyword argument {unknown.pop()!r}")
 
 
 def _told(callback, places: list[int], step: int, losses: np.ndarray, rows) -> None:

@@ -1,6 +1,5 @@
 """One trainer for any loss, any pytree of parameters and any optimizer of optax, in one compiled loop."""
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from lsalib import _check
 from lsalib.training.checkpoint import digest
@@ -41,41 +40,42 @@ class Trained(NamedTuple):
 
 def train(
     loss: Callable,
-    params: PyTree,
-    key: PRNGKeyArray,
+    params,
+    key,
     *,
     steps: int,
-    optimizer: optax.GradientTransformation | optax.MultiSteps,
-    init: Callable | None = None,
-    seeds: int | Sequence[int] | None = None,
-    snapshots: Sequence[int] = (),
-    callback: Callable | None = None,
-    every: int = 500,
-    progress: bool = False,
-    checkpoint: str | os.PathLike | None = None,
+    optimizer,
+    init=None,
+    seeds=None,
+    snapshots=(),
+    callback=None,
+    every=500,
+    progress=False,
+    checkpoint=None,
 ) -> Trained:
     r"""Minimize ``loss(params, key)`` with a fresh key at every step.
 
     .. math:: \theta_{t+1} = \theta_t + \mathrm{optimizer}\big(\nabla_\theta\, \mathrm{loss}(\theta_t, k_t)\big)
 
-    The loss may be an array. Then its sum is minimized and every entry is recorded. So several models train at once on
-    the same batches: put their weights into one pytree, and return one loss for each.
+    The loss may be an array. Then its sum is minimized and every entry is recorded. To train several models on the same
+    batches, put their weights into one pytree and return one loss for each.
 
     Seed s has ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter
     training is the beginning of a longer one. Seeds train side by side, spread over all devices and processes of JAX.
 
-    If the loss is not finite, a ``DivergedError`` names the step. With several seeds a warning does, and the losses of
-    this seed are NaN from there on; only if no seed is left there is an error.
+    If the loss is not finite, a ``DivergedError`` names the step. If this happens to some of several seeds, a warning
+    names them, and their losses are NaN from there on.
 
     Args:
         loss: from (params, key) to a float scalar, or an array of independent losses. It is read again at every call.
         params: the start, any pytree of floats; None if ``init`` draws it.
         key: a key of ``jax.random``.
         steps: the number of steps.
-        optimizer: one of optax. Those that use the loss, as ``optax.lbfgs``, get ``value``, ``grad`` and ``value_fn``.
-        init: draws the start of each seed from its key ``start``.
-        seeds: how many, or their numbers; None is seed 0, without an axis for seeds.
-        snapshots: numbers of steps, 0 to ``steps``, after which params are kept.
+        optimizer: one of optax. Those that use the loss, such as ``optax.lbfgs``, get ``value``, ``grad`` and
+            ``value_fn``.
+        init: a function that draws the start of each seed from its key ``start``; ``params`` is then None.
+        seeds: how many, or a list of their numbers; None is seed 0, without an axis for seeds.
+        snapshots: increasing numbers of steps, 0 to ``steps``, after which params are kept.
         callback: called as ``callback(step, metrics)`` every so many steps and at the end. ``metrics`` holds the
             ``losses`` since the last call and the ``params``, as NumPy arrays.
         every: the steps between two calls of the callback, and between two checkpoints.
@@ -100,6 +100,8 @@ def train(
         params = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], len(numbers), axis=0), leaves)
     if isinstance(optimizer, optax.MultiSteps):
         optimizer = optimizer.gradient_transformation()
+    if not hasattr(optimizer, "update"):
+        raise ValueError(f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}")
     state = State(params, jax.jit(jax.vmap(optimizer.init))(params))
     settings = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "params": digest(params)}
     settings["optimizer"] = digest(state.opt_state)

@@ -47,7 +47,10 @@ def test_a_sampled_risk_is_the_mean_of_squared_errors():
     f = lambda X, y, x_q: y @ X @ x_q / len(y)
     assert_estimates(measure(f), squared_errors(f))
     both = lambda X, y, x_q: (y @ X @ x_q / len(y), x_q.sum())
-    assert_estimates(measure(lambda *example: jnp.stack(both(*example))), squared_errors(lambda *e: np.array(both(*e))))
+    errors = squared_errors(lambda *example: np.array(both(*example)))
+    assert_estimates(measure(lambda *example: jnp.stack(both(*example))), errors)
+    assert_estimates(measure(both), errors)  # as a list or a tuple, too
+    assert_estimates(measure(lambda *example: [both(*example)[0]]), errors[:, :1])
 
 
 def test_a_predictor_that_is_written_again_has_a_new_risk():
@@ -142,7 +145,15 @@ class Columns(Own):
         return batch._replace(target=batch.target[:, None])
 
 
+class Unpacked(Own):
+    def sample(self, key, n):
+        return tuple(super().sample(key, n))
+
+
 test_what_cannot_be_measured_is_refused = refusals(
+    (lambda: measure(zero, Unpacked()), "the task's sample must return a tasks.Batch, got a tuple"),
+    (lambda: measure(TASK), "predict must be a function of .* got <class 'lsalib.tasks.GaussianTask'>"),
+    (lambda: measure(lambda X, y, x_q: None), "what predict returns must be an array of real numbers, got None"),
     (lambda: measure(zero, Columns()), r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)"),
     (lambda: measure(lambda X, y, x_q: X), r"predict must return a scalar or a vector, got shape \(5, 3\)"),
     (lambda: metrics.sampled_risk(0, TASK, zero), "key must be a key of jax.random, got 0"),

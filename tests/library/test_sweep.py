@@ -188,6 +188,8 @@ def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, uncheck
     expected = z_q[-1] + sum(P[-1] @ V @ G @ K.T @ Q @ z_q for K, Q, P, V in zip(*one.params, strict=True))
     np.testing.assert_allclose(trained.predict(X, y, x_q)[1], expected, rtol=1e-5)
     np.testing.assert_allclose(one.predict(X, y, x_q), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"x_q must have shape \(3,\), got shape \(2,\)"):
+        one.predict(np.ones((2, 2)), y, [1.0, 1.0])
     for given, tested in ((None, TASK), (task, task)):
         risk = theory.population_risk(one.params, tested, one.guess, 2.0)
         np.testing.assert_allclose(trained.population_risk(given)[1], risk, rtol=1e-5)
@@ -232,9 +234,10 @@ REFUSED = [
     (lambda: Run(TASK, 1, start=attention.init(KEY, 3, 2, 0.1)), r"start.W_K must have shape \(1, 4, 4\)"),
     (lambda: sweep(KEY, RUNS[0]), "runs must be a sequence of at least one Run"),
     (lambda: sweep(KEY, RUNS, objective="exact"), "objective must be one of"),
+    (lambda: sweep(0, RUNS), "key must be a key of jax.random, got 0"),
     (lambda: sweep(KEY, RUNS, batch_size=0), "batch_size must be a whole number"),
     (lambda: fit(KEY, Own(), 1, objective="population"), 'objective must be "sampled"'),
-    (lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4), r"target of the task's batch must have shape \(4,\)"),
+    (lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4), r"the target of the task's sample must have shape \(4,\)"),
 ]
 
 

@@ -126,6 +126,7 @@ REFUSED = [
     ({"params": None}, "params or init must say where the training starts"),
     ({"params": "x"}, "a leaf of params must be an array of real numbers"),
     ({"loss": lambda x, key: (x.sum(), x)}, "loss must return a float scalar or one array"),
+    ({"optimizer": optax.adam}, r"optimizer must be one of optax, such as optax.adam\(1e-3\), got <function"),
     ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
     ({"snapshots": [2, 2]}, "snapshots must be increasing whole numbers of 0 to 3"),
     ({"snapshots": [4]}, "snapshots must be increasing whole numbers of 0 to 3"),

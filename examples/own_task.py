@@ -1,4 +1,4 @@
-"""Train yq-LSA on features with heavy tails: by ``fit``, and with your own loss by ``train``.
+"""Train yq-LSA on features with heavy tails: by ``fit``, and with your own loss and optimizer by ``train``.
 
 python examples/own_task.py
 """
@@ -36,19 +36,19 @@ class StudentTask:
 
 
 def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> dict[str, metrics.Estimate]:
-    optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
-    options = {"steps": steps, "optimizer": optimizer}
-    fit = training.fit(jax.random.key(0), task, heads, train_guess=True, batch_size=256, **options)
+    key, options = jax.random.key(0), {"steps": steps, "batch_size": 256, "learning_rate": 3e-3}
+    fit = training.fit(key, task, heads, train_guess=True, **options)
 
     def start(key):
-        return attention.init(key, task.dim, heads, 0.1), jnp.zeros(task.dim)
+        return attention.init(key, task.dim, heads), jnp.zeros(task.dim)
 
     def huber(params, key):
         batch = task.sample(key, 256)
         predictions = jax.vmap(attention.yq_lsa, (None, None, 0, 0, 0))(*params, batch.X, batch.y, batch.x_q)
         return optax.huber_loss(predictions, batch.target, delta=3.0).mean()
 
-    end = training.train(huber, None, jax.random.key(0), init=start, **options)
+    optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
+    end = training.train(huber, None, key, init=start, steps=steps, optimizer=optimizer)
     risks = {}
     for name, params in {"squared error": (fit.params, fit.guess), "Huber loss": end.params}.items():
         predict = lambda X, y, x_q, params=params: attention.yq_lsa(*params, X, y, x_q)

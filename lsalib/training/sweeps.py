@@ -106,19 +106,14 @@ def sweep(
         raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
-    numbers, dtype = seed_numbers(seeds), np.dtype(dtype)
+    key, numbers, dtype = _check.key(key), seed_numbers(seeds), np.dtype(dtype)
     if dtype not in (np.float32, jnp.result_type(float)):
         raise ValueError(f"dtype must be float32, or float64 if JAX is set to use it, got {dtype}")
     size = _check.count("batch_size", batch_size) if objective == "sampled" else None
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_kind(run, size), []).append(place)
-    common = {
-        "key": digest(jax.random.key_data(_check.key(key))),
-        "seeds": numbers,
-        "dtype": str(dtype),
-        "batch_size": size,
-    }
+    common = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "dtype": str(dtype), "batch_size": size}
     options = {"steps": steps, "snapshots": snapshots, "every": every, "progress": progress}
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}

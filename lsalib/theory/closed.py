@@ -75,8 +75,8 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
         >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
-    Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors, with noise Wu et al. (2024), and
-    Zhang, Wu and Bartlett (2024) for any positive definite `\Psi`. New are singular covariances
+    Sources: for isotropic priors Ahn et al. (2023) and Zhang, Frei and Bartlett (2024), with noise Wu et al. (2024); for
+    any positive definite `\Psi` Zhang, Wu and Bartlett (2024). Singular covariances are new
     (``preconditioned-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, _ = in_units(task)
@@ -95,8 +95,8 @@ def yq_risk(task: GaussianTask) -> Number:
         >>> round(yq_risk(GaussianTask([2.0] * 10, context_size=10)), 4)
         5.2381
 
-    Sources: those of ``optimal_preconditioner``; for one head Zhang, Wu and Bartlett (2024). New is any number of heads
-    (``conjecture-global-optimum`` in the ledger).
+    Sources: those of ``optimal_preconditioner``, and for one head Zhang, Wu and Bartlett (2024). That more heads do not
+    help is new (``conjecture-global-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, psi = in_units(task)
     N = _preconditioner(xp, L, P, noise, task.context_size)

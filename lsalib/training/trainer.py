@@ -26,10 +26,11 @@ class DivergedError(ArithmeticError):
 
 
 class Trained(NamedTuple):
-    """The end of a training. With ``seeds``, they are the first axis of every array.
+    """The end of a training.
 
     ``losses`` are those before each step, (steps, ...). ``snapshots`` holds the params after the steps asked for, with
-    one more axis in front of each leaf, and is None without any.
+    one more axis in front of each leaf, and is None without any. With ``seeds``, they are the first axis of every
+    array: ``jax.tree.map(lambda leaf: leaf[0], end.params)`` are the params of the first one.
     """
 
     params: PyTree

@@ -75,8 +75,8 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
         >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
-    Sources: for isotropic priors Ahn et al. (2023) and Zhang, Frei and Bartlett (2024), with noise Wu et al. (2024); for
-    any positive definite `\Psi` Zhang, Wu and Bartlett (2024). Singular covariances are new
+    Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors, with noise Wu et al. (2024);
+    Zhang, Wu and Bartlett (2024) for any positive definite `\Psi`. Singular covariances are new
     (``preconditioned-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, _ = in_units(task)

@@ -15,9 +15,6 @@ from lsalib._draw import contract, data_from_draw, draw, root
 
 __all__ = ["Batch", "GaussianTask", "Task", "sample"]
 
-# All sizes between these fit into float32, in which samples are drawn, and their products into float64.
-SMALLEST, LARGEST = 1e-30, 1e30
-
 
 class Batch(NamedTuple):
     """B tasks: contexts, queries, targets and, where tasks are linear, the weights behind them.
@@ -36,15 +33,15 @@ class Batch(NamedTuple):
 class Task(Protocol):
     """What training and measuring need from a task: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
 
-    Draw everything from the key, by ``jax.random``. Training compiles ``sample``, so that anything that NumPy draws
-    would be drawn once and then be the same in every step.
+    Draw everything from the key, by ``jax.random``: training compiles ``sample``, and what NumPy draws would be the
+    same in every step.
 
     Example:
         >>> class Signs:  # weights are random signs
         ...     dim = 2
         ...     def sample(self, key, n):
-        ...         signs, normal = jax.random.split(key)
-        ...         w, X = jax.random.rademacher(signs, (n, 2), float), jax.random.normal(normal, (n, 6, 2))
+        ...         one, two = jax.random.split(key)
+        ...         w, X = jax.random.rademacher(one, (n, 2), float), jax.random.normal(two, (n, 6, 2))
         ...         y = jnp.einsum("ncd,nd->nc", X, w)
         ...         return Batch(X[:, 1:], y[:, 1:], X[:, 0], y[:, 0])
         >>> isinstance(Signs(), Task), Signs().sample(jax.random.key(0), 4).X.shape
@@ -105,7 +102,8 @@ class GaussianTask:
         for name, value in fields.items():
             known = value is not None and not _check.traced(value)
             size = np.max(np.abs(np.asarray(value, object))) if known else 1.0  # Python's whole numbers have no bound
-            if size > LARGEST or ("cov" in name and size < SMALLEST):
+            # Between these, sizes fit into float32, in which samples are drawn, and their products into float64.
+            if size > 1e30 or ("cov" in name and size < 1e-30):
                 raise ValueError(f"{name} must have a size between 1e-30 and 1e30, got {reprlib.repr(value)}")
         self.__dict__.update(fields)
 

@@ -1,7 +1,6 @@
 # Everything runs in .venv, which the first command sets up.
 PYTHON ?= python3
-# Which packages: locked, those of requirements.txt; or newest, lowest or lowest-book, what pyproject.toml allows, each in
-# its own .venv.
+# Which packages: locked, those of requirements.txt; or newest, what pyproject.toml allows, in a .venv of its own.
 PACKAGES ?= locked
 VENV := .venv$(if $(filter-out locked,$(PACKAGES)),-$(PACKAGES))
 PY := $(VENV)/bin/python
@@ -20,14 +19,13 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 export JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES := none
 # Pages and tests run in parallel already; NumPy's own threads would only slow them down.
 export OPENBLAS_NUM_THREADS ?= 1
-# Only from the command line: a NAME or URL in the environment is meant for something else.
+# Only from the command line: a NAME in the environment is meant for something else.
 NAME =
-URL =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data book pdf links test lint test-library test-notebooks test-book coverage check profile page notebooks notebook \
-  named ledger serve bench address addressed lock clean
+.PHONY: help setup data book pdf links test lint test-library test-notebooks test-book coverage check notebooks notebook \
+  named ledger serve bench lock clean
 
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
 
@@ -50,11 +48,7 @@ $(READY): requirements.txt requirements-models.txt pyproject.toml
 PIP = $(PY) -m pip install --quiet --disable-pip-version-check
 INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
 INSTALL_newest = $(PIP) --upgrade -e '.[book,inspect,sts,test]'
-# The oldest packages that pyproject.toml allows: for the library alone, or with the pages, which need a newer NumPy.
-LOWEST = $(PIP) uv && $(VENV)/bin/uv pip install --quiet --python $(PY) --resolution lowest-direct -e
-INSTALL_lowest = $(LOWEST) '.[inspect,sts,test]'
-INSTALL_lowest-book = $(LOWEST) '.[book,inspect,sts,test]'
-$(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked, newest, lowest or lowest-book, got $(PACKAGES)))
+$(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked or newest, got $(PACKAGES)))
 
 data: setup  ## get the sentence pairs of the language-model page, once
 	@$(PY) -m lsalib.sts data
@@ -75,7 +69,7 @@ lint: setup  ## check format and types
 	@$(PY) -m mypy --no-error-summary
 
 test-library: setup
-	@$(PYTEST) lsalib tests/library
+	@$(PYTEST) lsalib tests/library tests/theorems
 
 test-notebooks: setup
 	@$(PYTEST) tests/tools
@@ -91,14 +85,6 @@ coverage: setup  ## print which lines of lsalib its tests never run
 check: named setup  ## test one page and its claims: make check NAME=heads
 	@$(PY) -m tools validate $(NAME)
 	@$(PY) -m tools ledger
-
-page: named setup  ## begin a page that passes, and put it into the book: make page NAME=first_light
-	@$(PY) -m tools page "$(NAME)"
-	@$(MAKE) --no-print-directory notebook
-	@echo "Next: write book/$(NAME).md and its claim in book/claims.toml, then make check NAME=$(NAME)"
-
-profile: named setup  ## show what a page costs, cell by cell: make profile NAME=heads
-	@$(PY) -m tools profile $(NAME)
 
 notebooks: setup  ## execute every page again
 	@$(PY) -m tools execute --all
@@ -125,12 +111,6 @@ serve: book  ## build the book and serve it on localhost
 
 bench: setup  ## measure all timings again
 	@$(PY) -m studies.benchmarks
-
-address: addressed setup  ## write the repository's address: make address URL=https://…
-	@$(PY) -m tools address "$(URL)"
-
-addressed:
-	@$(if $(filter command,$(origin URL)),:,echo "Which address? make address URL=https://…, or URL= to take it out" >&2; exit 1)
 
 lock:  ## write requirements.txt from pyproject.toml again
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv

@@ -2,7 +2,8 @@
 
 import ctypes
 import gc
-import sys
+import os
+from pathlib import Path
 
 import jax
 import jax.experimental
@@ -21,38 +22,21 @@ if not hasattr(jax, "enable_x64"):  # before JAX 0.8
     jax.enable_x64 = jax.experimental.enable_x64
 
 
-def pytest_sessionstart():
-    """Import what reads LSALIB_SEED_SHIFT: it moves the seeds of all tests. Jaxtyping has to come first."""
-    import lsalib.book  # noqa: F401
-
-
 @pytest.fixture(autouse=True, scope="module")
-def nothing_left():
-    """Free what a test module has compiled or opened: the next module needs little of it, and memory is limited."""
+def bounded_memory():
+    """Forget the compiled programs after a module that leaves more than 2 GB; until then modules share them."""
     yield
-    jax.clear_caches()
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "lsalib":
-            for opened in vars(module).values():
-                getattr(opened, "cache_clear", lambda: None)()
-    gc.collect()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)  # give freed memory back to the system
+    statm = Path("/proc/self/statm")  # on Linux: sizes in pages, the resident one second
+    if statm.is_file() and int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 2e9:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # gives freed memory back to the system
 
 
 @pytest.fixture
 def x64():
     """Run a test in float64."""
     with jax.enable_x64(True):
-        yield
-
-
-@pytest.fixture
-def own_seeds():
-    """Draw with the seeds as they are written, for a test that rests on a stored run or on a chosen start."""
-    from lsalib.book import seeds
-
-    with seeds.shifted(0):
         yield
 
 

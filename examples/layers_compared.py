@@ -1,4 +1,4 @@
-"""Train layers of the field on one task, and compare them with exact risks.
+"""Train layers of the field side by side on the same tasks, and compare them with exact risks.
 
 python examples/layers_compared.py
 """
@@ -16,37 +16,32 @@ from lsalib.metrics import Estimate, sampled_risk
 TASK = tasks.GaussianTask([1.0] * 5, context_size=10)
 LAYERS = {
     "linear attention": Layer("linear", frozen=("guess", "state")),
-    "with keys of size 1": Layer("linear", key_size=1, frozen=("guess", "state")),
     "with a trained initial state": Layer("linear", frozen=("guess",)),
-    "two layers of two such heads": Layer("linear", heads=2, depth=2, causal=False, frozen=("guess",)),
-    "normalized": Layer("normalized", frozen=("guess",)),
-    "gated": Layer("gated", frozen=("guess",)),
+    "two layers that write labels": Layer("linear", heads=2, depth=2, labels_only=True),
     "delta rule, state zero": Layer("delta", frozen=("guess", "state")),
     "delta rule, trained state": Layer("delta", frozen=("guess",)),
 }
 
 
 def main(task=TASK, layers=LAYERS, steps: int = 1000) -> dict[str, Estimate]:
-    options = {"steps": steps, "optimizer": optax.adam(optax.cosine_decay_schedule(1e-2, steps))}
+    starts = {name: layer.init(jax.random.key(0), task.dim) for name, layer in layers.items()}
 
-    def trained(layer):
-        def loss(params, key):
-            batch = task.sample(key, 128)
-            predictions = jax.vmap(layer.predict, (None, 0, 0, 0))(params, batch.X, batch.y, batch.x_q)
-            return ((predictions - batch.target) ** 2).mean()
+    def predict(params, X, y, x_q):
+        return jnp.stack([layer.predict(params[name], X, y, x_q) for name, layer in layers.items()])
 
-        init = lambda key: layer.init(key, task.dim)
-        return partial(layer.predict, training.train(loss, None, jax.random.key(0), init=init, **options).params)
+    def losses(params, key):
+        batch = tasks.sample(key, task, 128)
+        predictions = jax.vmap(predict, (None, 0, 0, 0))(params, batch.X, batch.y, batch.x_q)
+        return jnp.mean((predictions - batch.target[:, None]) ** 2, axis=0)
 
-    # One function of all predictions: the layers see the same tasks.
-    predictors = [trained(layer) for layer in layers.values()]
-    predict = lambda *example: jnp.stack([predictor(*example) for predictor in predictors])
-    risk = sampled_risk(jax.random.key(1), task, predict, batches=8)
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
+    end = training.train(losses, starts, jax.random.key(0), steps=steps, optimizer=optimizer)
+    risk = sampled_risk(jax.random.key(1), task, partial(predict, end.params), batches=8)
     risks = {name: Estimate(*numbers) for name, *numbers in zip(layers, *risk, strict=True)}
     for name, (mean, error) in risks.items():
         print(f"{name:30} {mean:6.3f} ± {error:.3f}")
     print("\nexact risks")
-    # The layers of ``depth_risk`` write only labels and multiply no two of them. Trained layers do, and can have less.
+    # Its layers write only labels and multiply no two of them. Other layers can have less risk.
     exact = {
         "one head, no guess, no state": theory.least_risk(task, heads=1).risk,
         "any number of such heads": theory.optimal_risk(task),

@@ -1,31 +1,19 @@
-"""Predictors to compare attention with: one-step gradient descent and its relatives.
-
-Arguments may be lists, numbers, or arrays of NumPy or JAX: all become arrays of the widest float type among them.
-"""
+"""Predictors to compare attention with: one-step gradient descent and its relatives, for one example each."""
 
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from lsalib import _arrays, _validate
+from lsalib import _check
 
-__all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd", "preconditioned_gd"]
+__all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd"]
 
 Scalar = Float[Array, ""]
 
 
-@_arrays.promoted
-@jax.jit
-def one_step_gd(
-    X: Float[Array, "C d"],
-    y: Float[Array, " C"],
-    x_q: Float[Array, " d"],
-    w0: Float[Array, " d"],
-    step_size: float | Scalar,
-) -> Scalar:
+def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
     r"""Prediction after one gradient step on the context's squared loss (eqs. 9-10).
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{\eta}{C} X^\top (X w_0 - y)
@@ -33,73 +21,20 @@ def one_step_gd(
     The loss is `\| X w_0 - y \|^2 / (2C)`; its factor 1/2 matters when step sizes are compared.
 
     Args:
-        X: context features, (C, d).
-        y: context labels, (C,).
-        x_q: query, (d,).
+        X, y, x_q: context and query, (C, d), (C,), (d,).
         w0: where the step starts, (d,).
-        step_size: `\eta`.
-
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if a shape does not fit.
+        step_size: `\eta`, a number.
 
     Example:
-        >>> float(one_step_gd(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2), 2.0))
+        >>> float(one_step_gd(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=2.0))
         3.0
 
     Source: section 4.1 of arXiv 2512.04268.
     """
-    _check_context(X, y, x_q, "w0", w0, step_size)
-    residual = y - X @ w0
-    return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
+    return _step(*_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=False)
 
 
-@_arrays.promoted
-@jax.jit
-def preconditioned_gd(
-    X: Float[Array, "C d"],
-    y: Float[Array, " C"],
-    x_q: Float[Array, " d"],
-    w0: Float[Array, " d"],
-    preconditioner: Float[Array, "d d"],
-) -> Scalar:
-    r"""Prediction after one preconditioned step.
-
-    .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{1}{C} N X^\top (X w_0 - y)
-
-    Args:
-        X, y, x_q, w0: as in ``one_step_gd``.
-        preconditioner: N, (d, d); a multiple of the identity gives ``one_step_gd``.
-
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if a shape does not fit.
-
-    Example:
-        >>> N = jnp.diag(jnp.array([2.0, 0.0]))
-        >>> float(preconditioned_gd(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2), N))
-        1.0
-
-    Source: Ahn et al. (2023), in the notation of arXiv 2512.04268.
-    """
-    _check_context(X, y, x_q, "w0", w0)
-    _validate.shape("preconditioner", preconditioner, (X.shape[1], X.shape[1]))
-    return x_q @ w0 + x_q @ (preconditioner @ (X.T @ (y - X @ w0))) / len(y)
-
-
-@_arrays.promoted
-@jax.jit
-def debiased_gd(
-    X: Float[Array, "C d"],
-    y: Float[Array, " C"],
-    x_q: Float[Array, " d"],
-    w0: Float[Array, " d"],
-    step_size: float | Scalar,
-) -> Scalar:
+def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
     r"""Prediction after one gradient step on the *centered* context: the means of labels and features are subtracted.
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 + \frac{\eta}{C} \sum_i (x_i - \bar x) (r_i - \bar r),
@@ -110,93 +45,44 @@ def debiased_gd(
     Args:
         X, y, x_q, w0, step_size: as in ``one_step_gd``.
 
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if a shape does not fit.
-
     Example:
-        >>> X, y = jnp.array([[0.0], [2.0]]), jnp.array([5.0, 7.0])
-        >>> float(debiased_gd(X, y, jnp.ones(1), jnp.zeros(1), 1.0))
+        >>> float(debiased_gd([[0.0], [2.0]], [5.0, 7.0], [1.0], [0.0], step_size=1.0))
         1.0
 
     Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax attention, started from w0.
     """
-    _check_context(X, y, x_q, "w0", w0, step_size)
-    residual = y - X @ w0
-    return x_q @ w0 + step_size * (x_q @ (X.T @ (residual - residual.mean()))) / len(y)
+    return _step(*_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=True)
 
 
-@partial(_arrays.promoted, skip=("normalized",))
-def delta_rule(
-    X: Float[Array, "C d"],
-    y: Float[Array, " C"],
-    x_q: Float[Array, " d"],
-    w0: Float[Array, " d"],
-    step_size: float | Scalar | Float[Array, " C"],
-    decay: float | Scalar = 1.0,
-    *,
-    normalized: bool = False,
-) -> Scalar:
-    r"""Prediction after one gradient step on each example in turn, as fast-weight layers update their state.
+def delta_rule(X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False) -> Scalar:
+    r"""Prediction after gradient descent on one example at a time: the delta rule of fast weights.
 
-    .. math:: f = w_C^\top x_q, \qquad w_{t+1} = \alpha w_t + \beta_t x_t (y_t - \alpha w_t^\top x_t)
+    .. math:: f = w_C^\top x_q, \qquad w_i = \alpha w_{i-1} + \beta_i (y_i - \alpha w_{i-1}^\top x_i) \, x_i
 
     Args:
-        X, y, x_q: as in ``one_step_gd``.
+        X, y, x_q: context and query, (C, d), (C,), (d,).
         w0: the first state, (d,).
         step_size: `\beta`, a number, or one for each example, (C,).
         decay: `\alpha`, by which the state is multiplied before each step.
         normalized: whether each step is divided by its example's squared length.
 
-    Returns:
-        The prediction, a scalar; its risk is ``theory.delta_rule_risk``.
-
-    Raises:
-        ValueError: if a shape does not fit or ``normalized`` is not True or False.
-
     Example:
-        >>> float(delta_rule(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2), [1.0, 0.5]))
+        >>> float(delta_rule(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=[1.0, 0.5]))
         2.0
 
     Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated form (Yang et al., 2025).
     """
-    _check_context(X, y, x_q, "w0", w0)
-    if jnp.ndim(step_size):
-        _validate.shape("step_size", step_size, y.shape)
-    _validate.shape("decay", decay, ())
-    return _delta_rule(X, y, x_q, w0, step_size, decay, _validate.flag("normalized", normalized))
+    given = _check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size, decay=decay)
+    return _delta_rule(*given, normalized=bool(normalized))
 
 
-@partial(jax.jit, static_argnames="normalized")
-def _delta_rule(X, y, x_q, w0, step_size, decay, normalized: bool) -> Scalar:
-    def step(w, example):
-        x, label, beta = example
-        w = decay * w
-        square = x @ x if normalized else jnp.ones_like(label)
-        # An example of length zero adds nothing.
-        return w + beta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
-
-    steps = jnp.broadcast_to(jnp.asarray(step_size, X.dtype), y.shape)
-    return x_q @ jax.lax.scan(step, w0, (X, y, steps))[0]
-
-
-# Matrices are not inverted in half precision.
-@partial(_arrays.promoted, least=np.float32)
-def bayes(
-    X: Float[Array, "C d"],
-    y: Float[Array, " C"],
-    x_q: Float[Array, " d"],
-    prior_mean: Float[Array, " d"],
-    prior_cov: Float[Array, "d d"] | None = None,
-    noise_std: float | Scalar = 0.0,
-) -> Scalar:
+def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
     r"""Prediction of the posterior mean: no predictor has a smaller risk.
 
     .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2 I)^+ (y - X w_\star)
 
-    Without noise the pseudo-inverse makes this the weights that fit the context and lie nearest to `w_\star`.
+    The posterior is conditioned on one example after the other. This factorizes no matrix, so several such predictors
+    can run in one program. Without noise, an example adds nothing if those before it determine its label.
 
     Args:
         X, y, x_q: context and query, (C, d), (C,), (d,).
@@ -204,37 +90,71 @@ def bayes(
         prior_cov: `\Psi`, (d, d); None means the identity.
         noise_std: `\sigma`, the standard deviation of the label noise.
 
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if a shape does not fit, ``prior_cov`` is not symmetric or ``noise_std < 0``.
-
     Example:
-        >>> round(float(bayes(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), jnp.zeros(2))), 5)
+        >>> round(float(bayes(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0])), 5)
         3.0
 
     Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
     """
-    _check_context(X, y, x_q, "prior_mean", prior_mean)
-    noise_std = _validate.number("noise_std", noise_std, minimum=0.0)
+    noise_std = _check.number("noise_std", noise_std, minimum=0.0)
+    given = _check.floats(X=X, y=y, x_q=x_q, prior_mean=prior_mean, prior_cov=prior_cov, noise_std=noise_std)
     if prior_cov is not None:
-        _validate.shape("prior_cov", prior_cov, (X.shape[1], X.shape[1]))
-        if not _arrays.traced(prior_cov):
-            _validate.symmetric("prior_cov", np.asarray(prior_cov), float(jnp.finfo(prior_cov.dtype).eps))
-    return _bayes(X, y, x_q, prior_mean, prior_cov, noise_std)
+        _check.covariance("prior_cov", prior_cov, given[0].shape[-1])
+    return _bayes(*given)
+
+
+@partial(jax.jit, static_argnames="centered")
+def _step(X, y, x_q, w0, step_size, *, centered: bool):
+    _check.context(X, y, x_q)
+    _check.shape("w0", w0, x_q.shape)
+    _check.shape("step_size", step_size, ())
+    residual = y - X @ w0
+    residual = residual - residual.mean() if centered else residual
+    return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
+
+
+@partial(jax.jit, static_argnames="normalized")
+def _delta_rule(X, y, x_q, w0, step_size, decay, *, normalized: bool):
+    _check.context(X, y, x_q)
+    _check.shape("w0", w0, x_q.shape)
+    _check.shape("decay", decay, ())
+    if step_size.ndim:
+        _check.shape("step_size", step_size, y.shape)
+
+    def step(w, example):
+        x, label, beta = example
+        w = decay * w
+        square = x @ x if normalized else jnp.ones_like(label)
+        # An example of length zero adds nothing.
+        return w + beta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
+
+    return x_q @ jax.lax.scan(step, w0, (X, y, jnp.broadcast_to(step_size, y.shape)))[0]
 
 
 @jax.jit
-def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std) -> Scalar:
-    # The pseudo-inverse reads one triangle of the Gram matrix, so that this must be symmetric.
-    prior_cov = jnp.eye(X.shape[1], dtype=X.dtype) if prior_cov is None else (prior_cov + prior_cov.T) / 2
-    gram = X @ prior_cov @ X.T + noise_std**2 * jnp.eye(len(y), dtype=X.dtype)
-    coefficients = jnp.linalg.pinv(gram, hermitian=True) @ (y - X @ prior_mean)
-    return x_q @ (prior_mean + prior_cov @ (X.T @ coefficients))
+def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std):
+    _check.context(X, y, x_q)
+    _check.shape("prior_mean", prior_mean, x_q.shape)
+    prior_cov = jnp.eye(len(x_q), dtype=X.dtype) if prior_cov is None else (prior_cov + prior_cov.T) / 2
+    rounding = 8 * len(x_q) * jnp.finfo(X.dtype).eps
 
+    def next_column(rest, j):
+        new = rest[j, j] > rounding * prior_cov[j, j]
+        column = jnp.where(new, rest[:, j] / jnp.sqrt(jnp.where(new, rest[j, j], 1)), 0)
+        return rest - jnp.outer(column, column), column
 
-def _check_context(X, y, x_q, start: str, w0, step_size=0.0) -> None:
-    _validate.context(X, y, x_q)
-    _validate.shape(start, w0, x_q.shape)
-    _validate.shape("step_size", step_size, ())
+    def condition(posterior, example):
+        # A root of the covariance instead of the covariance itself keeps twice as many digits (Potter's update).
+        w, root = posterior
+        x, label = example
+        spread = root.T @ x
+        variance = spread @ spread
+        # Where earlier examples determine x'w, only rounding is left.
+        new = variance > rounding**2 * (x @ prior_cov @ x)
+        total = jnp.where(new, variance + noise_std**2, 1)
+        gain = jnp.where(new, root @ spread / total, 0)
+        root = root - jnp.outer(gain, spread) / (1 + noise_std / jnp.sqrt(total))
+        return (w + gain * (label - x @ w), root), None
+
+    columns = jax.lax.scan(next_column, prior_cov, jnp.arange(len(x_q)))[1]
+    return x_q @ jax.lax.scan(condition, (prior_mean, columns.T), (X, y))[0][0]

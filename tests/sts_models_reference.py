@@ -4,24 +4,24 @@ Halves are rotated as Hugging Face does: there the rows of W_q and W_k have the 
 so a mistake in either order shows.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import log_softmax
 
-from lsalib.sts.models import _llama as llama
+from lsalib.sts import _llama as llama
 
-SHAPE = {"layers": 2, "heads": 4, "kv_heads": 2, "dim": 16, "hidden": 24, "vocab": 23}
-TINY = llama.Config(**SHAPE, rope_base=1e4, norm_eps=1e-5, context=256)
+TINY = llama.Config(heads=4, kv_heads=2, rope_base=1e4, norm_eps=1e-5, context=256)
+L, DIM, HIDDEN, VOCAB, KV = 2, 16, 24, 23, 8
 
 
 def tiny(seed=0):
     """Random weights, drawn without compiling: norms of one, normal matrices."""
-    rng, L, D, F, K = np.random.default_rng(seed), TINY.layers, TINY.dim, TINY.hidden, TINY.kv_heads * TINY.head_dim
-    shapes = [(TINY.vocab, D), (L, D, D), (L, K, D), (L, K, D), (L, D, D), (L, F, D), (L, F, D), (L, D, F)]
-    embedding, q, k, v, o, *mlp = (jnp.asarray(0.3 * rng.standard_normal(shape)) for shape in shapes)
-    norm = jnp.asarray(np.ones((L, D)))
-    return llama.Params(embedding, llama.Layer(norm, q, k, v, o, norm, *mlp), norm[0])
+    rng = np.random.default_rng(seed)
+    shapes = {"attn_q": (DIM, DIM), "attn_k": (KV, DIM), "attn_v": (KV, DIM), "attn_output": (DIM, DIM)}
+    shapes |= {"ffn_gate": (HIDDEN, DIM), "ffn_up": (HIDDEN, DIM), "ffn_down": (DIM, HIDDEN)}
+    draw = lambda *shape: (0.3 * rng.standard_normal(shape)).astype(np.float32)
+    layers = {name: draw(L, *shape) for name, shape in shapes.items()}
+    layers |= dict.fromkeys(("attn_norm", "ffn_norm"), np.ones((L, DIM), np.float32))
+    return llama.Params(draw(VOCAB, DIM), np.ones(DIM, np.float32), layers)
 
 
 def halves(weight, heads):
@@ -30,26 +30,22 @@ def halves(weight, heads):
     return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
-def logits(params, config, tokens, gain=None):
-    """Logits (T, vocab) of the next token after each token; the first tokens' values are multiplied by the gain."""
-    gains = np.ones((config.layers, len(tokens)))
-    if gain is not None:
-        gains[:, : gain.shape[1]] = gain
-    double = lambda leaf: np.asarray(leaf, np.float64)
-    embedding = double(params.embedding)
+def logits(params, config, tokens):
+    """Logits (T, vocab) of the next token after each token."""
+    embedding = np.asarray(params.embedding, np.float64)
     x = embedding[np.asarray(tokens)]
-    for i in range(config.layers):
-        layer = jax.tree.map(lambda leaf, i=i: double(np.asarray(leaf)[i]), params.layers)
-        x = x + _attend(layer, config, _norm(x, layer.attn_norm, config.norm_eps), gains[i])
-        n = _norm(x, layer.mlp_norm, config.norm_eps)
-        gate = n @ layer.gate.T
-        x = x + (gate / (1 + np.exp(-gate)) * (n @ layer.up.T)) @ layer.down.T
-    return _norm(x, double(params.norm), config.norm_eps) @ embedding.T
+    for i in range(len(params.layers["attn_q"])):
+        layer = {name: np.asarray(leaf[i], np.float64) for name, leaf in params.layers.items()}
+        x = x + _attend(layer, config, _norm(x, layer["attn_norm"], config.norm_eps))
+        n = _norm(x, layer["ffn_norm"], config.norm_eps)
+        gate = n @ layer["ffn_gate"].T
+        x = x + (gate / (1 + np.exp(-gate)) * (n @ layer["ffn_up"].T)) @ layer["ffn_down"].T
+    return _norm(x, np.asarray(params.norm, np.float64), config.norm_eps) @ embedding.T
 
 
-def logprobs(params, config, prompt, answers, gain=None):
+def logprobs(params, config, prompt, answers):
     """log p(answer | prompt), every answer by a pass of its own."""
-    rows = (logits(params, config, [*prompt, *answer], gain)[len(prompt) - 1 : -1] for answer in answers)
+    rows = (logits(params, config, [*prompt, *answer])[len(prompt) - 1 : -1] for answer in answers)
     pairs = zip(rows, answers, strict=True)
     return np.array([log_softmax(row, axis=1)[np.arange(len(answer)), answer].sum() for row, answer in pairs])
 
@@ -66,11 +62,11 @@ def _norm(x, weight, eps):
     return x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps) * weight
 
 
-def _attend(layer, config, n, gain):
-    d = config.head_dim
-    q = n @ halves(layer.q, config.heads).T
-    k = n @ halves(layer.k, config.kv_heads).T
-    v = gain[:, None] * (n @ layer.v.T)
+def _attend(layer, config, n):
+    d = layer["attn_q"].shape[0] // config.heads
+    q = n @ halves(layer["attn_q"], config.heads).T
+    k = n @ halves(layer["attn_k"], config.kv_heads).T
+    v = n @ layer["attn_v"].T
     angles = np.outer(np.arange(len(n)), config.rope_base ** (-2.0 * np.arange(d // 2) / d))
     rotation = np.cos(angles) + 1j * np.sin(angles)
     mixed = []
@@ -79,7 +75,7 @@ def _attend(layer, config, n, gain):
         query, key = (_turn(part[:, at * d : (at + 1) * d], rotation) for part, at in ((q, head), (k, shared)))
         weights = np.tril(np.exp(query @ key.T / np.sqrt(d)))
         mixed.append(weights / weights.sum(axis=1, keepdims=True) @ v[:, shared * d : (shared + 1) * d])
-    return np.concatenate(mixed, axis=1) @ layer.o.T
+    return np.concatenate(mixed, axis=1) @ layer["attn_output"].T
 
 
 def _turn(x, rotation):

@@ -1,5 +1,6 @@
 """A book of one page that needs only Python, for tests of the notebooks."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from tools.notebooks import address
+from tools.notebooks import install_cell
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,12 +52,18 @@ The next cell shows the sum.
 def make(root: Path, page: str = PAGE) -> Path:
     """Write the book, without its notebook; returns the page."""
     (root / "book").mkdir(parents=True)
-    # Without an address, even if this checkout has one.
-    (root / "_config.yml").write_text(address.config((ROOT / "_config.yml").read_text(), ""))
+    shutil.copy(ROOT / "_config.yml", root)
+    write_address(root, "")
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/tiny.ipynb\n")
     md = root / "book/tiny.md"
     md.write_text(HEADER + page)
     return md
+
+
+def write_address(root: Path, url: str) -> None:
+    """Write the repository's address into the book's _config.yml, whichever stands there."""
+    config = root / "_config.yml"
+    config.write_text(install_cell.URL_LINE.sub(lambda line: f'{line[1]}"{url}"', config.read_text()))
 
 
 def commit(root: Path) -> None:

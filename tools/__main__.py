@@ -6,9 +6,6 @@ from importlib import import_module
 COMMANDS = {
     "execute": ("tools.notebooks.execute", "execute pages and keep their notebooks up to date"),
     "validate": ("tools.notebooks.validate", "run notebooks again and compare their outputs"),
-    "profile": ("tools.notebooks.profile", "show what a page costs, cell by cell"),
-    "page": ("tools.notebooks.new_page", "begin a page"),
-    "address": ("tools.notebooks.address", "write the repository's address"),
     "ledger": ("tools.ledger.claims", "compare claims with what the pages checked"),
     "build": ("tools.site.build", "build the HTML book"),
     "pdf": ("tools.site.pdf", "print the built book as one PDF"),

@@ -1,24 +1,15 @@
-"""The layer as eqs. 2-6, 11-12 and 30 write it, for one example.
+"""The layer as eqs. 2-6, 11-12 and 30 write it, for one example. All faster forms are compared with ``lsa``."""
 
-``lsa`` is the reference for all faster forms of the same prediction (``training.objectives`` lists them).
-"""
-
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from lsalib import _arrays, _random, _validate
+from lsalib import _check
 
-__all__ = [
-    "LSAParams",
-    "embed",
-    "init",
-    "linear_transformer_block",
-    "lsa",
-    "yq_lsa",
-]
+__all__ = ["LSAParams", "embed", "init", "linear_transformer_block", "lsa", "yq_lsa"]
 
 Scalar = Float[Array, ""]
 
@@ -32,42 +23,27 @@ class LSAParams(NamedTuple):
     W_V: Float[Array, "H D D"]
 
 
-def init(key: PRNGKeyArray, dim: int, heads: int, scale: float, *, dtype=None) -> LSAParams:
+def init(key: PRNGKeyArray, dim: int, heads: int, scale: float) -> LSAParams:
     r"""Independent normal weights, `W \sim N(0, s^2)` entrywise.
 
-    The paper does not give its initial scale; the risk after a fixed number of steps depends on it.
+    The paper does not give its initial scale. The risk after a fixed number of steps depends on it.
 
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H, their number.
+        heads: H.
         scale: s, the standard deviation of each entry.
-        dtype: a float type; None means JAX's default.
-
-    Returns:
-        ``LSAParams`` of shape (H, d+1, d+1) each.
-
-    Raises:
-        ValueError: if ``key`` is no key, ``dim < 1``, ``heads < 1``, ``scale`` is not a finite positive number or
-            ``dtype`` no float type in use.
 
     Example:
         >>> init(jax.random.key(0), dim=3, heads=2, scale=0.1).W_K.shape
         (2, 4, 4)
     """
-    D = _validate.count("dim", dim) + 1
-    shape = (4, _validate.count("heads", heads), D, D)
-    dtype = None if dtype is None else _validate.float_type("dtype", dtype)
-    weights = _validate.number("scale", scale, above=0.0) * _random.normal(_validate.key(key), shape, dtype)
-    # Not jnp.asarray, which compiles a program for each shape.
-    return LSAParams(*(weights if isinstance(weights, jax.Array) else map(jax.device_put, weights)))
+    D = _check.count("dim", dim) + 1
+    shape = (4, _check.count("heads", heads), D, D)
+    return LSAParams(*_check.number("scale", scale, above=0.0) * normal(_check.key(key), shape))
 
 
-@_arrays.promoted
-@jax.jit
-def embed(
-    X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"], y_q: float | Scalar
-) -> Float[Array, "D T"]:
+def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
     r"""The embedding of a context and its query, with the initial guess y_q (eq. 2).
 
     .. math:: E = \begin{pmatrix} X^\top & x_q \\ y^\top & y_q \end{pmatrix}
@@ -76,27 +52,19 @@ def embed(
         X: context features, (C, d).
         y: context labels, (C,).
         x_q: query, (d,).
-        y_q: initial guess of the query's label.
+        y_q: initial guess of the query's label, a number.
 
     Returns:
         E, shape (d+1, C+1): one token a column, the query last.
 
-    Raises:
-        ValueError: if a shape does not fit.
-
     Example:
-        >>> embed(jnp.array([[1.0, 2.0]]), jnp.array([3.0]), jnp.array([4.0, 5.0]), 6.0).tolist()
+        >>> embed([[1.0, 2.0]], [3.0], [4.0, 5.0], 6.0).tolist()
         [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     """
-    _validate.context(X, y, x_q)
-    _validate.shape("y_q", y_q, ())
-    context = jnp.concatenate([X, y[:, None]], axis=1)
-    return jnp.concatenate([context, query_token(x_q, y_q)[None]]).T
+    return _embed(*_check.floats(X=X, y=y, x_q=x_q, y_q=y_q))
 
 
-@_arrays.promoted
-@jax.jit
-def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
+def lsa(params: LSAParams, E) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
     .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C \Big]_{-1,-1}
@@ -107,26 +75,16 @@ def lsa(params: LSAParams, E: Float[Array, "D T"]) -> Scalar:
         params: the weights, (H, D, D) each.
         E: one embedding, (D, C+1).
 
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if the weights or the embedding do not fit each other.
-
     Example:
         >>> from lsalib.attention import gd_weights
-        >>> E = embed(jnp.eye(2), jnp.array([1.0, 2.0]), jnp.ones(2), 0.0)
-        >>> float(lsa(gd_weights(jnp.zeros(2), step_size=2.0), E))
+        >>> E = embed(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], 0.0)
+        >>> float(lsa(gd_weights([0.0, 0.0], step_size=2.0), E))
         3.0
     """
-    return _layer(params, E)[-1, -1]
+    return _lsa(*_check.floats(params=params, E=E))
 
 
-@_arrays.promoted
-@jax.jit
-def yq_lsa(
-    params: LSAParams, w: Float[Array, " d"], X: Float[Array, "C d"], y: Float[Array, " C"], x_q: Float[Array, " d"]
-) -> Scalar:
+def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
     r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with trainable w (eqs. 11-12).
 
     Args:
@@ -134,33 +92,16 @@ def yq_lsa(
         w: weights of the initial guess, (d,).
         X, y, x_q: context and query, (C, d), (C,), (d,).
 
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if a shape does not fit.
-
     Example:
         >>> from lsalib.attention import gd_weights
-        >>> w = jnp.array([1.0, 2.0])
-        >>> float(yq_lsa(gd_weights(w, step_size=1.0), w, jnp.eye(2), w, jnp.ones(2)))
+        >>> w = [1.0, 2.0]
+        >>> float(yq_lsa(gd_weights(w, step_size=1.0), w, X=jnp.eye(2), y=w, x_q=[1.0, 1.0]))
         3.0
     """
-    _validate.context(X, y, x_q)
-    _validate.shape("w", w, x_q.shape)
-    return lsa(params, embed(X, y, x_q, w @ x_q))
+    return _yq_lsa(*_check.floats(params=params, w=w, X=X, y=y, x_q=x_q))
 
 
-@_arrays.promoted
-@jax.jit
-def linear_transformer_block(
-    params: LSAParams,
-    W_1: Float[Array, "m D"],
-    W_2: Float[Array, "m D"],
-    X: Float[Array, "C d"],
-    y: Float[Array, " C"],
-    x_q: Float[Array, " d"],
-) -> Scalar:
+def linear_transformer_block(params: LSAParams, W_1, W_2, X, y, x_q) -> Scalar:
     r"""LSA followed by a linear MLP, with no initial guess (eq. 30).
 
     .. math:: f(E) = \Big[ W_2^\top W_1 \Big( E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C \Big) \Big]_{-1,-1}
@@ -170,31 +111,50 @@ def linear_transformer_block(
         W_1, W_2: weights of the MLP, (m, D), of any width m.
         X, y, x_q: context and query, (C, d), (C,), (d,).
 
-    Returns:
-        The prediction, a scalar.
-
-    Raises:
-        ValueError: if a shape does not fit.
-
     Example:
         >>> from lsalib.attention import gd_weights
-        >>> w = jnp.array([1.0, 2.0])
-        >>> params = gd_weights(jnp.zeros(2), step_size=2.0)
-        >>> float(linear_transformer_block(params, jnp.eye(3), jnp.eye(3), jnp.eye(2), w, jnp.ones(2)))
+        >>> params = gd_weights([0.0, 0.0], step_size=2.0)
+        >>> float(linear_transformer_block(params, jnp.eye(3), jnp.eye(3), jnp.eye(2), [1.0, 2.0], [1.0, 1.0]))
         3.0
     """
-    E = embed(X, y, x_q, 0.0)
-    D = E.shape[0]
-    _validate.shape("W_1", W_1, ("m", D))
-    _validate.shape("W_2", W_2, (W_1.shape[0], D))
-    return W_2[:, -1] @ (W_1 @ _layer(params, E)[:, -1])
+    return _block(*_check.floats(params=params, W_1=W_1, W_2=W_2, X=X, y=y, x_q=x_q))
 
 
-def _layer(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
-    """``E + sum_h head_h(E)`` (eqs. 5-6)."""
+@jax.jit
+def _embed(X, y, x_q, y_q):
+    _check.context(X, y, x_q)
+    _check.shape("y_q", y_q, ())
+    return jnp.concatenate([tokens(X, y), jnp.append(x_q, y_q)[None]]).T
+
+
+@jax.jit
+def _lsa(params, E):
     D = check_params(params)
-    _validate.shape("E", E, (D, "C+1"))
-    C = _validate.count("the context size, the columns of E less one,", E.shape[1] - 1)
+    _check.shape("E", E, (D, "C+1"))
+    _check.count("the context size, the columns of E less one,", E.shape[1] - 1)
+    return add_heads(params, E)[-1, -1]
+
+
+@jax.jit
+def _yq_lsa(params, w, X, y, x_q):
+    _check.context(X, y, x_q)
+    _check.shape("w", w, x_q.shape)
+    return _lsa(params, _embed(X, y, x_q, w @ x_q))
+
+
+@jax.jit
+def _block(params, W_1, W_2, X, y, x_q):
+    _check.context(X, y, x_q)
+    D = check_params(params, len(x_q))
+    _check.shape("W_1", W_1, ("m", D))
+    _check.shape("W_2", W_2, W_1.shape)
+    E = _embed(X, y, x_q, jnp.zeros((), x_q.dtype))
+    return W_2[:, -1] @ (W_1 @ add_heads(params, E)[:, -1])
+
+
+def add_heads(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
+    """``E + sum_h head_h(E)`` (eqs. 5-6). Keys and values may have any length."""
+    C = E.shape[1] - 1
     W_M = jnp.diag(jnp.ones(C + 1, E.dtype).at[-1].set(0))
 
     def head(W_K, W_Q, W_P, W_V):
@@ -203,16 +163,24 @@ def _layer(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
     return E + jax.vmap(head)(*params).sum(0)
 
 
-def query_token(x_q: Float[Array, " d"], y_q) -> Float[Array, " D"]:
-    """``z_q = [x_q; y_q]``."""
-    return jnp.append(x_q, jnp.asarray(y_q, x_q.dtype))
+def tokens(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "C D"]:
+    """``z_i = [x_i; y_i]``, one a row."""
+    return jnp.concatenate([X, y[:, None]], axis=1)
 
 
 def check_params(params: LSAParams, dim: int | None = None) -> int:
-    """Check that all weights have one shape (H, D, D), for dim features if given, and return D."""
-    length: int | str = "D" if dim is None else dim + 1
-    _validate.shape("W_K", params.W_K, ("H", length, length))
+    """Check that all weights have one shape (H, D, D), for ``dim`` features if given, and return D."""
+    if getattr(params, "_fields", None) != LSAParams._fields:
+        raise ValueError(f"params must be LSAParams, got {_check.describe(params)}")
+    D: int | str = "D" if dim is None else dim + 1
+    _check.shape("W_K", params.W_K, ("H", D, D))
     H, D, _ = params.W_K.shape
     for name, W in params._asdict().items():
-        _validate.shape(name, W, (H, D, D))
+        _check.shape(name, W, (H, D, D))
     return D
+
+
+def normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Standard normal numbers, drawn in one row: a draw with four axes takes ten times as long to compile."""
+    row = jax.random.normal(key, (math.prod(shape),))
+    return jax.lax.optimization_barrier(row).reshape(shape)

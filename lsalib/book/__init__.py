@@ -1,25 +1,10 @@
-"""What the pages of the book need: claims with their checks, numbers for the prose, charts, samples, stored results.
+"""What the pages of the book need: claims with their checks, numbers for the prose, charts, stored results, intervals.
 
-One import is enough: ``from lsalib.book import Claim, charts, glue, stored, table``. Only ``charts`` and ``figures``
-need matplotlib, which the library does not require: ``pip install matplotlib`` if it is missing.
+One import is enough: ``from lsalib.book import Claim, charts, glue, stored, table``. ``charts`` and ``figures`` need
+matplotlib, and ``statistics`` needs SciPy: the extra ``book`` brings both.
 """
 
 from lsalib.book.claims import Claim, ClaimError, Record
 from lsalib.book.notebook import glue, table
-from lsalib.book.seeds import from_environment
 
-__all__ = [
-    "Claim",
-    "ClaimError",
-    "Record",
-    "charts",
-    "figures",
-    "glue",
-    "sampling",
-    "seeds",
-    "statistics",
-    "stored",
-    "table",
-]
-
-from_environment()
+__all__ = ["Claim", "ClaimError", "Record", "charts", "figures", "glue", "statistics", "stored", "table"]

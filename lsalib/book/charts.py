@@ -1,6 +1,7 @@
 """Charts of a few lines: exact lines, sampled points and trained curves, each with its name beside it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,19 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-from lsalib import _validate
-from lsalib.book._conversion import real, scalar, written
 from lsalib.book.figures import INK, color_of, use_style
+from lsalib.book.notebook import written
 
 __all__ = ["Chart", "chart", "tokens"]
 
-# The height of a line of text, over its font size.
-_LINE = 1.25
-
 
 class Chart:
-    """One plot, filled inside a ``with`` block and shown at its end. ``figure`` and ``ax`` are
-    matplotlib's, for what is missing here.
+    """One plot, filled inside a ``with`` block and shown at its end; ``figure`` and ``ax`` are matplotlib's.
 
     A name stands at the right end of its line, where names that would meet make room for each other. Colors are
     names of quantities: "lsa", "yq", "gd", "bayes", "other", "softmax", "ltb", or "ink" for what is none of them.
@@ -38,44 +34,27 @@ class Chart:
         self._names: list[tuple[float, float, str, str]] = []
 
     def line(self, x, y, name: str = "", *, color: str = "ink", style: str = "-") -> None:
-        """A curve through the points (x, y), for what is exact.
-
-        Raises:
-            ValueError: if x and y are not two vectors of one length, or no quantity has this color.
-        """
+        """A curve through the points (x, y), for what is exact."""
         x, y = self._pair(x, y)
         self.ax.plot(x, y, style, color=color_of(color))
         self._name(name, x[-1], y[-1], color)
 
     def points(self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o") -> None:
-        """Points, for what is sampled or trained, with bars of three standard errors.
-
-        Args:
-            x, y: vectors of one length.
-            name: stands beside the last point.
-            error: the standard errors, a number or one for each point; None draws no bars.
-            color: the quantity.
-            marker: a marker of matplotlib.
-        """
+        """Points, for what is sampled or trained, with bars of three standard errors if ``error`` is given."""
         x, y = self._pair(x, y)
-        bars = None if error is None else 3 * np.broadcast_to(real("error", error), y.shape)
+        bars = None if error is None else 3 * np.broadcast_to(error, y.shape)
         self.ax.errorbar(x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4)
         self._name(name, x[-1], y[-1], color)
 
-    def curve(self, risk, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
+    def curve(self, losses, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
         """Losses during training: for each seed a line of means over windows of steps, and a band over all losses.
 
-        Args:
-            risk: the loss of each step, (steps,), or (seeds, steps), a line for each seed.
-            name: stands at the end of the last line.
-            color: the quantity.
-            style: the line's style.
-            window: how many steps a point of the line stands for.
+        ``losses`` has shape (steps,) or (seeds, steps); a point of a line stands for ``window`` steps.
         """
-        rows = np.atleast_2d(real("risk", risk))
+        rows = np.atleast_2d(np.asarray(losses, np.float64))
         if rows.ndim != 2:
-            raise ValueError(f"risk must have shape (steps,) or (seeds, steps), got shape {rows.shape}")
-        window = min(_validate.count("window", window), rows.shape[1])
+            raise ValueError(f"losses must have shape (steps,) or (seeds, steps), got shape {rows.shape}")
+        window = min(window, rows.shape[1])
         # A last window that is not full is left out.
         blocks = rows[:, : rows.shape[1] // window * window].reshape(len(rows), -1, window)
         middle = (np.arange(blocks.shape[1]) + 0.5) * window
@@ -87,13 +66,11 @@ class Chart:
 
     def exact(self, value, name: str = "", *, color: str = "ink", style: str = "--", spec: str = ".3f") -> None:
         """A horizontal line at an exact value, which follows its name."""
-        value = scalar("value", value)
         self.ax.axhline(value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5)
-        self._name(f"{name} {written(value, spec)}" if name else "", np.inf, value, color)
+        self._name(f"{name} {written(float(value), spec)}" if name else "", np.inf, value, color)
 
     def upright(self, x, name: str = "", *, color: str = "ink") -> None:
         """A dotted vertical line, with its name at the top."""
-        x = scalar("x", x)
         self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
         if name:
             top = self.ax.get_xaxis_transform()
@@ -114,7 +91,7 @@ class Chart:
 
     @staticmethod
     def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
-        x, y = real("x", x), real("y", y)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         if x.ndim > 1 or x.shape != y.shape:
             raise ValueError(f"x and y must be vectors of one length, got shapes {x.shape} and {y.shape}")
         return np.atleast_1d(x), np.atleast_1d(y)
@@ -130,15 +107,14 @@ class Chart:
         self.figure.draw_without_rendering()  # settles the limits
         pixels = lambda y: self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
         low, high = self.ax.get_window_extent().intervaly
-        size = plt.rcParams["font.size"] * self.figure.dpi / 72 * _LINE
+        size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72  # a line of text, with its leading
         named = sorted(self._names, key=lambda each: each[1])
         heights = [size * (1 + name.count("\n")) for _, _, name, _ in named]
         places = spread([np.clip(pixels(y), low, high) for _, y, _, _ in named], heights)
+        style: Any = {"transform": self.ax.transAxes, "va": "center", "ha": "left", "linespacing": 1.1}
         for (_, _, name, color), place in zip(named, places, strict=True):
             at = self.ax.transAxes.inverted().transform((0, place))[1]
-            self.ax.text(
-                1.02, at, name, transform=self.ax.transAxes, va="center", ha="left", color=color_of(color), linespacing=1.1
-            )
+            self.ax.text(1.02, at, name, color=color_of(color), **style)
 
 
 def spread(wanted, heights) -> np.ndarray:
@@ -146,12 +122,7 @@ def spread(wanted, heights) -> np.ndarray:
 
     With the heights taken off, the places only have to rise: a regression that pools neighbors which would overlap.
 
-    Args:
-        wanted: the wanted centers, in rising order, (n,).
-        heights: the boxes' heights, (n,).
-
-    Returns:
-        The centers, (n,), with the least sum of squared moves.
+    Both are vectors (n,), and so are the places, which have the least sum of squared moves.
 
     Example:
         >>> spread([0.0, 0.0, 9.0], [2.0, 2.0, 2.0]).tolist()
@@ -168,14 +139,7 @@ def spread(wanted, heights) -> np.ndarray:
 
 
 def chart(
-    xlabel: str,
-    ylabel: str,
-    *,
-    log: str = "",
-    xlim=None,
-    ylim=None,
-    size=(5.6, 3.5),
-    show: bool = True,
+    xlabel: str, ylabel: str, *, log: str = "", xlim=None, ylim=None, size=(5.6, 3.5), show: bool = True
 ) -> Chart:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c: c.exact(1.0, "minimum risk")``.
 
@@ -183,20 +147,13 @@ def chart(
         xlabel, ylabel: what the axes measure.
         log: which axes are logarithmic: "", "x", "y" or "xy".
         xlim, ylim: the ends of the axes; None leaves an end to the data.
-        size: width and height in inches; the names take their room from the width.
+        size: width and height in inches, with the names.
         show: False leaves the chart for code to look at.
-
-    Returns:
-        The ``Chart``.
-
-    Raises:
-        ValueError: if ``log`` is something else, or a size is not positive.
     """
     if log not in ("", "x", "y", "xy"):
         raise ValueError(f"log must be '', 'x', 'y' or 'xy', got {log!r}")
-    width, height = (_validate.number("size", side, above=0.0) for side in size)
     use_style()
-    figure, ax = plt.subplots(figsize=(width, height))
+    figure, ax = plt.subplots(figsize=size)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     for axis in log:
         getattr(ax, f"set_{axis}scale")("log")
@@ -214,15 +171,11 @@ def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3
 
     Args:
         cells: a text or a number for each cell, (rows, columns).
-        columns, rows: what stands above each column, and before each row.
-        size: width and height in inches.
-        show: False leaves the drawing for code to look at.
+        columns, rows: the names above the columns and before the rows.
+        size, show: as for ``chart``.
 
     Returns:
         A ``Chart`` without axes, for a ``with`` block.
-
-    Raises:
-        ValueError: if a row of cells, or the number of rows, does not fit the names.
 
     Example:
         >>> with tokens([["x", 1.0], ["y", 3]], ["example", "query"], ["feature", "label"], show=False) as c:
@@ -238,7 +191,7 @@ def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3
         color = "yq" if last and j == len(columns) - 1 else "lsa" if last else "ink"
         opacity = 0.4 if color == "yq" else 0.12
         ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, facecolor=color_of(color), alpha=opacity))
-        text = cells[i][j] if isinstance(cells[i][j], str) else written(scalar("cells", cells[i][j]), "g")
+        text = cells[i][j] if isinstance(cells[i][j], str) else written(float(cells[i][j]), "g")
         ax.text(j, -i, text, ha="center", va="center", fontsize="large")
     for j, name in enumerate(columns):
         ax.text(j, 0.62, name, ha="center", va="bottom")

@@ -1,33 +1,71 @@
-"""The executable claims: each check raises when it fails, and leaves a record; a cell shows its records as one row.
+"""The checks of the claims: one that fails stops the page, and each leaves a record; a cell shows its records as a row.
 
-The records travel inside the notebook, in the metadata of that row, so the ledger is made from the very
+The records travel in the notebook, in the metadata of that row. The ledger is made from them, so it rests on the
 outputs that the book shows.
 """
 
 import html
-import re
+import math
+import operator
+import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from lsalib.book._conversion import real, whole, written
-from lsalib.book.notebook import after_cell, show
-from lsalib.book.records import METADATA, Record, rows, tally
+from lsalib.book.notebook import after_cell, show, written
 
 __all__ = ["Claim", "ClaimError", "Record"]
 
-# How many records each claim has in this session, and each "claim/name": no two records share an anchor or a key.
+# Where in an output's metadata its records are.
+METADATA = "lsalib_checks"
+ONLY_WARNED = "This is a warning only, because the parameters are not the published ones."
+HEAD = ("what", "measured", "expected", "tolerance", "margin", "seeds")
+# How many records each claim has in this session, so that no two have the same anchor.
 _seen: Counter[str] = Counter()
-# Every word begins with a letter, so that no name looks like a running number or ends in one.
-_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*")
-# The records of the running cell, and the labels of what it skipped.
-_pending: list[Record] = []
-_skipped: list[str] = []
+# The records of the running cell.
+_pending: list["Record"] = []
 
 
 class ClaimError(AssertionError):
     """A claim's check failed, or its negative control passed."""
+
+
+class Record(NamedTuple):
+    """One check as the ledger keeps it: of an array, the entry that is closest to its bound."""
+
+    id: str
+    label: str
+    measured: float
+    relation: str
+    expected: float
+    tolerance: float
+    entries: int
+    kind: str
+    seeds: list[int]
+    passed: bool
+    anchor: str
+
+    @property
+    def margin(self) -> float:
+        """How far the other verdict is, in tolerances: 1 is the edge, inf is equal or without a tolerance.
+
+        For a check of an equation it is the tolerance over the deviation. Otherwise it is one and the distance, in
+        tolerances, from where the verdict would change.
+        """
+        deviation = abs(self.measured - self.expected)
+        if self.relation == "=" and self.kind == "check":
+            return round(self.tolerance / deviation, 6) if deviation else math.inf
+        if self.tolerance == 0:
+            return math.inf
+        if self.relation == "=":
+            return round(deviation / self.tolerance, 6)
+        beyond = (self.measured - self.expected) * (1 if self.relation == ">" else -1) / self.tolerance
+        return round(beyond if self.kind == "check" else 2 - beyond, 6)
+
+    def _ipython_display_(self) -> None:
+        """Nothing more when a cell ends in a check: the cell shows its row."""
 
 
 class Claim:
@@ -36,9 +74,6 @@ class Claim:
     Args:
         id: the claim's id in the ledger.
         seeds: the seeds behind its measurements, for every check that does not name its own.
-
-    Raises:
-        ValueError: if the id is not a text, or the seeds are not whole numbers.
 
     Example:
         >>> claim = Claim("exact-gd-risk")
@@ -49,7 +84,7 @@ class Claim:
     """
 
     def __init__(self, id: str, *, seeds: Sequence[int] = ()):
-        self.id, self.seeds = _text("id", id), whole("seeds", seeds)
+        self.id, self.seeds = id, seeds
 
     def holds(
         self,
@@ -61,7 +96,6 @@ class Claim:
         rtol=0.0,
         relation: str = "=",
         seeds: Sequence[int] | None = None,
-        name: str = "",
         paper_setting: bool = True,
     ) -> Record | None:
         """Assert that ``measured`` stands in ``relation`` to ``expected``, and record it; the cell shows it.
@@ -72,86 +106,64 @@ class Claim:
 
         Args:
             label: what is measured, in a few words.
-            measured: a real number or an array, of any type; it is compared in float64.
+            measured: a real number or an array; it is compared in float64.
             expected: a number or an array that broadcasts to the shape of ``measured``.
             atol: the absolute tolerance, from sampling error or float precision; it broadcasts, too.
-            rtol: the relative tolerance, a number. With it alone, an expected 0 must be met exactly.
+            rtol: the relative tolerance. With it alone, an expected 0 must be met exactly.
             relation: "=", "<" or ">".
             seeds: the seeds behind the measurement; None means those of the claim.
-            name: a short name such as "ten-heads", which with the claim's id identifies the check in stored results.
-                Without it, the check is identified by its running number among the claim's records. In a loop, the
-                name gets a running number from the second record on.
-            paper_setting: whether the page has the parameters that this check is about. If not, the check is
-                skipped, and the cell says so.
+            paper_setting: whether the page has the parameters that the check was published with. If not, a check
+                that fails is a warning and leaves no record: a reader who changes parameters can run all cells.
 
         Returns:
-            The ``Record``; None if the check was skipped.
-
-        Raises:
-            ClaimError: if the claim does not hold, with the worst entry.
-            ValueError: if the shapes do not fit, the relation is unknown, a number or a tolerance is not real and
-                finite, a tolerance is negative or missing, the label is not a text, the seeds are not whole numbers,
-                or the name is not made of small letters, digits and hyphens.
+            The ``Record``; None after a warning. If the claim does not hold, a ``ClaimError`` names the worst entry.
         """
-        seeds = self.seeds if seeds is None else seeds
-        return _judge("check", self.id, label, measured, expected, atol, rtol, relation, seeds, name, paper_setting)
+        how = {"atol": atol, "rtol": rtol, "relation": relation, "seeds": seeds, "paper_setting": paper_setting}
+        return self._judge("check", label, measured, expected, **how)
 
-    def fails(
-        self,
-        label: str,
-        measured,
-        expected,
-        *,
-        atol=0.0,
-        rtol=0.0,
-        relation: str = "=",
-        seeds: Sequence[int] | None = None,
-        name: str = "",
-        paper_setting: bool = True,
-    ) -> Record | None:
+    def fails(self, label: str, measured, expected, **how) -> Record | None:
         """Negative control: assert that the same comparison *fails*, in every entry, once one thing is broken.
 
         Args, result and errors as in ``holds``; the label says what is broken.
-
-        Raises:
-            ClaimError: if the comparison holds in some entry although it should not.
         """
+        return self._judge("control", label, measured, expected, **how)
+
+    def _judge(
+        self, kind, label, measured, expected, *, atol=0.0, rtol=0.0, relation="=", seeds=None, paper_setting=True
+    ) -> Record | None:
         seeds = self.seeds if seeds is None else seeds
-        return _judge("control", self.id, label, measured, expected, atol, rtol, relation, seeds, name, paper_setting)
-
-
-def _judge(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds, name, paper_setting):
-    """Compare and record, or raise; outside the paper's setting only say what is skipped."""
-    if not paper_setting:
-        _skipped.append(_text("label", label))
-        after_cell(_show_pending)
+        try:
+            record = _compare(kind, self.id, label, measured, expected, atol, rtol, relation, seeds)
+        except ValueError as error:
+            if paper_setting:
+                raise
+            problem = f"{label}: {error}"  # such as a training that diverged
+        else:
+            if record.passed:
+                _pending.append(record)
+                after_cell(_show_pending)
+                return record
+            found, bound = written(record.measured, ".6g"), written(record.expected, ".6g")
+            found = f"{found} {relation} {bound} (tolerance {written(record.tolerance, '.2g')})"
+            problem = f"{label}: {found} fails" if kind == "check" else f"the control “{label}” passes: {found}"
+        if paper_setting:
+            raise ClaimError(f"{self.id}: {problem}")
+        warnings.warn(f"{self.id}: {problem}. {ONLY_WARNED}", stacklevel=3)
         return None
-    record = _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds, name)
-    if not record.passed:
-        outcome = f"{label or 'check'}: " if kind == "check" else f"the control “{label}” passes: "
-        raise ClaimError(f"{claim_id}: {outcome}{_comparison(record)}{' fails' * (kind == 'check')}")
-    _pending.append(record)
-    after_cell(_show_pending)
-    return record
 
 
-def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds, name) -> Record:
+def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds) -> Record:
     """The record, judged on the unrounded numbers; the entry closest to the other verdict speaks for the array."""
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
-    if _text("name", name) and not _NAME.fullmatch(name):
-        raise ValueError(f"name must be words such as 'ten-heads', of a-z and 0-9, letter first, got {name!r}")
-    got, want = real("measured", measured), real("expected", expected)
-    tolerances = {"atol": real("atol", atol), "rtol": real("rtol", rtol)}
-    for argument, array in tolerances.items():
-        if array.min() < 0:
-            raise ValueError(f"{argument} must not be negative, got {array}")
-    if tolerances["rtol"].shape:
-        raise ValueError(f"rtol must be one number, got shape {tolerances['rtol'].shape}")
-    want, atol = (_broadcast(*each, got.shape) for each in (("expected", want), ("atol", tolerances["atol"])))
-    allowed = atol + tolerances["rtol"] * np.abs(want)
+    got, want = _real("measured", measured), _real("expected", expected)
+    atol, rtol = _real("atol", atol), _real("rtol", rtol)
+    if rtol.shape or rtol < 0 or atol.min() < 0:
+        raise ValueError(f"atol and rtol must not be negative, and rtol must be one number, got {atol} and {rtol}")
+    want, atol = _broadcast("expected", want, got.shape), _broadcast("atol", atol, got.shape)
+    allowed = atol + rtol * np.abs(want)
     # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a structure are.
-    if relation == "=" and not tolerances["rtol"] and not atol.all():
+    if relation == "=" and not rtol and not atol.all():
         raise ValueError("atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding")
     # How far each entry is on the right side of its bound, in tolerances where there is one.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
@@ -161,69 +173,113 @@ def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, se
     # Among entries that only rounding tells apart the first speaks: on another machine it must be the same one.
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
     closest = np.unravel_index(np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape)
-    number = _count(claim_id)
+    _seen[claim_id] += 1
     return Record(
         id=claim_id,
-        label=_text("label", label) or "check",
+        label=label,
         measured=float(got[closest]),
         relation=relation,
         expected=float(want[closest]),
         tolerance=float(allowed[closest]),
         entries=got.size,
         kind=kind,
-        seeds=whole("seeds", seeds),
+        seeds=[operator.index(seed) for seed in seeds],
         passed=passed,
-        anchor=f"claim-{claim_id}{_suffix(number)}",
-        name=f"{name}{_suffix(_count(f'{claim_id}/{name}'))}" if name else str(number),
+        anchor=f"claim-{claim_id}" + f"-{_seen[claim_id]}" * (_seen[claim_id] > 1),
     )
 
 
-def _text(argument: str, value) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{argument} must be a text, got {value!r}")
-    return value
+def _real(name: str, value) -> np.ndarray:
+    """Numbers as a finite, nonempty float64 array. Booleans and strings would convert, too, but are mistakes."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iufV":  # V: bfloat16 and similar types
+        raise ValueError(f"{name} must be a real number or an array of real numbers, got {value!r}")
+    array = array.astype(np.float64)
+    if not (array.size and np.isfinite(array).all()):
+        raise ValueError(f"{name} must be finite and not empty, got {value!r}")
+    return array
 
 
-def _broadcast(argument: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _broadcast(name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
-        raise ValueError(
-            f"{argument} must be one number, or broadcast to the shape of measured, {shape}, got shape {array.shape}"
-        ) from None
-
-
-def _count(key: str) -> int:
-    _seen[key] += 1
-    return _seen[key]
-
-
-def _suffix(number: int) -> str:
-    return f"-{number}" if number > 1 else ""
-
-
-def _comparison(record: Record) -> str:
-    measured, expected = (written(value, ".6g") for value in (record.measured, record.expected))
-    return f"{measured} {record.relation} {expected} (tolerance {written(record.tolerance, '.2g')})"
+        raise ValueError(f"{name} must broadcast to the shape of measured, {shape}, got shape {array.shape}") from None
 
 
 def _show_pending() -> None:
     """One row for all that the cell has checked."""
-    records, skipped = tuple(_pending), tuple(_skipped)
+    records = tuple(_pending)
     _pending.clear()
-    _skipped.clear()
-    if skipped:
-        show({"text/plain": f"Skipped outside the paper's setting: {'; '.join(skipped)}"})
     if not records:
         return
     ids = list(dict.fromkeys(record.id for record in records))
-    escaped = [html.escape(each) for each in ids]
     # No link in the summary: what opens and closes by a key cannot lead elsewhere by the same key.
-    said = "".join(f' · <span class="claim-id">{each}</span>' for each in escaped)
-    links = " · ".join(f'<a class="claim-id" href="claims.html#{each}">{each}</a>' for each in escaped)
+    said = "".join(f' · <span class="claim-id">{each}</span>' for each in map(html.escape, ids))
+    links = " · ".join(f'<a class="claim-id" href="claims.html#{each}">{each}</a>' for each in map(html.escape, ids))
     page = (
         f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)}{said}</summary>'
         f"{rows(records)}<p>In the ledger: {links}</p></details>"
     )
     text = "\n".join([f"✓ {tally(records)} · {' · '.join(ids)}", *(f"  {r.kind}: {r.label}" for r in records)])
     show({"text/html": page, "text/plain": text}, {METADATA: [record._asdict() for record in records]})
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """The seeds as text: a range, or a list if a seed is left out; "" if nothing was sampled."""
+    numbers = list(seeds)
+    run = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
+
+
+def number(value: float, tolerance: float) -> str:
+    """A number with two digits more than the tolerance tells apart; rounding noise with three digits."""
+    if abs(value) <= tolerance or not (value and tolerance):
+        return written(value, ".3g" if tolerance else ".8g")
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(tolerance)) + 3
+    return written(value, f".{min(max(digits, 3), 16)}g")
+
+
+def margin_text(record: Record) -> str:
+    """The margin in a reader's words: «12 ×», or what there is in its place."""
+    if math.isfinite(margin := record.margin):
+        return f"{written(margin, ',.0f' if 10 <= margin < 1e6 else '.2g')} ×"
+    return "equal" if record.relation == "=" else "no tolerance"
+
+
+def tally(records: Sequence[Record]) -> str:
+    """How many checks and controls there are: «5 checks and 2 controls hold»."""
+    counts = Counter(record.kind for record in records)
+    parts = [f"{n} {kind}{'s' * (n > 1)}" for kind in ("check", "control") if (n := counts[kind])]
+    return f"{' and '.join(parts)} hold{'s' * (len(records) == 1)}"
+
+
+def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None) -> str:
+    """A table of records: what, measured, expected, tolerance, margin, seeds.
+
+    With a link, as in the ledger: numbers are not rounded, and each row links to its cell.
+    """
+    head = "".join(f'<th scope="col">{name}</th>' for name in (*HEAD, *["cell"] * bool(link)))
+    digits = (lambda value, _: written(value, "")) if link else number
+    lines = ""
+    for record in records:
+        control = record.kind == "control"
+        mark = f'<span class="claim-mark">{"✗" if control else "✓"}</span> {"control: " * control}'
+        what = html.escape(record.label) + f", closest of {record.entries}" * (record.entries > 1)
+        expected = digits(record.expected, record.tolerance)
+        numbers = (
+            digits(record.measured, record.tolerance),
+            expected if record.relation == "=" else f"{html.escape(record.relation)} {expected}",
+            written(record.tolerance, ".2g"),
+            margin_text(record),
+        )
+        cells = "".join(f'<td class="claim-number">{each}</td>' for each in numbers)
+        way = (
+            f'<td><a href="{link(record)}">its cell<span class="unseen"> of {record.anchor}</span></a></td>'
+            if link
+            else ""
+        )
+        place = "" if link else f' id="{record.anchor}"'
+        lines += f'<tr class="claim-{"control" if control else "pass"}"{place}><td>{mark}{what}</td>{cells}'
+        lines += f"<td>{seeds_text(record.seeds)}</td>{way}</tr>"
+    return f'<div class="claims-table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'

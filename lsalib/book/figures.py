@@ -1,23 +1,14 @@
 """One style for every figure, legible on light and dark pages; ``charts`` draws with it."""
 
-import sys
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from lsalib import _validate
-from lsalib.book._conversion import real
+from lsalib.book.notebook import shell
 
-__all__ = [
-    "COLOURS",
-    "INK",
-    "PALETTE",
-    "color_of",
-    "tint",
-    "use_style",
-]
+__all__ = ["COLOURS", "INK", "PALETTE", "color_of", "tint", "use_style"]
 
 # A quantity's colour as it is drawn, and as the book's pages show it in their light and in their dark theme. Drawn it
 # has a contrast of at least 3 against white and against a dark page, shown one of 4.5; all told apart by the
@@ -40,51 +31,31 @@ BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", 
 
 
 def color_of(quantity: str) -> str:
-    """The color in which a quantity is drawn; "ink" is that of axes and text.
-
-    Raises:
-        ValueError: if no quantity has this name.
-
-    Example:
-        >>> color_of("gd")
-        '#c2307a'
-    """
+    """The color in which a quantity is drawn; "ink" is that of axes and text."""
     if quantity not in PALETTE:
         raise ValueError(f"color must be one of {', '.join(PALETTE)}, got {quantity!r}")
     return PALETTE[quantity][0]
 
 
 def tint(values, limit: float = 1.0) -> np.ndarray:
-    """A matrix as an image for ``imshow``: opacity shows an entry's size, color its sign; zero is transparent.
+    """A matrix, (rows, columns), as an image for ``imshow``, (rows, columns, 4): red, green, blue and opacity.
 
-    Args:
-        values: the matrix, (rows, columns).
-        limit: entries of this size or more have the full color.
-
-    Returns:
-        Red, green, blue and opacity, (rows, columns, 4); blue is positive, orange negative.
-
-    Raises:
-        ValueError: if ``values`` is no matrix of finite numbers, or ``limit`` is not positive.
+    Blue is positive and orange negative; zero is transparent, and entries from ``limit`` on have the full color.
 
     Example:
         >>> tint([[0.5, -3.0]], limit=2.0)[..., 3].tolist()
         [[0.25, 1.0]]
     """
-    values, limit = real("values", values), _validate.number("limit", limit, above=0.0)
-    if values.ndim != 2:
-        raise ValueError(f"values must be a matrix, got shape {values.shape}")
+    values = np.asarray(values, np.float64)
     ends = np.array([mpl.colors.to_rgb(COLOURS[name]) for name in ("lsa", "yq")])
     return np.dstack([ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)])
 
 
 def use_style() -> None:
-    """Set matplotlib's defaults for the book: transparent, grey ink, no box around the plot; a notebook shows SVG.
-
-    Example:
-        >>> use_style()
-    """
+    """Set matplotlib's defaults for the book: transparent, grey ink, no box around the plot; a notebook shows SVG."""
     plt.rcdefaults()
+    gray: Any = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    mpl.rcParams.update(dict.fromkeys(gray, INK))
     mpl.rcParams.update(
         {
             "figure.figsize": (5.6, 3.5),
@@ -98,12 +69,6 @@ def use_style() -> None:
             "figure.titlesize": "medium",
             "svg.fonttype": "path",
             "svg.hashsalt": "lsalib",
-            "text.color": INK,
-            "axes.edgecolor": INK,
-            "axes.labelcolor": INK,
-            "axes.titlecolor": INK,
-            "xtick.color": INK,
-            "ytick.color": INK,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.prop_cycle": plt.cycler(color=list(COLOURS.values())),
@@ -112,16 +77,9 @@ def use_style() -> None:
             "figure.constrained_layout.use": True,
         }
     )
-    _show_svg()
-
-
-def _show_svg() -> None:
-    """Show figures in a notebook as SVG, which is sharp at every size."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if shell is not None:
+    if shell() is not None:
         from matplotlib_inline.config import InlineBackend  # there wherever a notebook runs
 
-        backend = InlineBackend.instance(parent=shell)
+        backend = InlineBackend.instance(parent=shell())
         backend.print_figure_kwargs = BARE
-        backend.figure_formats = {"svg"}
-
+        backend.figure_formats = {"svg"}  # sharp at every size

@@ -1,46 +1,61 @@
-"""Output of a page in its notebook; outside a notebook nothing is shown."""
+"""What a page shows in its notebook: tables, and numbers for its prose. Outside a notebook nothing is shown."""
 
 import html
+import math
+import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from lsalib.book._conversion import scalar, written
+import numpy as np
 
 __all__ = ["glue", "table"]
 
+_GLUED = "application/papermill.record/text/plain"
+_hooks: dict[Callable[[], None], Callable[[object], None]] = {}
+
+
+def shell() -> Any:
+    """The running IPython, or None."""
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+
 
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:
-    """Display one object in several formats, given as {mime type: data}; silent outside IPython.
-
-    Example:
-        >>> show({"text/plain": "seen in a notebook only"})
-    """
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return
-    if get_ipython() is not None:
+    """Display one object in several formats, given as {mime type: data}."""
+    if shell() is not None:
         from IPython.display import display
 
         display(bundle, raw=True, metadata=metadata or {})
 
 
 def after_cell(call: Callable[[], None]) -> None:
-    """Call this once each time a cell of the notebook has ended, with or without an error; silent outside IPython.
+    """Call this whenever a cell of the notebook has ended, with or without an error."""
+    if shell() is not None and call not in _hooks:
+        _hooks[call] = lambda result: call()
+        shell().events.register("post_run_cell", _hooks[call])
+
+
+def written(value: float | int, spec: str) -> str:
+    """Write a number, with a minus sign in place of the hyphen, and without a sign if it is rounded to zero.
 
     Example:
-        >>> after_cell(print)
+        >>> written(-1.5, ".2f"), written(-1e-4, ".2f"), written(1e-9, ".2g")
+        ('−1.50', '0.00', '1e−09')
     """
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return
-    shell = get_ipython()
-    if shell is not None and call not in _hooks:
-        _hooks[call] = lambda result: call()
-        shell.events.register("post_run_cell", _hooks[call])
+    text = format(value, spec)
+    if isinstance(value, float) and math.isfinite(value) and not re.search("[1-9]", text):
+        text = format(0.0, spec)
+    return text.replace("-", "−")
 
 
-_hooks: dict[Callable[[], None], Callable[[object], None]] = {}
+def _entry(name: str, value, spec: str, whole_spec: str) -> str:
+    """A text as it is, and one number of Python or any array library as text."""
+    if isinstance(value, str):
+        return value
+    array = np.asarray(value)
+    if array.shape or array.dtype.kind not in "biufV":  # V: bfloat16 and similar types
+        raise ValueError(f"{name} must be a single number or a text, got {value!r}")
+    return written(number := array.item(), whole_spec if isinstance(number, int) else spec)
 
 
 def table(
@@ -54,23 +69,20 @@ def table(
         caption: what the table shows.
         spec: a format specification for the other numbers, or one for each column.
 
-    Raises:
-        ValueError: if a row, or ``spec``, has another length than the head, or an entry is neither number nor text.
-
     Example:
         >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # a notebook shows it
     """
     cells = [list(row) for row in rows]
     specs = [spec] * len(head) if isinstance(spec, str) else list(spec)
-    lengths = {"spec": len(specs), **{f"rows[{n}]": len(row) for n, row in enumerate(cells)}}
-    for name, length in lengths.items():
+    for name, length in {"spec": len(specs), **{f"rows[{n}]": len(row) for n, row in enumerate(cells)}}.items():
         if length != len(head):
             raise ValueError(f"{name} must have {len(head)} entries, one for each column, got {length}")
-    texts = [[_entry(f"rows[{n}][{k}]", value, specs[k]) for k, value in enumerate(row)] for n, row in enumerate(cells)]
-    numeric = [all(not isinstance(row[n], str) for row in cells) for n in range(len(head))]
-    tag = lambda kind, text, n: f"<{kind}{' class=number' * numeric[n]}>{html.escape(text)}</{kind.split()[0]}>"
-    top = "".join(tag('th scope="col"' if name else "td", name, n) for n, name in enumerate(head))
-    body = "".join(f"<tr>{''.join(tag('td', text, n) for n, text in enumerate(row))}</tr>" for row in texts)
+    place = lambda n, k: f"rows[{n}][{k}]"
+    texts = [[_entry(place(n, k), each, specs[k], "") for k, each in enumerate(row)] for n, row in enumerate(cells)]
+    numeric = [all(not isinstance(row[k], str) for row in cells) for k in range(len(head))]
+    tag = lambda kind, text, k: f"<{kind}{' class=number' * numeric[k]}>{html.escape(text)}</{kind.split()[0]}>"
+    top = "".join(tag('th scope="col"' if name else "td", name, k) for k, name in enumerate(head))
+    body = "".join(f"<tr>{''.join(tag('td', text, k) for k, text in enumerate(row))}</tr>" for row in texts)
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     page = f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
@@ -78,37 +90,21 @@ def table(
     show({"text/html": page, "text/plain": "\n".join(line.rstrip() for line in [*lines, *[caption] * bool(caption)])})
 
 
-def _entry(name: str, value: object, spec: str) -> str:
-    if isinstance(value, str):
-        return value
-    number = scalar(name, value)
-    return written(number, "" if isinstance(number, int) else spec)
-
-
 def glue(name: str = "", value: object = None, spec: str = ".4f", **values: object) -> None:
     """Record values for the page's prose, which shows them as ``{glue:text}`name```.
 
-    Either one name and its value, or several as keywords, which share the format.
-
     Args:
-        name: its name in the prose.
-        value: a text, or a single number, which is formatted by ``spec``.
-        spec: a format specification.
-        values: names and values.
-
-    Raises:
-        ValueError: if a value is neither a text nor a single number, or nothing is given.
+        name, value: its name in the prose, and a text or a single number.
+        spec: a format specification for numbers.
+        values: more names and values.
 
     Example:
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
         >>> glue(spec=".0%", share=0.15, rest=0.85)
     """
-    named = {name: value} if name else {}
-    if not named | values:
+    named = ({name: value} if name else {}) | values
+    if not named:
         raise ValueError("glue needs a name and a value, or values as keywords, got neither")
-    for key, each in (named | values).items():
-        text = each if isinstance(each, str) else written(scalar(f"the value of {key!r}", each), spec)
+    for key, each in named.items():
+        text = _entry(f"the value of {key!r}", each, spec, spec)
         show({_GLUED: text}, {"scrapbook": {"name": key, "mime_prefix": _GLUED.removesuffix("text/plain")}})
-
-
-_GLUED = "application/papermill.record/text/plain"

@@ -1,19 +1,18 @@
 """The sentence pairs: the English part of the STS Benchmark, as stsb_multi_mt publishes it.
 
 The sentences come from news, captions and forums, each with terms of its own; the scores are under
-CC BY-SA 4.0. The files are therefore fetched from their publisher at a fixed commit, never kept here.
+CC BY-SA 4.0. So we do not keep the files here, but fetch them from their publisher at a fixed commit.
 """
 
 import csv
 import os
-from pathlib import Path
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from lsalib import _files
-from lsalib.sts import files
+from lsalib.sts import needed
 
 __all__ = ["Pairs", "load"]
 
@@ -34,11 +33,10 @@ class Pairs(NamedTuple):
 
 
 def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
-    """Read a split: from ``folder``, else from the folder that LSALIB_STS_DATA names, else from the web, once.
+    """Read a split: "train" (5749 pairs), "dev" (1500) or "test" (1379).
 
-    Args:
-        split: "train" (5749 pairs), "dev" (1500) or "test" (1379).
-        folder: where stsb-en-train.csv, -dev.csv and -test.csv lie; what is not the published file is refused.
+    The files stsb-en-train.csv, -dev.csv and -test.csv are in ``folder``, in the folder that LSALIB_STS_DATA names, or
+    in the user's cache. A file that is missing there, or is not the published one, is downloaded.
 
     Example:
         >>> load("validation")
@@ -49,25 +47,20 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     """
     if split not in _SHA256:
         raise ValueError(f"split must be one of {', '.join(_SHA256)}, got {split!r}")
-    name, folder = f"stsb-en-{split}.csv", folder or os.environ.get("LSALIB_STS_DATA")
-    path = Path(folder) / name if folder else _downloaded(name, _SHA256[split])
-    if not path.is_file():
-        hint = "put it there, or name no folder, also not in LSALIB_STS_DATA, to have it downloaded"
-        raise FileNotFoundError(f"{path} does not exist; {hint}")
-    _files.check_sha256(path, _SHA256[split], "remove it, and get it again")
+    with needed("the sentence pairs are downloaded by pooch"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pooch imports tqdm, which warns in notebooks without widgets
+        import pooch
+    name, folder = (
+        f"stsb-en-{split}.csv",
+        folder or os.environ.get("LSALIB_STS_DATA") or pooch.os_cache("lsalib") / "stsb",
+    )
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        path = pooch.retrieve(_URL + name, _SHA256[split], name, folder, downloader=pooch.HTTPDownloader(timeout=30))
+    except OSError as error:
+        raise OSError(
+            f"{name} cannot be downloaded ({error}); try again, or put it into the folder {folder}"
+        ) from error
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)
     return Pairs(list(first), list(second), np.array(score, np.float64))
-
-
-def _downloaded(name: str, sha256: str) -> Path:
-    """The file in the cache; fetched where it is not there, or not whole and right."""
-    with files.needed("the sentence pairs are downloaded by pooch"):
-        import pooch
-    url, folder, get = _URL + name, files.folder("cache") / "stsb", pooch.HTTPDownloader(timeout=30)
-    pooch.get_logger().setLevel("WARNING")
-    try:
-        return Path(pooch.retrieve(url, f"sha256:{sha256}", name, folder, downloader=get))
-    except OSError as error:
-        hint = f"try again, or put the file at {folder / name}"
-        raise OSError(f"{name} cannot be downloaded from {url} ({error}); {hint}") from error

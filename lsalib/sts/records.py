@@ -1,7 +1,7 @@
-"""Read results: those stored in the book's repository, and a user's own.
+"""Results: those stored in the book's repository, and a user's own.
 
-The stored results contain no sentences: a record names pairs by their index, and with the data you can rebuild the
-exact prompts.
+A result has an ``experiment``, the ``versions`` of what answered, and ``records``, one a run. The stored results
+contain no sentences: a record names pairs by their index.
 """
 
 import json
@@ -9,62 +9,52 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from lsalib.sts import needed
 
-from lsalib.book import stored
-from lsalib.sts import files
+__all__ = ["FOLDER", "own", "pick", "recorded"]
 
-__all__ = ["arrays", "own", "pick", "read", "recorded"]
-
-FILE = "result.json"
-
-
-def read(path: Path) -> dict:
-    """One stored result, finished or not; a ValueError if the file is damaged, or another."""
-    try:
-        result = json.loads(path.read_bytes())
-    except ValueError:
-        result = None
-    if not isinstance(result, dict) or not {"experiment", "versions", "records"} <= result.keys():
-        raise ValueError(f"{path} must be an experiment's result, got a damaged or another file; move it elsewhere")
-    return result
+# The stored results belong to the book's repository and not to the installed package.
+FOLDER = Path(__file__).parents[2] / "studies/results/sts"
 
 
 def recorded() -> list[dict]:
-    """The stored results, as ``experiment.run`` returns them, without the text of the first prompt.
+    """The stored results; some hold only the first runs."""
+    if not (paths := sorted(FOLDER.glob("*.json"))):
+        hint = "clone the book's repository, and run `pip install -e .` in the clone"
+        raise FileNotFoundError(f"the stored results are not in {FOLDER}: {hint}")
+    found = [json.loads(path.read_bytes()) for path in paths]
+    for one in found:
+        one["experiment"].pop("moved", None)  # a field of earlier versions, always null
+    answered = lambda row: row.get("answer") is not None or row.get("logprobs")
+    return [one | {"records": list(filter(answered, one["records"]))} for one in found]
 
-    Some hold only the first runs. A FileNotFoundError says what to do where the repository is missing.
-    """
-    found = map(read, sorted(stored.path("sts").glob("*.json")))
-    return [one | {"records": [row for row in one["records"] if row.get("logprobs")]} for one in found]
+
+def own_folder() -> Path:
+    """Where the command line keeps the user's results: where LSALIB_STS_RESULTS says, or in the folder sts-results."""
+    return Path(os.environ.get("LSALIB_STS_RESULTS") or "sts-results")
 
 
-def own(folder: str | os.PathLike | None = None, *, probes: bool = False) -> list[dict]:
-    """The finished results in a folder and below; without one, where the command line keeps the user's own.
-
-    They come from ``experiment.run`` and from finished logs of Inspect, of which each condition is a result. Finished
-    means that all is answered. With ``probes`` it is those whose numbers were moved; there the scores do as well.
-    """
-    root = Path(folder or files.folder("results"))
-    found = [read(path) for path in sorted(root.rglob(FILE))]
-    found += [result for path in sorted(root.rglob("*.eval")) for result in _logged(path)]
-    names = ("answer", "logprobs")[: 1 + probes]
-    whole = lambda rows: any(all(row.get(name) is not None for row in rows) for name in names)
-    return [one for one in found if bool(one["experiment"].get("moved")) == probes and whole(one["records"])]
+def own(folder: str | os.PathLike | None = None) -> list[dict]:
+    """The finished results, one a condition, in Inspect's logs in a folder and below; by default the user's own."""
+    paths = sorted(Path(folder or own_folder()).rglob("*.eval"))
+    return [result for path in paths for result in _logged(path)]
 
 
 def _logged(path: Path) -> list[dict]:
     """The results in a log of Inspect; none where it is unfinished, or of another task."""
-    with files.needed("logs of Inspect are read by inspect-ai", "pip install 'lsalib[inspect]'"):
+    with needed("logs of Inspect are read by inspect-ai", "sts,inspect"):
         from inspect_ai.log import read_eval_log
     if (log := read_eval_log(str(path))).status != "success" or log.eval.task.rpartition("/")[2] != "stsb":
         return []
+    versions = log.eval.packages | (log.eval.metadata or {}).get("versions", {})
     made: dict[str, dict] = {}
     for sample in log.samples or []:
         known = dict(sample.metadata)
-        about = {"experiment": known.pop("experiment") | {"model": log.eval.model}, "versions": {}, "records": []}
+        asked = known.pop("experiment") | {"model": log.eval.model}
+        about = {"experiment": asked, "versions": versions, "records": []}
         said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
-        made.setdefault(known.pop("arm"), about)["records"].append(known | said)
+        row = known | said | (sample.output.metadata or {})
+        made.setdefault(row.pop("condition"), about)["records"].append(row)
     for result in made.values():
         result["records"].sort(key=lambda row: row["run"])
     return list(made.values())
@@ -81,15 +71,3 @@ def pick(found: Sequence[dict], **fields) -> dict:
     if len(matching) != 1:
         raise ValueError(f"fields must single out one result, got {len(matching)} with {fields}")
     return matching[0]
-
-
-def arrays(name: str) -> dict[str, np.ndarray]:
-    """The stored arrays of "guesses", "networks", "look", "probe" or "silence"; their files say how they were made.
-
-    The guesses come with the package, since experiments need them; the others are in the book's repository.
-
-    Example:
-        >>> arrays("guesses")["concat_test"].shape
-        (3, 1379)
-    """
-    return stored.load(name, Path(__file__).parent if name == "guesses" else stored.path("sts")).arrays

@@ -44,7 +44,7 @@ def engines(d: int, C: int) -> dict:
     def layer(X, y, x_q):
         return attention.predict(single, attention.gram(X, y), x_q, 0.0)
 
-    sampled = partial(metrics.sampled_risk, jax.random.key(0), task, layer, dtype=jnp.float32)
+    sampled = partial(metrics.sampled_risk, jax.random.key(0), task, layer)
     return {
         "law": lambda: theory.optimal_risk(task),
         "weights": lambda: float(theory.population_risk(params, task)),

@@ -10,7 +10,6 @@ from studies.experiments import (
     depth_training,
     fast_weights,
     language_models,
-    probes,
     softmax,
     training_speed,
 )
@@ -18,4 +17,4 @@ from studies.experiments import (
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
 EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
-EXPERIMENTS |= language_models.EXPERIMENTS | probes.EXPERIMENTS
+EXPERIMENTS |= language_models.EXPERIMENTS

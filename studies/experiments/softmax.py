@@ -98,7 +98,7 @@ def start(experiment: Training, key):
     """The initial weights of all layers, one after the other, and guesses of zero."""
     keys = jax.random.split(key, len(experiment.heads))
     layers = [
-        attention.init_softmax(k, experiment.dim, H, outputs=experiment.outputs, dtype=jnp.float32)
+        attention.init_softmax(k, experiment.dim, H, outputs=experiment.outputs)
         for k, H in zip(keys, experiment.heads, strict=True)
     ]
     heads = jax.tree.map(lambda *W: jnp.concatenate(W), *layers)

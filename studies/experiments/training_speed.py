@@ -30,7 +30,7 @@ PRODUCTS_AT = 2.0  # the level at which the two products are taken apart
 def start(seed: int, width: int, dim: int, scale: float) -> tuple:
     """One head, and the two factors of a row; all widths cut theirs from one table of numbers, in float32."""
     key_head, key_mlp = jax.random.split(jax.random.key(seed))
-    head = attention.init(key_head, dim, 1, scale, dtype=jnp.float32)
+    head = attention.init(key_head, dim, 1, scale)
     table = np.float32(scale) * np.asarray(jax.random.normal(key_mlp, (max(WIDTHS), dim + 2), jnp.float32))
     kept = np.where(np.arange(max(WIDTHS))[:, None] < width, table, np.float32(0))  # rows of zeros stay zero
     return jax.device_get(head), kept[:, :-1], kept[:, -1]

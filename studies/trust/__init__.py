@@ -1,6 +1,6 @@
-"""Studies of the book's own checks: other seeds, planted defects, other versions.
+"""A study of the book's own checks: which of them see planted defects.
 
-Each program stores what it found in ``STORE``, with the date and the commit; the page on trust reads it from there. A
+The program stores what it found in ``STORE``, with the date and the commit; the page on trust reads it from there. A
 stored result may be older than the code: nothing fails because of that.
 """
 

@@ -1,17 +1,13 @@
-"""Execute pages without Jupyter: python -m studies.trust.executed [STEM [FILE]]
+"""Execute a page without Jupyter: python -m studies.trust.executed STEM [FILE]
 
-A page stops at the first cell that fails. FILE lists the functions of the checkout that the page called, by source file
-and qualified name. Without STEM, all pages run, each in its own process, and the last line counts how many passed.
+The page stops at the first cell that fails. FILE lists the functions of the checkout that the page called, by source
+file and qualified name.
 """
 
 import argparse
 import inspect
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -19,11 +15,8 @@ from typing import Any
 from tools.notebooks import pages
 from tools.notebooks.pages import Page
 
-# Wraps the execution of a cell, given its name and source.
-Around = Callable[[str, str], AbstractContextManager[None]]
 
-
-def execute(page: Page, around: Around = lambda name, source: nullcontext()) -> None:
+def execute(page: Page) -> None:
     """Run the page's own cells one after the other in this process, without showing figures."""
     import matplotlib
 
@@ -33,8 +26,7 @@ def execute(page: Page, around: Around = lambda name, source: nullcontext()) -> 
     plt.show = lambda *args, **kwargs: None
     space: dict[str, Any] = {"__name__": "__main__"}
     for name, source in pages.own_code(page):
-        with around(name, source):
-            exec(compile(source, name, "exec", dont_inherit=True), space)
+        exec(compile(source, name, "exec", dont_inherit=True), space)
         plt.close("all")
 
 
@@ -57,25 +49,11 @@ def watched(page: Page) -> set[tuple[str, str]]:
     return {(code.co_filename.removeprefix(root), code.co_qualname.replace(".<locals>", "")) for code in ours}
 
 
-def all_pages(root: Path) -> int:
-    """Run every page; print a last line like that of pytest, and return how many failed."""
-    start, failed, todo = time.perf_counter(), 0, pages.code_pages(root)
-    for page in todo:
-        done = subprocess.run([sys.executable, "-m", "studies.trust.executed", page.stem], cwd=root)
-        print(f"{page.stem}: {'failed' if done.returncode else 'passed'}", flush=True)
-        failed += bool(done.returncode)
-    counts = f"{len(todo) - failed} passed" + (f", {failed} failed" if failed else "")
-    print(f"{counts} in {time.perf_counter() - start:.1f}s")
-    return failed
-
-
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m studies.trust.executed", description="Execute pages.")
-    parser.add_argument("stem", metavar="STEM", nargs="?", help="the page (default: all)")
+    parser = argparse.ArgumentParser(prog="python -m studies.trust.executed", description="Execute a page.")
+    parser.add_argument("stem", metavar="STEM", help="the page")
     parser.add_argument("file", metavar="FILE", type=Path, nargs="?", help="where to list the functions")
     args = parser.parse_args(argv)
-    if args.stem is None:
-        sys.exit(all_pages(pages.ROOT))
     page = Page(pages.ROOT, args.stem)
     if args.file is None:
         execute(page)

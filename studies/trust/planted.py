@@ -26,7 +26,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from lsalib import _files
 from studies.provenance import provenance
 from studies.trust import STORE
 from tools.notebooks import pages
@@ -94,7 +93,7 @@ def keep(root: Path, defect: Defect, found: dict[str, Any]) -> None:
     entries, order = results(root) | {defect.name: entry}, [*listed(root)]
     names = sorted(entries, key=lambda name: order.index(name) if name in order else len(order))
     lines = ",\n".join(json.dumps(entries[name], ensure_ascii=False) for name in names)
-    _files.write(root / RESULTS, f"[\n{lines}\n]\n".encode())
+    (root / RESULTS).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def tests(root: Path, defect: Defect) -> Iterator[list[str]]:

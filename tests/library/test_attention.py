@@ -1,110 +1,176 @@
-"""Attention and gradient steps: the literal formulas, independent ones, and what a prediction reads of the weights."""
+"""Linear and softmax attention: the papers' formulas against loops in NumPy, and what a prediction reads of weights."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from refusals import refusals
 
-from lsalib import attention, estimators, metrics, tasks
+from lsalib import attention
 
-SEEDS = range(4)
-
-
-def example(seed, d=4, C=6, heads=3):
-    """Weights and one embedding, float64, with a wrong guess and noisy labels: nothing is special about them."""
-    params = attention.init(jax.random.key(seed), d, heads, scale=1.0)
-    task = tasks.GaussianTask(np.arange(1.0, d + 1), C, noise_std=0.3)
-    X, y, x_q, _, _ = (jnp.asarray(np.asarray(part)[0]) for part in tasks.sample(jax.random.key(seed + 100), task, 1))
-    return params, X, y, x_q, np.random.default_rng(seed).normal()
+d, C, H = 3, 5, 2
 
 
-def lsa_by_loops(params, X, y, x_q, y_q):
-    """The layer in plain NumPy: loops over heads and tokens, no mask matrix."""
-    z_q = np.append(x_q, y_q)
-    tokens = np.column_stack([X, y])
+def draw(*shapes, seed=0):
+    """Random arrays in NumPy's float64: nothing about them is special."""
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape) for shape in shapes]
+
+
+X, y, x_q, guess = draw((C, d), C, d, ())
+LSA = attention.LSAParams(*draw(*[(H, d + 1, d + 1)] * 4, seed=1))
+SOFTMAX = attention.SoftmaxParams(*draw(*[(H, d + 1, d + 1)] * 3, (H, 1, d + 1), seed=2))
+
+
+def layer_by_loops(params, X, y, x_q, y_q):
+    """The query's token after eqs. 3, 5 and 6, head by head and token by token, without a mask."""
+    z_q, tokens = np.append(x_q, y_q), np.column_stack([X, y])
     out = z_q.copy()
-    for W_K, W_Q, W_P, W_V in zip(*map(np.asarray, params), strict=True):
+    for W_K, W_Q, W_P, W_V in zip(*params, strict=True):
         for z in tokens:
             out += W_P @ (W_V @ z) * ((W_K @ z) @ (W_Q @ z_q)) / len(tokens)
-    return out[-1]
+    return out
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_three_derivations_of_a_prediction(x64, seed):
-    """And a control for the mask: were the query a key too, the loops with one more token would agree."""
-    params, X, y, x_q, y_q = example(seed)
-    literal = np.asarray(attention.lsa(params, attention.embed(X, y, x_q, y_q)))
-    np.testing.assert_allclose(literal, lsa_by_loops(params, X, y, x_q, y_q), rtol=1e-12)
-    np.testing.assert_allclose(literal, attention.predict(params, attention.gram(X, y), x_q, y_q), rtol=1e-12)
-    seen = lsa_by_loops(params, np.vstack([X, x_q]), np.append(y, y_q), x_q, y_q) - y_q
-    assert abs(seen * 7 / 6 - (literal - y_q)) > 1e-2
+def softmax_by_loops(params, X, y, x_q, y_q):
+    """Keys, queries and values one by one, the exponentials normalized by hand."""
+    tokens, z_q = np.column_stack([X, y]), np.append(x_q, y_q)
+    out = float(y_q)
+    for W_K, W_Q, W_V, W_O in zip(*params, strict=True):
+        scores = [np.exp((W_K @ z) @ (W_Q @ z_q) / np.sqrt(len(z_q))) for z in tokens]
+        out += sum(score * (W_O @ (W_V @ z))[0] for score, z in zip(scores, tokens, strict=True)) / sum(scores)
+    return out
 
 
-def test_linear_transformer_block_against_dense_algebra(x64):
-    """Attention, then the MLP's two matrices, with the query's token masked."""
-    params, X, y, x_q, _ = example(5)
-    W_1, W_2 = map(jnp.asarray, np.random.default_rng(6).standard_normal((2, 7, 5)))
-    E = np.asarray(attention.embed(X, y, x_q, 0.0))
-    mask = np.diag([1.0] * len(y) + [0.0])
-    heads = zip(*map(np.asarray, params), strict=True)
-    layer = E + sum(P @ V @ E @ mask @ (E.T @ K.T @ Q @ E) / len(y) for K, Q, P, V in heads)
-    expected = (np.asarray(W_2).T @ np.asarray(W_1) @ layer)[-1, -1]
-    np.testing.assert_allclose(attention.linear_transformer_block(params, W_1, W_2, X, y, x_q), expected, rtol=1e-11)
+def test_lsa_by_loops_and_by_the_gram_matrix(x64):
+    """Control for the mask: were the query a key too, the loops with one more token would agree."""
+    literal = float(attention.lsa(LSA, attention.embed(X, y, x_q, guess)))
+    np.testing.assert_allclose(literal, layer_by_loops(LSA, X, y, x_q, guess)[-1], rtol=1e-12)
+    np.testing.assert_allclose(attention.predict(LSA, attention.gram(X, y), x_q, guess), literal, rtol=1e-12)
+    seen = layer_by_loops(LSA, np.vstack([X, x_q]), np.append(y, guess), x_q, guess)[-1] - guess
+    assert abs(seen * (C + 1) / C - (literal - guess)) > 1e-2
+
+
+def test_a_guess_that_is_linear_in_the_query(x64):
+    [w] = draw(d, seed=3)
+    found = float(attention.yq_lsa(LSA, w, X, y, x_q))
+    np.testing.assert_allclose(found, layer_by_loops(LSA, X, y, x_q, w @ x_q)[-1], rtol=1e-12)
+    assert abs(found - layer_by_loops(LSA, X, y, x_q, 0.0)[-1]) > 1e-2
+
+
+def test_linear_transformer_block_by_loops(x64):
+    """Control: the MLP's matrices in the other order of factors."""
+    W_1, W_2 = draw((7, d + 1), (7, d + 1), seed=4)
+    out = layer_by_loops(LSA, X, y, x_q, 0.0)
+    found = float(attention.linear_transformer_block(LSA, W_1, W_2, X, y, x_q))
+    np.testing.assert_allclose(found, (W_2.T @ W_1 @ out)[-1], rtol=1e-12)
+    assert abs(found - (W_1.T @ W_2 @ out)[-1]) > 1e-2
+
+
+def test_lift_and_effective_weights_are_the_layer(x64):
+    """Rebuilt from either, the layer predicts the same. Control: with A transposed it does not."""
+    E = attention.embed(X, y, x_q, guess)
+    b, A = attention.effective(LSA)
+    M = attention.lift(LSA)
+    np.testing.assert_allclose(M[1, 0], sum(b[h, 0] * A[h, :, 1] for h in range(H)), rtol=1e-12)
+    for same in (attention.from_effective(b, A), attention.from_lift(M)):
+        np.testing.assert_allclose(attention.lsa(same, E), attention.lsa(LSA, E), rtol=1e-12)
+    other = attention.from_effective(b, jnp.swapaxes(A, 1, 2))
+    assert abs(attention.lsa(other, E) - attention.lsa(LSA, E)) > 1e-2
+
+
+def test_gd_weights_take_a_gradient_step_from_the_prior_mean(x64):
+    """With the prior mean's guess. Control: with another guess they do not."""
+    w, step = draw(d, seed=5)[0], 0.3
+    params = attention.gd_weights(w, step)
+    after = w - step * X.T @ (X @ w - y) / C
+    np.testing.assert_allclose(attention.yq_lsa(params, w, X, y, x_q), after @ x_q, rtol=1e-12)
+    assert abs(attention.yq_lsa(params, 0 * w, X, y, x_q) - after @ x_q) > 1e-2
 
 
 def test_init_has_the_scale_that_it_is_given():
-    """Up to sampling error, with mean zero."""
     weights = np.stack(attention.init(jax.random.key(0), dim=19, heads=25, scale=0.3))
     count = weights.size  # 40,000 entries: the standard deviation is known to 1 / sqrt(2 n).
     assert abs(weights.std() / 0.3 - 1) < 5 / (2 * count) ** 0.5
     assert abs(weights.mean()) < 5 * 0.3 / count**0.5
 
 
-def context(seed, d=4, C=6, **kwargs):
-    task = tasks.GaussianTask(np.arange(1.0, d + 1), C, **kwargs)
-    batch = tasks.sample(jax.random.key(seed), task, 1)
-    return task, *(jnp.asarray(np.asarray(a)[0]) for a in batch[:4])
+def test_softmax_attention_by_loops(x64):
+    """Controls: the guess is read, and the query is not attended to."""
+    found = float(attention.softmax_attention(SOFTMAX, X, y, x_q, guess))
+    np.testing.assert_allclose(found, softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12)
+    assert abs(softmax_by_loops(SOFTMAX, X, y, x_q, 0.0) - found) > 1e-3
+    assert abs(softmax_by_loops(SOFTMAX, np.vstack([X, x_q]), np.append(y, guess), x_q, guess) - found) > 1e-3
 
 
-def test_preconditioned_gd_by_dense_algebra_and_in_its_special_cases(x64):
-    _, X, y, x_q, _ = context(0)
-    X, y, x_q, w0 = *map(np.asarray, (X, y, x_q)), np.ones(4)
-    preconditioned = lambda N: estimators.preconditioned_gd(*map(jnp.asarray, (X, y, x_q, w0, N)))
-    N = np.random.default_rng(0).standard_normal((4, 4))
-    np.testing.assert_allclose(preconditioned(N), x_q @ (w0 + N @ X.T @ (y - X @ w0) / 6), rtol=1e-12)
-    plain = np.asarray(estimators.one_step_gd(*map(jnp.asarray, (X, y, x_q, w0)), 0.3))
-    np.testing.assert_allclose(preconditioned(0.3 * np.eye(4)), plain, rtol=1e-12)
-    # A Newton step solves a noise-free task; the gradient step does not.
-    solved = np.linalg.lstsq(X, y, rcond=None)[0] @ x_q
-    np.testing.assert_allclose(preconditioned(np.linalg.inv(X.T @ X / 6)), solved, rtol=1e-9)
-    assert abs(plain - solved) > 1e-3
+def test_softmax_heads_of_several_outputs(x64):
+    """Their two labels are those of two layers with one output each."""
+    params = SOFTMAX._replace(W_O=draw((H, 2, d + 1), seed=6)[0])
+    each = attention.softmax_heads(params, np.column_stack([X, y]), np.append(x_q, guess))
+    one = lambda k: params._replace(W_O=params.W_O[:, k : k + 1])
+    np.testing.assert_allclose(each.sum(0), [softmax_by_loops(one(k), X, y, x_q, guess) - guess for k in (0, 1)])
+    assert abs(each[0] - each[1]).min() > 1e-3
 
 
-@pytest.mark.parametrize(("C", "noise_std"), [(2, 0.0), (6, 0.0), (2, 0.5), (6, 0.5)])
-def test_bayes_is_the_posterior_mean(x64, C, noise_std):
-    """Against the joint Gaussian of (w, y), conditioned the slow way in weight space."""
-    prior_cov = np.diag([1.0, 2.0, 0.5, 1.5])
-    task, X, y, x_q, _ = context(1, C=C, prior_cov=prior_cov, noise_std=noise_std)
-    noise = max(noise_std, 1e-4)  # the noise-free posterior is the limit of small noise
-    got = estimators.bayes(X, y, x_q, jnp.asarray(task.prior_mean), jnp.asarray(prior_cov), noise_std)
-    X, y, x_q = map(np.asarray, (X, y, x_q))
-    precision = np.linalg.inv(prior_cov) + X.T @ X / noise**2
-    mean = np.linalg.solve(precision, np.linalg.solve(prior_cov, task.prior_mean) + X.T @ y / noise**2)
-    np.testing.assert_allclose(got, x_q @ mean, rtol=1e-4 if noise_std == 0 else 1e-10)
+def test_softmax_circuits_are_the_layer(x64):
+    """Control: without the softmax's share 1/sqrt(D) in A, another layer."""
+    b, A = attention.effective_softmax(SOFTMAX)
+    of = lambda A: float(attention.softmax_attention(attention.from_effective_softmax(b, A), X, y, x_q, guess))
+    np.testing.assert_allclose(of(A), softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12)
+    assert abs(of(2 * A) - of(A)) > 1e-3
 
 
-def test_metrics_tell_two_predictors_apart(x64):
-    _, *example, _ = context(2)
-    X, y, x_q = map(np.asarray, example)
+def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
+    omega, mu = draw(H, H, seed=7)
+    A, b = omega[:, None, None] * np.diag([1.0] * d + [0.0]), mu[:, None, None] * np.eye(d + 1)[-1]
+    layer = attention.softmax_attention(attention.from_effective_softmax(b, A), X, y, x_q)
+    np.testing.assert_allclose(attention.reduced_softmax(omega, mu, X, y, x_q), layer, rtol=1e-12)
+    assert abs(attention.reduced_softmax(mu, omega, X, y, x_q) - layer) > 1e-3
 
-    @jax.jit
-    def compare(first, second):
-        f, g = (lambda *x, step=step: estimators.one_step_gd(*x, jnp.ones(4), step) for step in (first, second))
-        compared = metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine
-        return [metric(f, g, *example) for metric in compared]
 
-    a, b = (np.ones(4) - step * X.T @ (X @ np.ones(4) - y) / len(y) for step in (0.2, 0.5))
-    cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-    np.testing.assert_allclose(compare(0.2, 0.5), [abs(x_q @ (a - b)), np.linalg.norm(a - b), cosine], rtol=1e-12)
-    assert compare(0.2, 0.2)[1] == 0
-    assert cosine < 0.999
+def test_init_softmax_has_its_bounds():
+    """Each matrix is drawn on its own, uniformly up to the bound of its size."""
+    params = attention.init_softmax(jax.random.key(0), 15, 9, outputs=2)
+    for name, bound in (("W_K", 17**-0.5), ("W_Q", 17**-0.5), ("W_V", 17**-0.5), ("W_O", (17 * 9) ** -0.5)):
+        assert 0.95 * bound < np.abs(getattr(params, name)).max() <= bound
+    square = np.stack([np.ravel(W) for W in params[:3]])
+    # 2601 entries each: correlations have a standard error of 1/51.
+    assert np.abs(np.corrcoef(square) - np.eye(3)).max() < 5 / 51
+
+
+@pytest.mark.parametrize("form", [np.asarray, jnp.asarray, lambda a: np.asarray(a).tolist()])
+def test_numbers_of_any_form(form):
+    """Lists, integers, NumPy's and JAX's arrays give one number in JAX's default type."""
+    E = attention.embed(form([[1, 2], [3, 4]]), form([1, 0]), form([1.0, 1.0]), 2)
+    found = attention.lsa(attention.gd_weights(form([1, 2]), 2), E)
+    # The guess 2, and the sum of (y_i - w.x_i) x_i.x_q over both examples.
+    assert (float(found), found.dtype) == (2 - 4 * 3 - 11 * 7, jnp.float32)
+
+
+E = np.ones((d + 1, C + 1))
+test_wrong_shapes_are_named = refusals(
+    (lambda: attention.embed(X, y[1:], x_q, 0), r"y must have shape \(5,\), got shape \(4,\)"),
+    (lambda: attention.embed(X[:0], y[:0], x_q, 0), "context size C of X must be a whole number of at least 1, got 0"),
+    (lambda: attention.embed(X, y, x_q, y), r"y_q must have shape \(\), got shape \(5,\)"),
+    (lambda: attention.lsa(LSA, E[1:]), r"E must have shape \(4, C\+1\), got shape \(3, 6\)"),
+    (lambda: attention.lsa(LSA, E[:, :1]), "context size, the columns of E less one, must be a whole number"),
+    (
+        lambda: attention.lsa(LSA._replace(W_V=LSA.W_V[1:]), E),
+        r"W_V must have shape \(2, 4, 4\), got shape \(1, 4, 4\)",
+    ),
+    (lambda: attention.lsa(SOFTMAX, E), "params must be LSAParams, got a SoftmaxParams|got SoftmaxParams"),
+    (lambda: attention.lsa("weights", E), "params must be an array of real numbers, got 'weights'"),
+    (lambda: attention.yq_lsa(LSA, y, X, y, x_q), r"w must have shape \(3,\), got shape \(5,\)"),
+    (lambda: attention.linear_transformer_block(LSA, E, E.T, X, y, x_q), r"W_1 must have shape \(m, 4\)"),
+    (lambda: attention.from_lift(E), r"M must have shape \(D, D, D\), got shape \(4, 6\)"),
+    (lambda: attention.predict(LSA, E, x_q, 0), r"G must have shape \(4, 4\), got shape \(4, 6\)"),
+    (lambda: attention.gd_weights(2.0, 0.5), r"prior_mean must have shape \(d,\), got shape \(\)"),
+    (lambda: attention.init(0, d, H, 0.1), "key must be a key of jax.random, got 0"),
+    (lambda: attention.init(jax.random.key(0), d, H, 0.0), "scale must be a finite number greater than 0, got 0.0"),
+    (lambda: attention.softmax_heads(SOFTMAX, X, x_q), r"Z must have shape \(L, 4\), got shape \(5, 3\)"),
+    (lambda: attention.reduced_softmax([1.0], [1.0, 2.0], X, y, x_q), r"mu must have shape \(1,\), got shape \(2,\)"),
+    (
+        lambda: attention.from_effective_softmax(E[None], E[None]),
+        r"A must have shape \(1, 6, 6\), got shape \(1, 4, 6\)",
+    ),
+)

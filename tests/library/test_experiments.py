@@ -1,22 +1,15 @@
-"""Stored results: their form, a piece that is computed again, and the program that makes them."""
+"""Stored results: their form, and the program that makes them."""
 
-import json
 import re
-from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
-from sts_support import Fake, data_folder, last_guess
 
-from lsalib import _files, attention
-from lsalib.book import sampling, stored
-from lsalib.sts import design, files, records
-from lsalib.sts.prompts import Example
-from studies.experiments import EXPERIMENTS, __main__, experiment, language_models, probes, softmax
+from lsalib.book import stored
+from studies.experiments import EXPERIMENTS, __main__, experiment
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "sts/answers"])
+@pytest.mark.parametrize("name", [*EXPERIMENTS])
 def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
     """It holds finite numbers, the command, the versions and the settings of its experiment."""
     arrays, about = stored.load(name, EXPERIMENTS[name].home)
@@ -27,44 +20,14 @@ def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
     assert (EXPERIMENTS[name].home / f"{name}.npz").stat().st_size < 400_000
 
 
-def test_a_stored_start_is_computed_again(own_seeds):
-    """The stored circuits are those of the layer with this seed; another seed has others."""
-    layers = softmax.one_task((1, 2, 4, 8))
-
-    @jax.jit
-    def circuits(key, seed):
-        key_start, _ = jax.random.split(jax.random.fold_in(key, seed))
-        return attention.effective_softmax(softmax.start(layers, key_start)[0])
-
-    arrays, _ = stored.load("softmax_heads")
-    for name, again in zip("bA", circuits(jax.random.key(0), 0), strict=True):
-        np.testing.assert_allclose(arrays[name][0, 0], again, rtol=1e-5, atol=1e-7)
-        assert np.abs(arrays[name][0, 1] - again).max() > 0.1
-
-
-def test_a_layer_of_a_run_has_its_own_heads(unchecked):
+def test_a_layer_of_a_run_has_its_own_heads():
     """Layers of one, two, four and eight heads lie one after the other; the neighbor's heads are others."""
     run = stored.load("softmax_heads")
-    b, A = stored.circuits(run, seed=2, layer=2, snapshot=3)
-    np.testing.assert_array_equal(b, run.arrays["b"][3, 2, 3:7])
-    np.testing.assert_array_equal(A, run.arrays["A"][3, 2, 3:7])
-    assert np.abs(A - stored.circuits(run, seed=2, layer=3, snapshot=3)[1][:4]).min() > 0
-    for wrong in ({"layer": 4}, {"layer": -1}, {"seed": 99}, {"seed": True}, {"snapshot": 1.0}):
-        (name,) = wrong
-        with pytest.raises(ValueError, match=f"{name} must be a whole number from"):
-            stored.circuits(run, **{"seed": 0, "layer": 0} | wrong)
-
-
-def test_a_mean_over_batches_is_judged_by_its_own_error():
-    """Means of the right value lie within five standard errors, others do not; seeds have keys of their own."""
-    values = sampling.by_batch(lambda key: jax.random.normal(key, (2, 8)).mean(1), range(3), batches=100)
-    assert values.shape == (300, 2)
-    assert (np.abs(sampling.z_score(values, 0.0)) < 5).all()
-    assert (np.abs(sampling.z_score(values, [0.5, -0.5])) > 5).all()
-    keys = jax.random.split(jax.random.key(1), 100)
-    np.testing.assert_allclose(values[100], jax.random.normal(keys[0], (2, 8)).mean(1), rtol=1e-5)
-    with pytest.raises(ValueError, match="batches"):
-        sampling.by_batch(jax.random.uniform, [0], batches=0)
+    for circuits, name in zip(stored.circuits(run, seed=2, layer=2, snapshot=3), "bA", strict=True):
+        np.testing.assert_array_equal(circuits, run.arrays[name][3, 2, 3:7])
+        assert circuits.dtype == np.float64 and not np.array_equal(circuits, run.arrays[name][3, 2, 7:11])
+    with pytest.raises(IndexError):
+        stored.circuits(run, seed=2, layer=4)
 
 
 def test_a_missing_result_is_named_and_missing_results_say_what_to_do(tmp_path, monkeypatch):
@@ -74,28 +37,27 @@ def test_a_missing_result_is_named_and_missing_results_say_what_to_do(tmp_path, 
     with pytest.raises(FileNotFoundError, match="got 'absent'"):
         stored.path("absent")
     monkeypatch.setattr(stored, "FOLDER", tmp_path / "studies/results")
-    for read in (lambda: stored.load("softmax_heads"), lambda: stored.path("engine_cost.json"), records.recorded):
+    for read in (lambda: stored.load("softmax_heads"), lambda: stored.path("engine_cost.json")):
         with pytest.raises(FileNotFoundError, match=r"clone the book's repository, and run `pip install -e \.`"):
             read()
-    # Experiments with language models need the guesses, which are in the package.
-    assert records.arrays("guesses")["concat_test"].shape == (3, 1379)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    """Nothing partial remains, for numbers that cannot be kept as for a full disk."""
+    """Nothing partial remains, for settings that cannot be kept as for a full disk."""
 
-    def full_disk(descriptor):
+    def full_disk(file, **arrays):
+        file.write_bytes(b"half")
         raise OSError("no space left")
 
     path = tmp_path / "x.npz"
-    stored.save(path, {"a": np.ones(2)}, {})
+    stored.save(path, {"a": np.ones(2)}, {"seed": 3})
     with pytest.raises(TypeError):
         stored.save(path, {"a": np.zeros(2)}, {"not": {"json": object()}})
-    monkeypatch.setattr(_files.os, "fsync", full_disk)
+    monkeypatch.setattr(np, "savez_compressed", full_disk)
     with pytest.raises(OSError, match="no space left"):
         stored.save(path, {"a": np.zeros(2)}, {})
     assert stored.load("x", tmp_path).arrays["a"].tolist() == [1.0, 1.0]
-    assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
+    assert stored.load("x", tmp_path).about == {"seed": 3} and [p.name for p in tmp_path.iterdir()] == ["x.npz"]
 
 
 def test_an_experiment_is_listed_run_repeated_and_compared(monkeypatch, tmp_path, capsys):
@@ -111,37 +73,3 @@ def test_an_experiment_is_listed_run_repeated_and_compared(monkeypatch, tmp_path
     monkeypatch.setitem(EXPERIMENTS, "toy", toy._replace(again=lambda: {"a": np.array([1.0, 2.0 + 1e-15])}))
     with pytest.raises(SystemExit, match="toy: a is off by up to"):
         __main__.main(["toy", "--out", str(tmp_path), "--again"])
-
-
-def test_a_model_is_asked_what_is_registered(tmp_path, monkeypatch):
-    """A model that copies the last guess in its prompt answers with the guesses of the experiment."""
-    if folder := data_folder():
-        monkeypatch.setenv("LSALIB_STS_DATA", folder)
-    monkeypatch.setattr(files, "folder", lambda kind: tmp_path)
-    monkeypatch.setattr(language_models, "open_model", lambda name: Fake(last_guess, name=name))
-    monkeypatch.setattr(language_models, "ASKED", [replace(asked, runs=2) for asked in language_models.ASKED[3:12:6]])
-    experiment.store("sts/answers", EXPERIMENTS["sts/answers"], tmp_path)
-    found = [json.loads(path.read_bytes()) for path in sorted((tmp_path / "sts").iterdir())]
-    assert [result["experiment"]["guess_model"] for result in found] == ["concat", "strong"]
-    for result in found:
-        assert [float(record["answer"]) for record in result["records"]] == [r["guess"] for r in result["records"]]
-
-
-def test_answers_are_stored_without_the_sentences_of_their_prompts():
-    """Whole sentences, and four words in a row of one; in another prompt's company an answer stays as it is."""
-    context = [Example("A dog runs in the park.", "Rain", 3.0)]
-    item = design.Item(0, 0, [0], context, Example("A cat sleeps.", "The cat is on a mat."))
-    answer = "Sentence 1: a dog runs in the sun, rain. A cat sleeps! The cat is 3.5"
-    kept = language_models.without_sentences(answer, item)
-    assert kept == "Sentence 1: … sun, …. …! The cat is 3.5"
-    other = item._replace(query=Example("One.", "Two."), context=[])
-    assert language_models.without_sentences(answer, other) == answer
-
-
-def test_a_guess_misses_its_score_by_one_half_on_either_side():
-    """With the score's digit or another one; at the ends of the scale one side is left."""
-    for score in np.arange(0.5, 4.5, 0.1):
-        same, other = probes.beside(score, True), probes.beside(score, False)
-        assert abs(same - score) == pytest.approx(0.5) == pytest.approx(abs(other - score))
-        assert same // 1 == score // 1 != other // 1
-    assert probes.beside(5.0, True) == probes.beside(5.0, False) == 4.5

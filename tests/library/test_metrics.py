@@ -1,4 +1,6 @@
-"""Sampled risks: errors that hardly vary, predictors that JAX cannot compile, and keys that are none."""
+"""Sampled risks: always of the present predictor and task, with the right error; and the distances of appendix C.2."""
+
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -6,152 +8,160 @@ import numpy as np
 import pytest
 from refusals import refusals
 
-from lsalib import metrics, tasks, training
+from lsalib import attention, metrics, tasks
 
-KEY, TASK = jax.random.key(0), tasks.GaussianTask([1.0, -2.0], 3)
-measure = lambda f, **options: metrics.sampled_risk(KEY, TASK, f, **{"batches": 3, "batch_size": 64} | options)
+KEY, TASK = jax.random.key(0), tasks.GaussianTask([1.0, 1.0, 1.0], 5)
+measure = lambda f, task=TASK, **options: metrics.sampled_risk(
+    KEY, task, f, **{"batches": 2, "batch_size": 8} | options
+)
+zero = lambda X, y, x_q: 0 * x_q[0]
 
 
-def first(X, y, x_q):
-    return x_q[0]
+class Own:
+    """A task of one's own, whose attributes may change: targets are ``size`` times a coordinate of the query."""
 
+    dim = 3
 
-class Constant:
-    """Every target is zero."""
-
-    dim = 2
-
-    def __init__(self, spread=0.0):
-        self.spread = spread
+    def __init__(self, size=1.0, spread=1.0):
+        self.size, self.spread = size, spread
 
     def sample(self, key, n):
-        X = self.spread * jax.random.normal(key, (n, 3, 2))
-        return tasks.Batch(X, X[..., 0], X[:, 0], jnp.zeros(n))
+        X = self.spread * jax.random.normal(key, (n, 5, 3))
+        return tasks.Batch(X, X[..., 0], X[:, 0], self.size * X[:, 0, 0])
+
+
+def squared_errors(f, task=TASK, batches=2, batch_size=8):
+    """Of every sampled task, one after the other in Python."""
+    drawn = [task.sample(key, batch_size) for key in jax.random.split(KEY, batches)]
+    rows = [row for batch in drawn for row in zip(*map(np.float64, batch[:4]), strict=True)]
+    return np.array([(f(X, y, x_q) - target) ** 2 for X, y, x_q, target in rows])
+
+
+def assert_estimates(found, errors):
+    np.testing.assert_allclose(found.mean, errors.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(found.standard_error, errors.std(0, ddof=1) / len(errors) ** 0.5, rtol=1e-4)
+
+
+def test_a_sampled_risk_is_the_mean_of_squared_errors():
+    """Of one prediction, and of two in one call."""
+    f = lambda X, y, x_q: y @ X @ x_q / len(y)
+    assert_estimates(measure(f), squared_errors(f))
+    both = lambda X, y, x_q: (y @ X @ x_q / len(y), x_q.sum())
+    assert_estimates(measure(lambda *example: jnp.stack(both(*example))), squared_errors(lambda *e: np.array(both(*e))))
+
+
+def test_a_predictor_that_is_written_again_has_a_new_risk():
+    """Right numbers in all three ways to change what a function reads. Control: unchanged, the same number."""
+    params = attention.gd_weights(jnp.ones(3), 0.5)
+
+    def f(X, y, x_q):
+        return attention.yq_lsa(params, jnp.ones(3), X, y, x_q)
+
+    first = measure(f)
+    assert measure(f) == first
+    assert_estimates(first, squared_errors(f))
+    params = attention.gd_weights(jnp.ones(3), 0.0)
+    assert_estimates(measure(f), squared_errors(f))
+    model = SimpleNamespace(w=0.0)
+    model.predict = lambda X, y, x_q: model.w * x_q.sum()
+    measure(model.predict)
+    model.w = 1.0
+    assert_estimates(measure(model.predict), squared_errors(lambda X, y, x_q: x_q.sum()))
+
+
+def test_a_task_that_changes_has_a_new_risk():
+    task = Own()
+    before = measure(zero, task).mean
+    task.size = 3.0
+    np.testing.assert_allclose(measure(zero, task).mean, 9 * before, rtol=1e-6)
+
+
+def test_a_task_may_draw_with_numpy_or_always_return_one_data_set():
+    """And its targets may be bools."""
+    data = np.random.default_rng(0).normal(size=(8, 5, 3))
+
+    class Fixed:
+        dim = 3
+
+        def sample(self, key, n):
+            return tasks.Batch(data, data[..., 0], data[:, 0], data[:, 0, 0] > 0)
+
+    share = (data[:, 0, 0] > 0).mean()
+    np.testing.assert_allclose(measure(zero, Fixed()).mean, share, rtol=1e-6)
+    assert 0 < share < 1
 
 
 def test_errors_that_hardly_vary_have_a_small_standard_error():
-    """Of any size: the difference of the fourth moment and the squared second one is rounding there."""
-    sizes = np.array([1e-3, 1.0, 1e3, 1e7])
-    scale = jnp.asarray(sizes, jnp.float32)
-    same = metrics.sampled_risk(KEY, Constant(), lambda X, y, x_q: scale + 0 * x_q[0], batches=3, batch_size=1000)
-    np.testing.assert_allclose(same.mean, sizes**2, rtol=1e-6)
-    assert (same.standard_error >= 0).all() and (same.standard_error <= 1e-7 * sizes**2).all()
-    f = lambda X, y, x_q: scale * (1 + x_q[0])
-    found = metrics.sampled_risk(KEY, Constant(1e-3), f, batches=3, batch_size=1000)
-    keys = jax.random.split(KEY, 3)
-    errors = np.concatenate([(1 + np.float64(Constant(1e-3).sample(key, 1000).x_q[:, 0])) ** 2 for key in keys])
-    np.testing.assert_allclose(found.mean, sizes**2 * errors.mean(), rtol=1e-6)
-    np.testing.assert_allclose(found.standard_error, sizes**2 * errors.std() / 3000**0.5, rtol=1e-3)
+    """Of any size: the difference of the fourth moment and the squared second one would be rounding there."""
+    sizes = np.array([1e-3, 1.0, 1e7])
+    f = lambda X, y, x_q: jnp.asarray(sizes, jnp.float32) * (1 + 1e-3 * x_q[0])
+    exact = squared_errors(lambda X, y, x_q: sizes * (1 + 1e-3 * x_q[0]), Own(0.0))
+    found = measure(f, Own(0.0))
+    np.testing.assert_allclose(found.mean, exact.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3)
 
 
 def test_the_standard_error_is_that_of_all_errors_at_once():
     """Batches whose means differ much: without what is between them it would be far smaller."""
 
-    class Levels(Constant):
+    class Levels(Own):
         def sample(self, key, n):
             batch = super().sample(key, n)
             return batch._replace(target=batch.target + 10 * jax.random.normal(key, ()))
 
-    levels = np.array([10 * jax.random.normal(key, ()) for key in jax.random.split(KEY, 8)], np.float64)
-    errors = np.repeat(levels**2, 50)
-    found = metrics.sampled_risk(KEY, Levels(), lambda X, y, x_q: 0 * x_q[0], batches=8, batch_size=50)
-    np.testing.assert_allclose(found, (errors.mean(), errors.std() / 400**0.5), rtol=1e-5)
+    assert_estimates(measure(zero, Levels()), squared_errors(lambda X, y, x_q: 0, Levels()))
 
 
-def test_predictions_of_another_type_are_measured(unchecked):
-    """Whole numbers and half precision, whose squares their own type would not hold."""
-    exact = measure(lambda X, y, x_q: 300 + 0 * x_q[0])
-    for dtype in (jnp.int8, jnp.int32, jnp.float16, jnp.bfloat16):
-        size = 100 if dtype == jnp.int8 else 300
-        found = measure(lambda X, y, x_q, d=dtype, size=size: jnp.asarray(size, d) + (0 * x_q[0]).astype(d))
-        right = exact if size == 300 else measure(lambda X, y, x_q: 100 + 0 * x_q[0])
-        np.testing.assert_allclose(found, right, rtol=1e-2 if dtype == jnp.bfloat16 else 1e-5)
+def test_a_single_task_has_no_standard_error():
+    one = measure(zero, batches=1, batch_size=1)
+    assert one.mean > 0 and np.isnan(one.standard_error)
+    assert measure(zero, batches=1, batch_size=8).standard_error > 0
 
 
-@pytest.mark.parametrize(("asked", "drawn"), [(None, jnp.float64), ("float32", jnp.float32)])
-def test_the_task_draws_in_the_type_that_is_asked_for(asked, drawn, x64):
-    seen = []
-    measure(lambda X, y, x_q: seen.append(X.dtype) or x_q[0], dtype=asked)
-    assert set(seen) == {jnp.dtype(drawn)}
+def test_predictions_in_whole_numbers():
+    """Their squares do not overflow in a type of their own."""
+    found = measure(lambda X, y, x_q: jnp.int8(100), Own(0.0))
+    assert found == (1e4, 0.0)
 
 
-def test_a_task_that_ignores_its_key_is_refused():
-    """A compiled program would draw one batch again and again; the control adds noise of the key."""
-
-    class Drawn(Constant):
-        def sample(self, key, n):
-            X = np.random.default_rng().normal(size=(n, 3, 2)).astype(np.float32)
-            noise = jax.random.normal(key, (n,)) if self.spread else jnp.zeros(n)
-            return tasks.Batch(jnp.asarray(X), jnp.asarray(X[..., 0]), jnp.asarray(X[:, 0]), noise)
-
-    with pytest.raises(ValueError, match=r"task must draw from the key in .* got a Drawn with one batch for all keys"):
-        metrics.sampled_risk(KEY, Drawn(), first, batches=2, batch_size=8)
-    assert metrics.sampled_risk(KEY, Drawn(spread=1.0), first, batches=2, batch_size=8).mean > 0
+def test_the_distances_of_two_predictors(x64):
+    """By NumPy, for two functions that are linear in the query. Control: a predictor and itself."""
+    a, b, X, y = *np.random.default_rng(0).normal(size=(2, 3)), np.ones((5, 3)), np.ones(5)
+    f, g = (lambda X, y, x_q: x_q @ a), (lambda X, y, x_q: x_q @ b + 0.1)
+    x_q = np.array([1.0, 2.0, -1.0])
+    each = metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine
+    cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
+    np.testing.assert_allclose([distance(f, g, X, y, x_q) for distance in each], expected, rtol=1e-12)
+    np.testing.assert_allclose([distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12)
 
 
-def of_numpy(X, y, x_q):
-    return np.linalg.lstsq(np.asarray(X), np.asarray(y), rcond=None)[0] @ np.asarray(x_q)
-
-
-class Model:
-    """A model that holds arrays, and so has no hash."""
-
-    __hash__ = None
-
-    def __init__(self, weight):
-        self.weight = weight
-
-    def __call__(self, X, y, x_q):
-        return self.weight * x_q[0]
-
-
-def test_a_model_that_has_no_hash_is_measured():
-    """With the weights that it holds."""
-    assert measure(Model(jnp.ones(()))).mean == measure(first).mean != measure(Model(jnp.zeros(()))).mean
-
-
-class Mine(Constant):
+class Columns(Own):
     def sample(self, key, n):
-        X = np.random.default_rng(np.asarray(jax.random.key_data(key))).normal(size=(n, 3, 2))
-        return tasks.Batch(X, X[..., 0], X[:, 0], X[:, 0, 0])
-
-
-trained = lambda: training.sweep(KEY, [training.Run(TASK, 1)], steps=1, batch_size=4)[0]
-
-
-class Tuples:
-    """A task that draws a plain tuple."""
-
-    dim = 2
-
-    def sample(self, key, n):
-        return jnp.ones((n, 3, 2)), jnp.ones((n, 3)), jnp.ones((n, 2)), jnp.ones(n)
+        batch = super().sample(key, n)
+        return batch._replace(target=batch.target[:, None])
 
 
 test_what_cannot_be_measured_is_refused = refusals(
+    (lambda: measure(zero, Columns()), r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)"),
+    (lambda: measure(lambda X, y, x_q: X), r"predict must return a scalar or a vector, got shape \(5, 3\)"),
+    (lambda: metrics.sampled_risk(0, TASK, zero), "key must be a key of jax.random, got 0"),
+    (lambda: measure(zero, batches=0), "batches must be a whole number of at least 1, got 0"),
     (
-        lambda: metrics.sampled_risk(KEY, Tuples(), first),
-        "the task's sample must return a Batch, got a tuple without X",
+        lambda: metrics.gradient_cosine(zero, lambda X, y, x_q: x_q, np.ones((5, 3)), np.ones(5), np.ones(3)),
+        r"what g returns must have shape \(\), got shape \(3,\)",
     ),
-    (lambda: measure(trained()), "f must be a function .*, got a Fit; .* its predictions: fit.predict"),
-    (lambda: measure(jnp.ones(2)), r"f must be a function of \(X, y, x_q\), got float32 of shape \(2,\)"),
-    (lambda: measure(trained().predict), r"got shape \(1,\); of a sweep take one seed, .*seed\(0\)\.predict"),
-    (lambda: measure(of_numpy), "f must be made of JAX's operations, .* draw batch = task.sample"),
-    (lambda: measure(lambda X, y, x_q: 1.0 if x_q[0] > 0 else 0.0), "f must be made of JAX's operations"),
-    (lambda: metrics.sampled_risk(KEY, Mine(), first), "the task's sample must be made of JAX's operations"),
-    (lambda: measure(lambda X, y, x_q: (x_q[0], x_q[1])), "f must return a scalar, or at least two in a vector"),
-    (lambda: measure(lambda X, y, x_q: x_q[0] > 0), "predictions must be an array of real numbers, got bool"),
-    (lambda: measure(lambda X, y, x_q: jax.lax.complex(*x_q)), "predictions must be .*, got complex"),
-    (lambda: metrics.prediction_difference(None, first, np.eye(2), [1, 2], [1, 1]), "f must be a function"),
 )
 
 
-def test_the_reason_is_kept():
-    """JAX's own error is the cause, and a mistake of the predictor's own is not taken for one."""
-    with pytest.raises(ValueError, match="made of JAX's operations") as caught:
-        measure(of_numpy)
-    assert isinstance(caught.value.__cause__, jax.errors.TracerArrayConversionError)
-    with pytest.raises(IndexError):
-        measure(lambda X, y, x_q: (x_q[0], 1)[2])
-    with pytest.raises(ValueError, match="inv must have shape"):
-        measure(lambda X, y, x_q: jnp.linalg.inv(X)[0] @ x_q)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_risk_is_computed_in_the_type_of_the_data(x64, dtype):
+    """With x64, tasks draw in float64; a task of one's own may draw in float32."""
+    seen = []
+
+    class Narrow(Own):
+        def sample(self, key, n):
+            return jax.tree.map(lambda part: part.astype(dtype), super().sample(key, n))
+
+    measure(lambda X, y, x_q: seen.append(X.dtype) or x_q[0], Narrow())
+    assert set(seen) == {jnp.dtype(dtype)}

@@ -2,7 +2,6 @@
 
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,16 +56,15 @@ CASES = [(text, score) for score, texts in READ.items() for text in texts.split(
 CASES += [(text, None) for text in UNREADABLE]
 
 
-@pytest.mark.parametrize(("text", "score"), CASES)
-def test_an_answer_is_read_by_its_rule(text, score):
-    assert parse(text) == score
+def test_an_answer_is_read_by_its_rule():
+    assert [(text, score, parse(text)) for text, score in CASES if parse(text) != score] == []
 
 
 PIECES = "score|Score:|sentence 1|4|3.5|-|\u2212|/5|/10|%|to|between|and|out of 5|,|.| |\n|٣|½|nan|*".split("|")
 PIECES = st.sampled_from([*PIECES, "9" * 400])
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.one_of(st.text(), st.lists(PIECES).map("".join), st.floats(width=32).map(str)))
 def test_any_text_gives_a_score_or_none(text):
     score = parse(text)
@@ -80,8 +78,8 @@ def work(text: str) -> float:
     return time.process_time() - begin
 
 
-@pytest.mark.parametrize("piece", ["1", "1.", "1,", "1-", "score ", "between 1 ", "raise ", "raise 1 ", "from 1 "])
-def test_sixteen_times_the_text_is_sixteen_times_the_work(piece):
+def test_sixteen_times_the_text_is_sixteen_times_the_work():
     """And not 256 times, as where a rule begins again at every sign."""
-    text = (piece * 100_000)[:100_000] + "a"
-    assert work(text) < 64 * max(work(text[-6_250:]), 1e-3)
+    for piece in ("1", "1.", "1,", "1-", "score ", "between 1 ", "raise ", "raise 1 ", "from 1 "):
+        text = (piece * 50_000)[:50_000] + "a"
+        assert work(text) < 64 * max(work(text[-3_125:]), 1e-3), piece

@@ -1,8 +1,7 @@
-"""A real browser over the built book: build a copy, serve it, visit a page and note what goes wrong."""
+"""A real browser over the built book: serve it, visit a page, and note what goes wrong."""
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,11 +16,6 @@ from playwright.sync_api import Browser, Page, Request, sync_playwright
 from tools.site.chromium import FLAGS, executable
 
 ROOT = Path(__file__).resolve().parents[2]
-# A book that is already built, to be tested as it is: the one that will be published.
-GIVEN = os.environ.get("BOOK_HTML")
-NOT_COPIED = shutil.ignore_patterns(
-    ".git", ".venv*", "_build", "study-runs", "build", "*.egg-info", "__pycache__", ".*_cache"
-)
 
 
 class Silent(SimpleHTTPRequestHandler):
@@ -29,13 +23,8 @@ class Silent(SimpleHTTPRequestHandler):
         """The tests report what matters."""
 
 
-def copy_project(folder: Path) -> Path:
-    """A copy of the project that a test may change."""
-    return shutil.copytree(ROOT, folder / "project", ignore=NOT_COPIED)
-
-
 def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """`python -m tools.site.build` of that copy; the HTML lands in out/_build/html."""
+    """Build the project's book; the HTML lands in out/_build/html."""
     command = [sys.executable, "-m", "tools.site.build", "--out", str(out)]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
@@ -66,7 +55,7 @@ def listen(page: Page, address: str) -> list[str]:
     """A list that collects the page's errors and its requests to elsewhere."""
     noise: list[str] = []
 
-    def outside(request: Request) -> None:
+    def asked(request: Request) -> None:
         if not request.url.startswith((address, "data:", "blob:")):
             noise.append(f"request to elsewhere: {request.url}")
 
@@ -76,7 +65,7 @@ def listen(page: Page, address: str) -> list[str]:
 
     page.on("console", lambda said: said.type in ("error", "warning") and noise.append(f"console: {said.text}"))
     page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
-    page.on("request", outside)
+    page.on("request", asked)
     page.on("requestfailed", failed)
     page.on("response", lambda got: got.status >= 400 and noise.append(f"status {got.status}: {got.url}"))
     return noise

@@ -179,14 +179,14 @@ def curves(name: str, s: dict) -> list[tuple[float, list[float]]]:
     return [(0.7, [stats.chi2.pdf(0.7 * k, k) / stats.chi2.pdf(k, k)]), (s["C"], share)]
 
 
-# States in which the drawings are compared, and which axes of each chart are logarithmic.
-LINEAR = [(False, False)]
+# The charts with logarithmic axes, and the states in which the drawings are compared.
+LOG = {("pair", 0): "x", ("stand-in", 1): "xy"}
 DRAWINGS = [
-    *[("answer", {"d": 7, "C": 5, "noise": 0, "error": 59, "over": over}, LINEAR) for over in ("error", "C", "d")],
-    ("answer", {"d": 7, "C": 5, "noise": 0.5, "error": 59, "over": "noise"}, LINEAR),
-    ("heads", {"d": 10, "C": 10, "error": 40, "heads": 3}, LINEAR),
-    ("guess", {"guess": 1, "eta": 0.25}, LINEAR),
-    ("fast-weights", {"start": 0.5, "beta": 0.2, "order": "longest"}, LINEAR * 2),
-    ("pair", {"d": 3, "C": 30, "mean": 1, "entry": "yy"}, [(True, False)]),
-    *[("stand-in", {"d": 3, "C": 10, "error": 40, "noise": noise}, [*LINEAR, (True, True)]) for noise in (0, 3)],
+    *[("answer", {"d": 7, "C": 5, "noise": 0, "error": 59, "over": over}) for over in ("error", "C", "d")],
+    ("answer", {"d": 7, "C": 5, "noise": 0.5, "error": 59, "over": "noise"}),
+    ("heads", {"d": 10, "C": 10, "error": 40, "heads": 3}),
+    ("guess", {"guess": 1, "eta": 0.25}),
+    ("fast-weights", {"start": 0.5, "beta": 0.2, "order": "longest"}),
+    ("pair", {"d": 3, "C": 30, "mean": 1, "entry": "yy"}),
+    *[("stand-in", {"d": 3, "C": 10, "error": 40, "noise": noise}) for noise in (0, 3)],
 ]

@@ -4,12 +4,15 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const seen = (e) => e.checkVisibility({ visibilityProperty: true });
   const begin = (e) => e.outerHTML.slice(0, 90).replace(/\s+/g, " ");
-  const rgb = (css) => {
-    const numbers = css.match(/-?[\d.]+(e-\d+)?/g).slice(0, 3).map(Number);
-    return css.startsWith("color") ? numbers : numbers.map((value) => value / 255);
+  // [red, green, blue, opacity], each from 0 to 1.
+  const colour = (css) => {
+    const [red, green, blue, opacity = 1] = css.match(/-?[\d.]+(e-\d+)?/g).map(Number);
+    return [...[red, green, blue].map((value) => (css.startsWith("color") ? value : value / 255)), opacity];
   };
-  const luminance = (css) => {
-    const [red, green, blue] = rgb(css).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const over = ([red, green, blue, opacity], below) =>
+    [...[red, green, blue].map((value, k) => opacity * value + (1 - opacity) * below[k]), 1];
+  const luminance = (rgb) => {
+    const [red, green, blue] = rgb.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   };
   // The contrast ratio of WCAG 2, from 1 to 21.
@@ -17,11 +20,20 @@
     const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
     return (light + 0.05) / (dark + 0.05);
   };
-  // The nearest opaque background.
-  const ground = (e) => {
-    const colour = getComputedStyle(e).backgroundColor;
-    return colour.startsWith("rgba") && e.parentElement ? ground(e.parentElement) : colour;
+  const remembered = (of) => {
+    const known = new Map();
+    return (e) => known.has(e) ? known.get(e) : known.set(e, of(e)).get(e);
   };
+  // What lies behind an element's text, and how opaque the element is with all around it; looked up once in a theme.
+  let ground, veil;
+  const lookAgain = () => {
+    ground = remembered((e) => {
+      const own = colour(getComputedStyle(e).backgroundColor);
+      return own[3] === 1 ? own : over(own, e.parentElement ? ground(e.parentElement) : [1, 1, 1, 1]);
+    });
+    veil = remembered((e) => getComputedStyle(e).opacity * (e.parentElement ? veil(e.parentElement) : 1));
+  };
+  lookAgain();
 
   const structure = () => {
     // A drawing may be named by its own title.
@@ -34,9 +46,12 @@
     );
     const many = [...places].filter(([, links]) => new Set(links.map((link) => link.href)).size > 1);
     const unset = all(".math").filter((e) => e.querySelector("merror, mtext[style*=color]") || !e.querySelector("math[alttext]"));
+    const roots = all("article msqrt").filter(seen)
+      .filter((e) => e.getBoundingClientRect().right - e.lastElementChild.getBoundingClientRect().right >= 1);
     const font = !document.querySelector(".math") || document.fonts.check("16px 'Book Math'");
     return [
       ...unset.map((e) => `formula not set: ${e.textContent.trim()}`),
+      ...roots.map((e) => `a root wider than its content: ${e.textContent}`),
       ...(font ? [] : ["formulas without their font"]),
       ...images.filter(([e]) => e.matches("img") && !e.naturalWidth).map(([e]) => `image not shown: ${begin(e)}`),
       ...images.filter(([, alt]) => !alt?.trim() || /\.(png|svg|jpe?g|gif)$/.test(alt)).map(([e]) => `no alt text: ${begin(e)}`),
@@ -89,17 +104,32 @@
     return Math.min(...sizes) < least ? [`letters of ${Math.min(...sizes).toFixed(1)} px: ${name}`] : [];
   });
 
+  // Words that are hard to read: their contrast on what lies behind them, by WCAG 2. Words of figures are inks.
+  const words = () => {
+    const pale = new Map(), walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const text = walker.currentNode.data.trim(), e = walker.currentNode.parentElement;
+      if (!text || e.closest("svg, script, style, noscript, .visually-hidden") || !seen(e) || veil(e) < 0.1) continue;
+      const { color, fontSize, fontWeight } = getComputedStyle(e), size = parseFloat(fontSize), [r, g, b, a] = colour(color);
+      const least = size >= 24 || (size >= 18.66 && fontWeight >= 700) ? 3 : 4.5;
+      const ratio = contrast(over([r, g, b, a * veil(e)], ground(e)), ground(e));
+      if (ratio < least - 0.005) pale.set(`${color} ${ground(e)}`, `pale, ${ratio.toFixed(2)}: ${text.slice(0, 40)}, ${begin(e)}`);
+    }
+    return [...pale.values()];
+  };
+
   // Inks of a figure that do not stand out from the page, and words that cannot be read; veils do not count.
   const inks = () => all("article :is(svg.drawing, .explorer-stage svg[role=img])").flatMap((figure) => {
-    const veil = (e) => (e.matches("svg") ? 1 : getComputedStyle(e).opacity * veil(e.parentElement));
+    const inside = (e) => (e.matches("svg") ? 1 : getComputedStyle(e).opacity * inside(e.parentElement));
     const used = all("path, use, rect, line, polyline, polygon, circle, text", figure)
       .filter((e) => !e.closest("defs, clipPath, .explorer-veil, .explorer-at, .explorer-heads")).flatMap((e) => {
         const { fill, stroke, fillOpacity, strokeOpacity } = getComputedStyle(e);
         const words = e.matches("text") || Boolean(e.closest("[id*='text_']"));
         return [[e.matches("line") ? "none" : fill, fillOpacity], [stroke, strokeOpacity]]
-          .filter(([ink, opacity]) => ink !== "none" && opacity * veil(e) >= 0.5).map(([ink]) => `${ink}|${words ? 4.5 : 3}`);
+          .filter(([ink, opacity]) => ink !== "none" && opacity * inside(e) >= 0.5).map(([ink]) => `${ink}|${words ? 4.5 : 3}`);
       });
-    const pale = [...new Set(used)].map((key) => key.split("|")).filter(([ink, least]) => contrast(ink, ground(figure)) < least);
+    const pale = [...new Set(used)].map((key) => key.split("|"))
+      .filter(([ink, least]) => contrast(colour(ink), ground(figure)) < least);
     return pale.map(([ink]) => `ink ${ink} on ${ground(figure)}: ${figure.ariaLabel}`);
   });
 
@@ -109,7 +139,11 @@
     for (const _ of [1, 2, 3]) await new Promise(requestAnimationFrame);
     await Promise.all(document.getAnimations().map((move) => move.finished));
   };
-  const theme = (name) => Object.assign(document.documentElement.dataset, { theme: name, mode: name }) && fold(true);
+  const theme = (name) => {
+    Object.assign(document.documentElement.dataset, { theme: name, mode: name });
+    lookAgain();
+    return fold(true);
+  };
 
   // How far the layout jumped while the page came.
   const shift = () => new Promise((done) => {
@@ -119,5 +153,5 @@
     setTimeout(() => done(sum > 0.05 ? [`the layout jumps by ${sum.toFixed(2)}`] : []), 200);
   });
 
-  window.survey = { structure, layout, letters, inks, fold, theme, shift };
+  window.survey = { structure, layout, letters, words, inks, fold, theme, shift };
 })();

@@ -7,6 +7,8 @@ from matplotlib.textpath import TextToPath
 from playwright.sync_api import Page
 
 SCRIPTS = [Path(AXE_FILE_PATH), Path(__file__).with_name("survey.js")]
+# Rules that axe needs seconds for: the survey measures contrast and sizes itself, and links look the same everywhere.
+SLOW = ("color-contrast", "link-in-text-block", "target-size")
 # The smallest letters of a figure, in pixels, by the width of the screen.
 LETTERS = {1280: 12, 390: 10}
 # What the theme and Sphinx do, (rule, where): the book's name outside of landmarks, parameters as a list without terms.
@@ -29,12 +31,11 @@ def ask(page: Page, what: str, argument: object = None) -> list[str]:
     return page.evaluate(f"argument => survey.{what}(argument)", argument)
 
 
-def axe(page: Page, *, only_contrast: bool = False, whole: bool = False) -> list[str]:
-    """What axe finds. Formulas and code, thousands of elements of few kinds, are left out unless it is the whole."""
-    rules = {"runOnly": ["color-contrast"]} if only_contrast else {"rules": {"target-size": {"enabled": True}}}
+def axe(page: Page, *, slow: bool = False) -> list[str]:
+    """What axe finds outside of formulas and code, which are thousands of elements of few kinds."""
     # A style sheet that axe loads a second time would be a request of ours.
-    options = {**rules, "resultTypes": ["violations"], "preload": False, "elementRef": True}
-    return page.evaluate(AXE, ["article" if whole else {"exclude": ["math", "pre"]}, options, THEMES])
+    options = {"rules": {name: {"enabled": slow} for name in SLOW}, "resultTypes": ["violations"], "preload": False}
+    return page.evaluate(AXE, [{"exclude": ["math", "pre"]}, options | {"elementRef": True}, THEMES])
 
 
 def defects(page: Page) -> list[str]:
@@ -47,12 +48,11 @@ def defects(page: Page) -> list[str]:
         found += ask(page, "layout")
         ask(page, "fold", True)
         found += ask(page, "layout") + ask(page, "letters", [least, TextToPath.FONT_SCALE])
-    found += ask(page, "inks")
-    ask(page, "theme", "dark")
-    found += ask(page, "inks")
-    ask(page, "fold", False)
-    found += axe(page, only_contrast=True)
+    for theme in ("light", "dark"):
+        ask(page, "theme", theme)
+        found += ask(page, "words") + ask(page, "inks")
     # Letters of twice the size, on a screen of half the width.
+    ask(page, "fold", False)
     page.set_viewport_size({"width": 640, "height": 900})
     page.evaluate("document.documentElement.style.fontSize = '200%'")
     return found + [f"twice the size: {line}" for line in ask(page, "layout") if line.startswith("page of")]

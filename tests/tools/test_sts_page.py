@@ -1,6 +1,5 @@
-"""The language-model page shows a reader's own results, and its cell for a hosted notebook runs."""
+"""The cell of the language-model page for a hosted notebook runs, and the page shows its results."""
 
-import json
 import re
 import shlex
 import sys
@@ -16,7 +15,6 @@ from sts_support import data_folder
 from tiny_book import ROOT
 
 from lsalib.sts import __main__ as command
-from lsalib.sts import records
 
 PAGE = ROOT / "book/llm.md"
 
@@ -30,30 +28,15 @@ def the_figure_stays_open(monkeypatch):
         plt.close("all")
 
 
-def test_the_page_shows_your_own_results(tmp_path, monkeypatch, capsys):
-    cells = [cell.source for cell in jupytext.read(PAGE).cells if cell.cell_type == "code"]
-    monkeypatch.setenv("LSALIB_STS_RESULTS", str(tmp_path))
-    (cell,) = [cell for cell in cells if "records.own()" in cell]
-    code = f"from lsalib.sts import records, results\n{cell}"
-    exec(code, {})
-    assert capsys.readouterr().out == "no results of your own yet\n"
-    fields = {"condition": "guess", "guess_model": "concat", "style": "completion", "context_split": "dev"}
-    mine = records.pick(records.recorded(), draw=0, **fields)
-    mine["experiment"] |= {"model": "openai-api/mine"}
-    (tmp_path / "result.json").write_text(json.dumps(mine))
-    exec(code, {})
-    assert "openai-api/mine" in capsys.readouterr().out
-
-
 # Inspect leaves its connections to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed (<socket|transport):ResourceWarning")
 def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path, monkeypatch, capsys):
-    """With a server on loopback as the model, and a folder as the drive."""
-    pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'lsalib[inspect]'")
+    """With a server on loopback as the model, and a folder as the drive. The page's last cell shows the results."""
+    pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'")
     cell = re.search(r"^```ipython3\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
     small = {"vllm/Qwen/Qwen2.5-7B-Instruct": "openai-api/local/m", "/content/drive": str(tmp_path)}
     small["--option quantization=bitsandbytes --option dtype=half"] = "--runs 2 --context-size 1"
-    for name, value in {"LOCAL_API_KEY": "none", "no_proxy": "127.0.0.1", "INSPECT_DISPLAY": "none"}.items():
+    for name, value in {"no_proxy": "127.0.0.1", "INSPECT_DISPLAY": "none"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("LSALIB_STS_RESULTS", "")  # the cell sets it; this undoes that after the test
     monkeypatch.setitem(sys.modules, "google", types.ModuleType("google"))
@@ -74,8 +57,10 @@ def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path
         exec(TransformerManager().transform_cell(cell), names)
     shell.run_line_magic.assert_called_once()  # %pip
     assert len(plt.gca().containers) == 9
-    # The contrasts of both kinds, over all draws, from the table that `show` prints.
+    # The contrasts, over all draws, from the table that `show` prints and the page's last cell.
     said = capsys.readouterr().out
-    contrasts = ("MSE less: none", "MSE less: the guess itself", "MSE less: shuffled", "guess less: permuted")
-    assert [contrast for contrast in contrasts if contrast not in said] == []
-    assert len(list((tmp_path / "MyDrive/sts-results").rglob("*.eval"))) == 3 + 1
+    assert all(f"less: {other}" in said for other in ("none", "the guess itself", "shuffled")) and " 0,1,2 " in said
+    (last,) = [cell.source for cell in jupytext.read(PAGE).cells if "if own else" in cell.source]
+    exec("from lsalib.sts import records, results\n" + last, {})
+    assert capsys.readouterr().out in said
+    assert len(list((tmp_path / "MyDrive/sts-results").rglob("*.eval"))) == 3

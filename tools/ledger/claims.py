@@ -7,23 +7,24 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from lsalib.book.records import METADATA, Record, tally
+from lsalib.book.claims import METADATA, Record, tally
 from tools.notebooks import pages
 
 NOT_RUN = "not run here yet"
-# Each verdict with its definition, which the ledger and the front page show.
+# The one rule for verdicts, which the ledger and the front page show. It judges a statement in its source's own
+# setting, not its proof; a single run or case of that setting that contradicts the statement is enough for "corrected".
 STATUSES = {
-    "reproduced": "We find what the paper says.",
-    "sharpened": "The claim holds, and we add an exact number, a condition or a proof.",
-    "corrected": "The claim holds after a change, which we name.",
-    "refuted as stated": "The claim is false as the paper states it.",
-    "proved here": "The claim is new in this book, or a conjecture of the paper, and we prove it.",
-    "measured here": "The claim is new in this book. We measured it and did not prove it.",
-    "not supported here": "Our small language model does not show it. This does not refute it for larger models.",
+    "reproduced": "True as its source states it. We add nothing.",
+    "sharpened": "True as its source states it, and we add an exact number, a wider setting or a proof.",
+    "corrected": "False as its source states it, in one run or case at least. True after a change, which we name.",
+    "refuted as stated": "False as its source states it, and no change that we know saves it.",
+    "proved here": "New in this book, or a conjecture of the paper. We prove it.",
+    "measured here": "New in this book. We measured it and did not prove it.",
+    "not supported here": "We did not see it in another setting than its source’s. This does not refute it there.",
     NOT_RUN: "We have not run it.",
 }
-# The kinds of independent derivations of a claim's numbers, beside its tests and certificates.
-DERIVATIONS = ("closed form", "dense algebra", "samples", "stored runs", "others' numbers")
+# The kinds of marked tests; a certificate derives a formula for all d and C.
+KINDS = ("test", "brute force", "certificate")
 
 
 class Claim(NamedTuple):
@@ -35,16 +36,15 @@ class Claim(NamedTuple):
     paper: str
     finding: str
     status: str
-    derivations: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:
-        """Whose claim it is: "P" and "S" are the two papers, "new" is this book."""
+        """Whose claim it is: "P" the paper, "S" the summary of another, "A" a paper before ours, "new" this book."""
         return self.place.split()[0]
 
     @property
     def where(self) -> str:
-        """The place in the paper, "" for a new claim."""
+        """The place in the paper, or the other paper's name; "" for a new claim."""
         return self.place.partition(" ")[2]
 
     def records(self, by_page: dict[str, list[Record]]) -> list[Record]:
@@ -58,43 +58,42 @@ class Marked(NamedTuple):
     file: str
     function: str
     words: str
+    kind: str = KINDS[0]
 
 
-# The marks that name claims, with their arguments.
-MARKS = {"claim": '"id", ...', "certificate": '"id", "what it derives"'}
-# Per kind of mark and claim id, the marked tests.
-Marks = dict[str, dict[str, list[Marked]]]
+# The marked tests of each claim.
+Marks = dict[str, list[Marked]]
 
 
 def read_claims(root: Path) -> list[Claim]:
     entries = tomllib.loads((root / "book/claims.toml").read_text(encoding="utf-8")).get("claim", [])
     for entry in entries:
-        if set(entry) | set(Claim._field_defaults) != set(Claim._fields):
+        if set(entry) != set(Claim._fields):
             name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
             raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
-    return [Claim(**entry | {"derivations": tuple(entry.get("derivations", ()))}) for entry in entries]
+    return [Claim(**entry) for entry in entries]
 
 
 def read_marks(root: Path) -> Marks:
-    """Tests with a mark ``claim`` or ``certificate``, found in the syntax of the files: nothing is imported."""
-    found: Marks = {kind: {} for kind in MARKS}
+    """Tests with the mark ``claim("id", ..., kind="...")``, found in the syntax of the files: nothing is imported."""
+    found: Marks = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
         file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
         # Most files have no mark, and parsing takes time.
-        nodes = ast.walk(ast.parse(text)) if "pytest.mark.c" in text else ()
+        nodes = ast.walk(ast.parse(text)) if "pytest.mark.claim" in text else ()
         for test in (node for node in nodes if isinstance(node, ast.FunctionDef)):
             for mark in test.decorator_list:
-                kind = ast.unparse(mark).partition("(")[0].removeprefix("pytest.mark.")
-                if kind not in MARKS:
+                if ast.unparse(mark).partition("(")[0] != "pytest.mark.claim":
                     continue
-                constants = [arg.value for arg in getattr(mark, "args", []) if isinstance(arg, ast.Constant)]
-                texts = [value for value in constants if isinstance(value, str)]
-                if not texts or (kind == "certificate" and len(texts) != 2):
-                    raise SystemExit(f"{file}::{test.name}: expected @pytest.mark.{kind}({MARKS[kind]})")
+                names = [ast.literal_eval(argument) for argument in getattr(mark, "args", [])]
+                given = {each.arg: ast.literal_eval(each.value) for each in getattr(mark, "keywords", [])}
+                if not names or given.get("kind", KINDS[0]) not in KINDS:
+                    raise SystemExit(
+                        f'{file}::{test.name}: expected @pytest.mark.claim("id", ..., kind=one of {KINDS})'
+                    )
                 doc = ast.get_docstring(test) or test.name.removeprefix("test_").replace("_", " ")
-                words = texts.pop() if kind == "certificate" else doc.splitlines()[0]
-                for name in texts:
-                    found[kind].setdefault(name, []).append(Marked(file, test.name, words))
+                for name in names:
+                    found.setdefault(name, []).append(Marked(file, test.name, doc.splitlines()[0], **given))
     return found
 
 
@@ -102,7 +101,7 @@ def read_records(root: Path) -> dict[str, list[Record]]:
     """For each page with code, what its notebook checked, in order."""
     return {
         page.stem: [
-            Record(**record)
+            Record(*(record[field] for field in Record._fields))
             for output in pages.outputs(pages.load(page))
             for record in output.get("metadata", {}).get(METADATA, [])
         ]
@@ -114,21 +113,17 @@ def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
     """Where the ledger and the evidence disagree; empty if they agree."""
     by_id = {claim.id: claim for claim in claims}
     checked = {record.id for records in by_page.values() for record in records if record.kind == "check"}
-    evident = checked.union(*marks.values())
+    evident = checked.union(marks)
     counted = Counter(claim.id for claim in claims).items()
     found = [f"{name}: {count} entries, expected one" for name, count in counted if count > 1]
     for claim in claims:
         if claim.status not in STATUSES:
             found.append(f"{claim.id}: status “{claim.status}”, expected one of: {', '.join(STATUSES)}")
         elif (claim.status == NOT_RUN) == (claim.id in evident):
-            what = "there is evidence" if claim.id in evident else "there is no check, marked test or certificate"
+            what = "there is evidence" if claim.id in evident else "there is no check and no marked test"
             found.append(f"{claim.id}: “{claim.status}”, but {what}")
         if (claim.source == "new") == bool(claim.paper) or not claim.finding:
             found.append(f"{claim.id}: expected a finding, and what the paper says unless the place is “new”")
-        if unknown := set(claim.derivations) - set(DERIVATIONS):
-            found.append(
-                f"{claim.id}: derivations {', '.join(sorted(unknown))}, expected some of: {', '.join(DERIVATIONS)}"
-            )
     for page, record in ((page, record) for page, records in by_page.items() for record in records):
         where = f"{record.id}, {record.kind} “{record.label}” in {page}"
         if record.id not in by_id:
@@ -137,11 +132,9 @@ def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
             found.append(f"{where}: the ledger names the page {by_id[record.id].page}")
         if not record.passed:
             found.append(f"{where}: did not pass")
-    for kind, by_claim in marks.items():
-        for name, tests in by_claim.items():
-            if name not in by_id:
-                where = ", ".join(f"{test.file}::{test.function}" for test in tests)
-                found.append(f"{name}, {kind} mark in {where}: no such claim in book/claims.toml")
+    for name in (name for name in marks if name not in by_id):
+        where = ", ".join(f"{test.file}::{test.function}" for test in marks[name])
+        found.append(f"{name}, mark in {where}: no such claim in book/claims.toml")
     return found
 
 
@@ -153,9 +146,10 @@ def main(argv: list[str] | None = None) -> None:
     if found := problems(claims, by_page, marks):
         raise SystemExit("\n".join(found))
     records = [record for records in by_page.values() for record in records]
-    tests, certificates = (sum(map(len, by_claim.values())) for by_claim in marks.values())
+    tests = [test for listed in marks.values() for test in listed]
+    certificates = sum(test.kind == "certificate" for test in tests)
     checks = tally(records) if records else "no checks"
-    print(f"{len(claims)} claims: {checks}; {tests} marked tests, {certificates} certificates")
+    print(f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of them certificates")
 
 
 if __name__ == "__main__":

@@ -8,15 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from lsalib.book.records import Record
-from tools.ledger.claims import DERIVATIONS, STATUSES, Claim, Marked, read_claims, read_marks, read_records
+from lsalib.book.claims import Record
+from tools.ledger.claims import KINDS, STATUSES, Claim, Marked, read_claims, read_marks, read_records
 from tools.notebooks import pages
 
-KINDS = ("check", "control")
 TEXT, NUMBER, OPTIONAL = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
 # What both files say of a check: fields of its record.
 FIELDS: dict[str, dict[str, Any]] = {
-    "kind": {"enum": list(KINDS)},
+    "kind": {"enum": ["check", "control"]},
     "label": TEXT,
     "measured": NUMBER,
     "relation": {"enum": ["=", "<", ">"]},
@@ -26,7 +25,6 @@ FIELDS: dict[str, dict[str, Any]] = {
     "seeds": {"type": "array", "items": {"type": "integer"}},
 }
 SHARED = ("place", "page", "paper", "finding", "status")
-TESTS = {"tests": "test", "certificates": "certificate"}
 
 
 def worst_margin(records: list[Record]) -> float:
@@ -62,24 +60,22 @@ def as_json(root: Path) -> dict[str, Any]:
     for claim in read_claims(root):
         records = claim.records(by_page)
         evidence: dict[str, Any] = {"checks": [entry(claim, record) for record in records]}
-        for name, kind in zip(TESTS, marks, strict=True):
-            evidence[name] = [test._asdict() for test in marks[kind].get(claim.id, [])]
+        evidence["tests"] = [test._asdict() for test in marks.get(claim.id, [])]
         claims.append(claim._asdict() | {"worst_margin": finite(worst_margin(records))} | evidence)
     return {"commit": commit(root), "runs": runs(root), "claims": claims}
 
 
 def as_csv(data: dict[str, Any]) -> str:
-    """A line for each check, control, marked test and certificate, and one for a claim without evidence."""
+    """A line for each check, control and marked test, and one for a claim without evidence."""
     lines = io.StringIO()
     writer = csv.DictWriter(lines, ["claim", *SHARED, *FIELDS, "margin", "anchor"], lineterminator="\n")
     writer.writeheader()
     for claim in data["claims"]:
         shared = {"claim": claim["id"]} | {name: claim[name] for name in SHARED}
         evidence = [check | {"seeds": " ".join(map(str, check["seeds"]))} for check in claim["checks"]]
-        for name, kind in TESTS.items():
-            for test in claim[name]:
-                anchor = f"{test['file']}::{test['function']}"
-                evidence.append({"kind": kind, "label": test["words"], "anchor": anchor})
+        for test in claim["tests"]:
+            anchor = f"{test['file']}::{test['function']}"
+            evidence.append({"kind": test["kind"], "label": test["words"], "anchor": anchor})
         for one in evidence or [{}]:
             writer.writerow(shared | one)
     return lines.getvalue()
@@ -88,9 +84,10 @@ def as_csv(data: dict[str, Any]) -> str:
 def schema() -> dict[str, Any]:
     """The JSON Schema of claims.json."""
     claim: dict[str, Any] = dict.fromkeys(Claim._fields, TEXT) | {"status": {"enum": list(STATUSES)}}
-    claim |= {"derivations": {"type": "array", "items": {"enum": list(DERIVATIONS)}}, "worst_margin": OPTIONAL}
+    claim["worst_margin"] = OPTIONAL
     claim["checks"] = {"type": "array", "items": whole(FIELDS | {"margin": OPTIONAL, "anchor": TEXT})}
-    claim |= {name: {"type": "array", "items": whole(dict.fromkeys(Marked._fields, TEXT))} for name in TESTS}
+    test = dict.fromkeys(Marked._fields, TEXT) | {"kind": {"enum": list(KINDS)}}
+    claim["tests"] = {"type": "array", "items": whole(test)}
     book = {"commit": TEXT, "runs": {"type": "object"}, "claims": {"type": "array", "items": whole(claim)}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "The claims of the book"} | whole(book)
 

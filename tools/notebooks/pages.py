@@ -1,6 +1,5 @@
 """A page and its notebook: people edit book/STEM.md, and book/STEM.ipynb is the same page with its outputs."""
 
-import hashlib
 import re
 import tomllib
 from collections import Counter
@@ -89,11 +88,6 @@ def own_code(page: Page, notebook: NotebookNode | None = None) -> list[tuple[str
     """The id and code of each code cell of the page, or of its notebook, without the generated install cell."""
     own = (cell for cell in code_cells(notebook or build(page)) if cell.id != install_cell.cell_id(page.stem))
     return [(cell.id, cell.source) for cell in own]
-
-
-def digest(page: Page) -> str:
-    """A short hash of the page's own code."""
-    return hashlib.sha256("\0".join(source for _, source in own_code(page)).encode()).hexdigest()[:16]
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:

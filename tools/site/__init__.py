@@ -2,7 +2,7 @@
 
 from sphinx.application import Sphinx
 
-EXTENSIONS = ("book", "api", "math", "figures", "claims", "ledger", "explorers", "search", "frame", "tips")
+EXTENSIONS = ("book", "api", "math", "figures", "claims", "ledger", "explorers", "frame", "tips")
 
 
 def setup(app: Sphinx) -> None:

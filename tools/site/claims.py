@@ -20,7 +20,8 @@ FOLDED = ("dropdown", "cell_input", "claims", "toggle")
 NOT_OPEN_CODE = ("dropdown", "toggle", "cell_output", "tag_hide-input", "tag_hide-cell")
 SOURCES = {
     "P": "the paper on linear attention",
-    "S": "the paper on softmax attention (as summarized)",
+    "S": "a summary of the paper on softmax attention",
+    "A": "other papers",
     "new": "this book",
 }
 CERTIFIED = "algebra checked for all d and C"
@@ -28,9 +29,9 @@ FOR_ALL = '<span class="claim-certified">∀ <i>d</i>, <i>C</i></span>'
 
 
 @cache
-def marked(kind: str) -> dict[str, list[Marked]]:
-    """The tests of this checkout with such a mark, by claim."""
-    return read_marks(ROOT)[kind]
+def marked() -> dict[str, list[Marked]]:
+    """The marked tests of this checkout, by claim."""
+    return read_marks(ROOT)
 
 
 class facts(nodes.General, nodes.Element):
@@ -68,7 +69,7 @@ def badge(status: str, words: str = "") -> str:
 
 def linked_badge(claim: Claim) -> str:
     """The verdict as a link to the ledger; with a certificate, that the algebra holds for all d and C."""
-    certified = claim.id in marked("certificate")
+    certified = any(test.kind == "certificate" for test in marked().get(claim.id, []))
     name = f"{claim.where or claim.id}: {claim.status}" + f", {CERTIFIED}" * certified
     shown = badge(claim.status) + f" {FOR_ALL}" * certified
     return f'<a class="claim-badge" href="claims.html#{claim.id}" aria-label="{escape(name)}">{shown}</a>'
@@ -102,9 +103,9 @@ def minutes(doctree: nodes.document) -> int:
 
 
 def facts_html(claims: list[Claim], minutes: int) -> str:
-    """The papers' claims on a page, each with its place and its verdict, and the reading time."""
+    """Others' claims on a page, each with its place and its verdict, and the reading time."""
     html = ""
-    for source in ("P", "S"):
+    for source in ("P", "S", "A"):
         own = [f"<li>{escape(claim.where)}: {linked_badge(claim)}</li>" for claim in claims if claim.source == source]
         if own:
             html += (

@@ -1,25 +1,14 @@
 """Sphinx extension of what surrounds a page's text: its description, the ways on, and the list of sources."""
 
-import re
 from html import escape
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from tools.notebooks import address, install_cell
-from tools.notebooks.pages import ROOT
 from tools.site.claims import facts
-
-FIGURE = "_static/answer.svg"
-
-
-def set_base(app: Sphinx, config: Config) -> None:
-    """Where the book is published, once the repository has an address."""
-    config.html_baseurl = address.book_address(install_cell.address(ROOT)) or ""
 
 
 def briefs(env: BuildEnvironment) -> dict[str, dict[str, str]]:
@@ -34,20 +23,11 @@ def note_brief(app: Sphinx, doctree: nodes.document) -> None:
         briefs(app.env)[app.env.docname] = {"question": parts[0], "answer": parts[1]}
 
 
-def without_tags(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", "", html).split())
-
-
-def tags(app: Sphinx, pagename: str, title: str) -> str:
-    """The page's description for search machines and for those who share its address."""
+def description(app: Sphinx, pagename: str) -> str:
+    """What search machines show of the page."""
     brief = briefs(app.env).get(pagename)
     text = f"{brief['question']} {brief['answer']}" if brief else app.config.html_title
-    said = {"og:type": "article", "og:title": without_tags(title), "og:site_name": app.config.html_title}
-    said["og:description"] = text
-    if base := app.config.html_baseurl:
-        said |= {"og:url": f"{base.rstrip('/')}/{pagename}.html", "og:image": f"{base.rstrip('/')}/{FIGURE}"}
-    shared = "".join(f'<meta property="{name}" content="{escape(value)}">\n' for name, value in said.items())
-    return f'<meta name="description" content="{escape(text)}">\n{shared}'
+    return f'<meta name="description" content="{escape(text)}">\n'
 
 
 def ways(app: Sphinx, context: dict) -> None:
@@ -61,7 +41,7 @@ def ways(app: Sphinx, context: dict) -> None:
 
 
 def add_context(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    context["metatags"] = context.get("metatags", "") + tags(app, pagename, context.get("title", ""))
+    context["metatags"] = context.get("metatags", "") + description(app, pagename)
     ways(app, context)
 
 
@@ -109,7 +89,6 @@ def visit_label(translator, node: nodes.label) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("config-inited", set_base)
     app.connect("doctree-read", note_brief)
     app.connect("html-page-context", add_context)
     app.add_post_transform(CitedIn)

@@ -10,18 +10,17 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from lsalib.book.records import Record, rows, tally
+from lsalib.book.claims import Record, rows, tally
 from tools.ledger import export
-from tools.ledger.claims import DERIVATIONS, STATUSES, Claim, Marked, read_claims, read_records
+from tools.ledger.claims import STATUSES, Claim, Marked, read_claims, read_records
 from tools.notebooks import install_cell
-from tools.notebooks.address import BRANCH
 from tools.notebooks.labels import chapters
 from tools.notebooks.pages import ROOT, Page
 from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
 
 HEAD = {"The paper says": 1, "We find": 1, "Verdict": 1}  # how many columns each has
 OWN_HEAD = {"This book finds": 2, "Verdict": 1}
-HOLDS = ("reproduced", "sharpened", "proved here")
+HEADS = {"P": HEAD, "S": {"The summary says": 1} | dict(list(HEAD.items())[1:]), "A": HEAD, "new": OWN_HEAD}
 FORM = (
     '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
     '<input type="search"></label> <button type="button">Show all</button> <output></output></form>'
@@ -59,40 +58,38 @@ class Table(Directive):
         return [*parts, raw(f"<td>{verdict}</td></tr>")]
 
 
-def tests(name: str, listed: list[Marked]) -> str:
+def tests(listed: list[Marked]) -> str:
     """Marked tests: what each shows, and its file and function, with a link if the repository has an address."""
     repository, lines = install_cell.address(ROOT), ""
     for test in listed:
         place = f"{test.file}, {test.function}"
         if install_cell.GITHUB.fullmatch(repository):
-            place = f'<a href="{repository}/blob/{BRANCH}/{test.file}">{place}</a>'
-        lines += f'<li>{escape(test.words)} <span class="ledger-note">{place}</span></li>'
-    return f"<p>{name}:</p><ul>{lines}</ul>" if listed else ""
+            place = f'<a href="{repository}/blob/{install_cell.BRANCH}/{test.file}">{place}</a>'
+        kind = f"{test.kind.capitalize()}: "
+        lines += f'<li>{kind}{escape(test.words)} <span class="ledger-note">{place}</span></li>'
+    return f"<ul>{lines}</ul>" if listed else ""
 
 
 def evidence(claim: Claim, records: list[Record]) -> str:
-    """What stands behind a claim, folded: its checks with links to their cells, its tests and its certificates."""
-    listed = {name: marked(kind).get(claim.id, []) for name, kind in (("test", "claim"), ("certificate",) * 2)}
+    """What stands behind a claim, folded: its checks with links to their cells, and its tests."""
+    listed = marked().get(claim.id, [])
     counts = [tally(records)] if records else []
-    counts += [f"{len(found)} {name}{'s' * (len(found) > 1)}" for name, found in listed.items() if found]
+    counts += [f"{len(listed)} test{'s' * (len(listed) > 1)}"] if listed else []
     about = f'<a href="#{claim.id}">{claim.id}</a>'
-    about += f"; {claim.where} of {SOURCES[claim.source]}" if claim.where else ""
-    about += f"; computed by {escape(', '.join(claim.derivations))}" if claim.derivations else ""
+    of = "" if claim.source == "A" else f" of {SOURCES[claim.source]}"
+    about += f"; {claim.where}{of}" if claim.where else ""
     checks = rows(records, link=lambda record: f"{claim.page}.html#{record.anchor}") if records else ""
-    more = "".join(tests(f"{name.capitalize()}s", found) for name, found in listed.items())
     summary = f"<summary>Evidence: {', '.join(counts) or 'none'}</summary>"
-    return f'<details class="claims">{summary}<p>{about}</p>{checks}{more}</details>'
+    return f'<details class="claims">{summary}<p>{about}</p>{checks}{tests(listed)}</details>'
 
 
 def summary(claims: list[Claim]) -> str:
-    """For each source, how many claims hold, which are refuted, and links that filter the table by ledger.js."""
+    """For each source, how many claims have each verdict, which are refuted, and links that ledger.js filters by."""
     lines = ""
     for source, name in SOURCES.items():
         own = [claim for claim in claims if claim.source == source]
         counts = Counter(claim.status for claim in own)
         said = f"{len(own)} claims"
-        if source != "new":
-            said = f"{sum(counts[status] for status in HOLDS)} of {said} hold"
         refuted = [f'<a href="#{each.id}">{each.where}</a>' for each in own if each.status == "refuted as stated"]
         said += f"; refuted: {', '.join(refuted)}" if refuted else ""
         to_table = f'<a href="#ledger" data-source="{source}"'
@@ -115,7 +112,7 @@ class Ledger(Table):
         parts = [raw(f'{summary(claims)}<div id="ledger">')]
         for source, name in SOURCES.items():
             caption = f"<caption>Claims of {escape(name)}</caption>"
-            parts.append(raw(f'<table class="ledger">{caption}{head(OWN_HEAD if source == "new" else HEAD)}'))
+            parts.append(raw(f'<table class="ledger">{caption}{head(HEADS[source])}'))
             for claim in (claim for claim in claims if claim.source == source):
                 parts.append(raw(f'<tbody id="{claim.id}" data-source="{source}" data-verdict="{claim.status}">'))
                 parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
@@ -143,20 +140,6 @@ class Verdicts(Table):
         return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
-class Derivations(Directive):
-    """How many claims rest on each kind of independent derivation, and on three kinds or more."""
-
-    def run(self) -> list[nodes.Node]:
-        certified, claims = marked("certificate"), read_claims(ROOT)
-        kinds = [(*claim.derivations, *["certificate"] * (claim.id in certified)) for claim in claims]
-        counts = {kind: sum(kind in each for each in kinds) for kind in (*DERIVATIONS, "certificate")}
-        counts["three kinds or more"] = sum(len(each) > 2 for each in kinds)
-        counts["all"] = len(claims)
-        body = "".join(f"<tr><td>{kind}</td><td>{count}</td></tr>" for kind, count in counts.items())
-        table = f'<table class="derivations">{head({"derivation": 1, "claims": 1})}<tbody>{body}</tbody></table>'
-        return [raw(f'<div class="results claims-table">{table}</div>')]
-
-
 def write_files(app: Sphinx, error: Exception | None) -> None:
     folder = Path(app.outdir) / "book"
     if error is None and (folder / "claims.html").is_file():
@@ -166,5 +149,4 @@ def write_files(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.add_directive("ledger", Ledger)
     app.add_directive("verdicts", Verdicts)
-    app.add_directive("derivations", Derivations)
     app.connect("build-finished", write_files)

@@ -129,15 +129,17 @@ class Endings(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        for node in self.document.findall(nodes.math):
-            after = node.next_node(descend=False, siblings=True)
+        for node in list(self.document.findall(nodes.math)):
+            # By place: docutils' own `replace` would change the first text of the paragraph that reads the same.
+            parent, place = node.parent, node.parent.index(node)
+            after = parent[place + 1] if place + 1 < len(parent) else None
             if isinstance(after, nodes.Text) and (sign := re.match(r"[.,;:!?)\]’”»]+", after)):
                 node["ending"] = sign[0]
-                after.parent.replace(after, nodes.Text(after[sign.end() :]))
-            before = node.parent[node.parent.index(node) - 1]
-            if node is not node.parent[0] and isinstance(before, nodes.Text) and before.endswith(("(", "[", "«", "“")):
+                parent[place + 1] = nodes.Text(after[sign.end() :])
+            before = parent[place - 1] if place else None
+            if isinstance(before, nodes.Text) and before.endswith(("(", "[", "«", "“")):
                 node["opening"] = before[-1]
-                node.parent.replace(before, nodes.Text(before[:-1]))
+                parent[place - 1] = nodes.Text(before[:-1])
 
 
 def visit_math(writer, node: nodes.math) -> None:

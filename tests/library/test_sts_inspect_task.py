@@ -1,0 +1,178 @@
+"""The task of Inspect and the command line around it, against a server on loopback and a model in this process."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sts_server import serving
+from sts_support import ROOT, data_folder, last_guess
+
+pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'")
+
+from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser, GenerateConfig
+
+from lsalib.sts import __main__ as command
+from lsalib.sts import design, inspect_task, models, prompts, records, results
+from studies import record_answers
+
+LOCAL = ["--model", "openai-api/local/m"]
+SMALL = ["--condition", "none", "guess", "--runs", "8", "--context-size", "2"]
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path):
+    """The data, and nothing else from outside; no key."""
+    data_folder()
+    for name, value in {"no_proxy": "127.0.0.1", "INSPECT_DISPLAY": "none", "LSALIB_STS_RESULTS": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LOCAL_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(server, *more, model=LOCAL):
+    return command.main(["run", *model, *SMALL, "--option", f"base_url={server.url}", *more])
+
+
+def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
+    """Two requests at a time, without a key, again after a failure. What is known of the server is stored."""
+    words = lambda prompt: f"I refine the guess to{last_guess(prompt)}"
+    about = ["--about", "weights_sha256=abc", "--about", "server=llama.cpp b1"]
+    with serving(words, failures=[503, 429], pause=lambda: time.sleep(0.02)) as server:
+        assert run(server, *about) == 0
+    assert sum(server.asked.values()) == 2 * 8 + 2 and server.most == 2
+    assert all(request["temperature"] == 0 and request["max_tokens"] == 150 for request in server.requests)
+    found = {one["experiment"]["condition"]: one for one in records.own()}
+    sent = {request["messages"][-1]["content"]: request["messages"] for request in server.requests}
+    for name, result in found.items():
+        one = design.Experiment(**result["experiment"])
+        assert one == design.Experiment(LOCAL[1], name, style="chat", runs=8, context_size=2)
+        items = design.items(one, design.prepare(one))
+        assert [row["query"] for row in result["records"]] == [item.query_index for item in items]
+        asked = [prompts.build(item.context, item.query, guesses=name != "none", style="chat") for item in items]
+        assert [sent[text[1]["content"]] for text in asked] == asked
+        assert result["versions"].items() >= {"weights_sha256": "abc", "server": "llama.cpp b1"}.items()
+        assert result["versions"]["inspect_ai"]
+    np.testing.assert_array_equal(results.outcome(found["guess"]).prediction, results.outcome(found["guess"]).guess)
+    assert set(results.outcome(found["none"]).prediction) == {2.5}
+    said = capsys.readouterr().out
+    assert results.table(records.own()) in said and "stored in sts-results/modelopenai_api_local_m-" in said
+    assert command.main(["show"]) == 0 and capsys.readouterr().out in said
+    # Stored for the book, with the digest of the prompts.
+    record_answers.store(tmp_path, tmp_path)
+    stored = records.json.loads((tmp_path / "m-chat-guess-concat-0.json").read_text())
+    assert stored["records"][0]["answer"].startswith("I refine") and stored["experiment"]["model"] == LOCAL[1]
+    one = design.Experiment(**stored["experiment"])
+    texts = [design.prompt(one, item) for item in design.items(one, design.prepare(one))]
+    assert stored["prompts"] == prompts.digest(texts)
+
+
+def test_answers_to_other_prompts_are_not_continued(monkeypatch, capsys):
+    """The same command asks nothing again, and other prompts are refused. Answers without a score are counted."""
+    with serving(lambda prompt: "maybe 3 or 4") as server:
+        assert run(server, "--out", "mine") == run(server, "--out", "mine") == 0
+        assert re.search(r" 8 +8 +1\.00 ", capsys.readouterr().out)
+        monkeypatch.setattr(prompts, "_TASK", prompts._TASK + " Be brief.")
+        assert run(server, "--out", "mine") == 2
+        said = capsys.readouterr().err
+        assert "error: Existing log file" in said and "continues" not in said
+    assert sum(server.asked.values()) == 16
+
+
+def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
+    """Before anything is asked, if it is about the settings; and with the reason that a server gives."""
+    cases = [
+        (["run", "--runs", "0"], "runs must be a whole number of at least 1, got 0"),
+        (["run", *LOCAL, "--style", "completion"], "style must be one that the provider can ask, got completion for"),
+        (["run", *LOCAL, "--runs", "2000"], "runs must be at most 1379, the number of queries"),
+        (["run", "--model", "openai-api/other/m"], "No OTHER_API_KEY defined in the environment"),
+        (["show", "nowhere"], "no finished result in nowhere or below; python -m lsalib.sts run writes one"),
+    ]
+    for words, message in cases:
+        assert command.main(words) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and message in error and error.count("\n") == 1 and "[" not in error
+    with serving(last_guess, failures=[401] * 99) as server:
+        assert run(server, "--out", "b") == 2
+    error = "not all was answered: Error code: 401 - refused; what was answered is kept in b/none,guess; when the cause"
+    assert error in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    assert command.main(["run", *LOCAL]) == 2
+    assert "pip install '.[sts,inspect]' in the book's repository" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.main(["run", "--option", "none"])
+    assert "must be NAME=VALUE, got 'none'" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_continues_at_another_port():
+    """What was answered before a stop is not asked again."""
+    with serving(last_guess, pause=lambda: time.sleep(0.3)) as first:
+        line = [sys.executable, "-m", "lsalib.sts", "run", *LOCAL, *SMALL, "--out", "mine"]
+        line += ["--option", f"base_url={first.url}", "--option", "max_connections=1"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(line, env=environment, stderr=-1, stdout=-1, text=True) as process:
+            while sum(first.asked.values()) < 5 and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            said = process.communicate()[1]
+    assert process.returncode == 143
+    kept = r"stopped; what was answered is kept in mine/none,guess; the same command continues from there"
+    assert re.search(kept, said), said
+    with serving(last_guess) as second:
+        assert run(second, "--out", "mine") == 0
+    assert 8 < sum(second.asked.values()) < 16 and sum(second.asked.values()) + sum(first.asked.values()) <= 16 + 1
+    assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
+
+
+class Echo:
+    """In place of the small model: it copies the guess, and finds scores the less likely the longer their prompt is."""
+
+    version = {"weights_sha256": "def"}  # noqa: RUF012
+
+    def complete(self, asked, *, max_new_tokens, stop=""):
+        self.asked, self.stop = asked, (max_new_tokens, stop)
+        return [last_guess(str(asked[0]))]
+
+    def score_logprobs(self, asked, answers):
+        self.answers = answers
+        return np.full((1, 51), -np.log(60 + len(str(asked[0])) % 7))
+
+
+def test_the_small_model_is_a_model_of_inspect(monkeypatch, capsys):
+    """By default, with probabilities and versions on record."""
+    monkeypatch.setattr(models, "open_model", lambda name="": Echo())
+    assert command.main(["run", *SMALL[:2], "guess", *SMALL[3:], "--out", "mine"]) == 0
+    none, right = sorted(records.own("mine"), key=lambda one: one["experiment"]["condition"], reverse=True)
+    assert (
+        right["experiment"]["model"] == "lsalib/smollm2-135m-instruct" and right["experiment"]["style"] == "completion"
+    )
+    assert right["versions"]["weights_sha256"] == "def"
+    assert results.outcome(right).prediction.tolist() == [row["guess"] for row in right["records"]]
+    assert results.mass(none) == pytest.approx(51 / 63, abs=0.05)
+
+
+def test_texts_chats_and_begun_answers_reach_the_small_model_as_they_are(monkeypatch):
+    monkeypatch.setattr(models, "open_model", lambda name: Echo())
+    model = inspect_task.InProcess("smollm2-135m-instruct")
+    text, system, user, begun = "Score:", ChatMessageSystem(content="s"), ChatMessageUser(content="u"), "Score:"
+    talk = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    for given, prompt, stop, space in (
+        ([ChatMessageUser(content=text)], text, ["\n"], " "),
+        ([system, user], talk, None, ""),
+        (
+            [system, user, ChatMessageAssistant(content=begun)],
+            [*talk, {"role": "assistant", "content": begun}],
+            ["\n"],
+            " ",
+        ),
+    ):
+        config = GenerateConfig(stop_seqs=stop, max_tokens=9)
+        output = asyncio.run(model.generate(given, [], "none", config))
+        assert model.model.asked == [prompt] and model.model.stop == (9, (stop or [""])[0])
+        assert model.model.answers == [space + score for score in results.ANSWERS]
+        assert output.completion == " 2.5" and len(output.metadata["logprobs"]) == 51

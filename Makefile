@@ -100,7 +100,6 @@ named:
 # Compares the claims with what the notebooks checked, and takes the README's figure from the first notebook.
 ledger: setup
 	@$(PY) -m tools ledger
-	@$(PY) -m tools.ledger.headline
 
 # Sphinx asks every site that the book links to; like `make book`, it reads the stored outputs and executes nothing.
 links: setup  ## check the links to other sites (needs the network)

@@ -163,6 +163,3 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         raise SystemExit("\nInterrupted; the notebooks are whole.") from None
 
-
-if __name__ == "__main__":
-    main()

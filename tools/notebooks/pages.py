@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 from nbformat.v4 import new_markdown_cell
 
-from tools.notebooks import fold, glue, install_cell, labels, markdown
+from tools.notebooks import glue, install_cell, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +24,10 @@ METADATA = {
 
 # The key of one more entry: date, versions and machine of the execution.
 RUN = "lsalib_run"
+
+# A page folds the cells with this tag. The title in their first line is the fold's summary in the book, a form in Colab.
+FOLDED = "hide-input"
+TITLE = re.compile(r"# @title (\S.*)\n")
 
 # Output that differs from machine to machine.
 NOISE = {
@@ -64,17 +68,32 @@ def code_pages(root: Path) -> list[Page]:
     return [page for page in written_pages(root) if page.has_code]
 
 
+def is_folded(cell: NotebookNode) -> bool:
+    return cell.cell_type == "code" and FOLDED in cell.metadata.get("tags", [])
+
+
+def title(cell: NotebookNode) -> str:
+    """The title in the cell's first line, or "" if it has none."""
+    found = TITLE.match(cell.source)
+    return found[1].strip() if found else ""
+
+
 def build(page: Page) -> NotebookNode:
     """The page as a notebook without outputs. The same text always gives the same notebook."""
     notebook = jupytext.read(page.md)
     cells = notebook.cells
     for number, cell in enumerate(cells):
         cell.id = f"{page.stem}-{number:03d}"
-        fold.fold(cell)
+        if is_folded(cell):
+            name = title(cell)
+            cell.metadata["mystnb"] = {
+                **cell.metadata.get("mystnb", {}), "code_prompt_show": name, "code_prompt_hide": name
+            }  # fmt: skip
+            cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
     url = install_cell.address(page.root)
     cells.insert(first, install_cell.cell(page.stem, url, cells))
-    cells.insert(0, install_cell.first_cell(page.stem, labels.title(page.md), install_cell.book_address(url), cells))
+    cells.insert(0, install_cell.first_cell(page.stem, markdown.title(page.md), install_cell.book_address(url), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -155,7 +174,10 @@ def text_defects(page: Page) -> list[str]:
         # nbval runs cells without history, and IPython then shows a value that a final «;» hides elsewhere.
         silenced = [cell.id for cell in cells if cell.source.rstrip().endswith(";")]
         found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
-        found += fold.defects(cells)
+        for cell in cells:
+            if is_folded(cell) != bool(title(cell)):
+                said = "folded without a first line «# @title …»" if is_folded(cell) else "a title, not folded"
+                found.append(f"cell {cell.id}: {said}")
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")

@@ -43,6 +43,3 @@ def main(argv: list[str] | None = None) -> None:
     if subprocess.run(command(todo), cwd=root).returncode:
         raise SystemExit("Some outputs differ from those in the notebooks.")
 
-
-if __name__ == "__main__":
-    main()

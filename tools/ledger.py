@@ -179,4 +179,3 @@ def main(argv: list[str] | None = None) -> None:
     certificates = sum(test.kind == "certificate" for test in tests)
     checks = tally(records) if records else "no checks"
     print(f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of them certificates")
-

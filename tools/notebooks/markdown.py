@@ -5,6 +5,7 @@ and `<details>`.
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,10 +77,12 @@ class Book(NamedTuple):
     titles: Mapping[str, str] = MappingProxyType({})
 
 
-def book(root: Path, verdicts: Mapping[str, str]) -> Book:
-    """The labels and sources of the book in this checkout."""
-    bib = root / "book/references.bib"
+def book(root: Path) -> Book:
+    """The labels, sources and verdicts of the book in this checkout."""
+    bib, claims = root / "book/references.bib", root / "book/claims.toml"
     sources = parse_file(str(bib)).entries if bib.is_file() else {}
+    entries = tomllib.loads(claims.read_text(encoding="utf-8")).get("claim", []) if claims.is_file() else []
+    verdicts = {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
     address = install_cell.book_address(install_cell.address(root))
     return Book(labels(root), sources, verdicts, address, {md.stem: title(md) for md in (root / "book").glob("*.md")})
 

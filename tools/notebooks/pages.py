@@ -1,7 +1,6 @@
 """A page and its notebook: people edit book/STEM.md, and book/STEM.ipynb is the same page with its outputs."""
 
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +24,7 @@ METADATA = {
 # The key of one more entry: date, versions and machine of the execution.
 RUN = "lsalib_run"
 
-# A page folds the cells with this tag. The title in their first line is the fold's summary in the book, a form in Colab.
+# A page folds the cells with this tag, under the title in their first line; Colab shows that as the title of a form.
 FOLDED = "hide-input"
 TITLE = re.compile(r"# @title (\S.*)\n")
 
@@ -85,10 +84,8 @@ def build(page: Page) -> NotebookNode:
     for number, cell in enumerate(cells):
         cell.id = f"{page.stem}-{number:03d}"
         if is_folded(cell):
-            name = title(cell)
-            cell.metadata["mystnb"] = {
-                **cell.metadata.get("mystnb", {}), "code_prompt_show": name, "code_prompt_hide": name
-            }  # fmt: skip
+            prompts = dict.fromkeys(("code_prompt_show", "code_prompt_hide"), title(cell))
+            cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), **prompts}
             cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
     url = install_cell.address(page.root)
@@ -105,7 +102,7 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 def own_code(page: Page, notebook: NotebookNode | None = None) -> list[tuple[str, str]]:
     """The id and code of each code cell of the page, or of its notebook, without the generated install cell."""
-    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != install_cell.cell_id(page.stem))
+    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install")
     return [(cell.id, cell.source) for cell in own]
 
 
@@ -124,7 +121,7 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
         notebook.metadata[RUN] = executed.metadata[RUN]
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
-    values, book = dict(glue.recorded(notebook)), markdown.book(page.root, verdicts(page.root))
+    values, book = dict(glue.recorded(notebook)), markdown.book(page.root)
     texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     if plainly and (cited := markdown.references("\n".join(cell.source for cell in texts), book)):
         notebook.cells.append(new_markdown_cell(cited, id=f"{page.stem}-references"))
@@ -132,19 +129,6 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
         source = glue.fill(cell.source, values)
         cell.source = markdown.plain(source, book) if plainly else source
     return notebook
-
-
-def verdicts(root: Path) -> dict[str, str]:
-    """The status of each claim in book/claims.toml."""
-    ledger = root / "book/claims.toml"
-    entries = tomllib.loads(ledger.read_text(encoding="utf-8")).get("claim", []) if ledger.is_file() else []
-    return {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
-
-
-def same_code(page: Page, notebook: NotebookNode) -> bool:
-    """Whether the notebook ran the page's present code; the generated install cell does not count."""
-    now, then = own_code(page), own_code(page, notebook)
-    return [source for _, source in now] == [source for _, source in then]
 
 
 def load(page: Page) -> NotebookNode | None:

@@ -1,7 +1,7 @@
-"""Sphinx extension of the claims: the box at a page's head, verdicts beside statements, and the ledger of all claims."""
+"""Sphinx extension of the claims: the box at a page's head, verdicts beside statements, and the ledger."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -23,13 +23,8 @@ SOURCES = {
     "A": "other papers",
     "new": "this book",
 }
-HEAD = {"The paper says": 1, "We find": 1, "Verdict": 1}  # how many columns each has
-HEADS = {
-    "P": HEAD,
-    "S": {"The summary says": 1, "We find": 1, "Verdict": 1},
-    "A": HEAD,
-    "new": {"This book finds": 2, "Verdict": 1},
-}
+HEAD = ("The paper says", "We find", "Verdict")
+HEADS = {"P": HEAD, "S": ("The summary says", *HEAD[1:]), "A": HEAD, "new": ("This book finds", "Verdict")}
 FORM = (
     '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
     '<input type="search"></label> <button type="button">Show all</button> <output></output></form>'
@@ -119,8 +114,10 @@ class Table(Directive):
         return [*parts, raw(f"<td>{verdict}</td></tr>")]
 
 
-def head(columns: Mapping[str, int]) -> str:
-    cells = (f'<th scope="col" colspan="{span}">{escape(name)}</th>' for name, span in columns.items())
+def head(columns: Sequence[str]) -> str:
+    """Three columns wide: the first of two names stands over two of them."""
+    spans = (4 - len(columns), *[1] * (len(columns) - 1))
+    cells = (f'<th scope="col" colspan="{span}">{name}</th>' for name, span in zip(columns, spans, strict=True))
     return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 

@@ -12,10 +12,9 @@ from playwright.sync_api import sync_playwright
 
 from tools.site.build import ROOT, toc_pages
 
-WHOLE, PDF = "whole.html", "book.pdf"
-# Chromium fills in the number of the page.
+WHOLE, PDF = "book/whole.html", "book.pdf"
 FOOTER = '<div style="width: 100%; font: 8px sans-serif; text-align: center" class="pageNumber"></div>'
-# What names an element by its id, and what is of use on a screen only.
+# Attributes with an element's id; what is of use on a screen only.
 NAMING = ("id", "aria-labelledby", "aria-describedby", "for")
 SCREEN_ONLY = "script, button, .headerlink, .explorer, .ledger-tools, .copybtn, table.ledger details > :not(summary)"
 
@@ -26,8 +25,8 @@ def chromium() -> dict:
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
         raise SystemExit(f"No browser: none of {', '.join(names)} is installed")
-    quiet = "no-sandbox disable-gpu disable-background-networking disable-component-update disable-sync no-first-run"
-    return {"executable_path": found, "args": [f"--{flag}" for flag in f"{quiet} disable-quic".split()]}
+    quiet = "no-sandbox disable-gpu disable-background-networking disable-component-update disable-sync disable-quic"
+    return {"executable_path": found, "args": [f"--{flag}" for flag in quiet.split()]}
 
 
 def own(page: str, name: str) -> str:
@@ -36,13 +35,13 @@ def own(page: str, name: str) -> str:
 
 
 def moved(page: str, address: str, pages: list[str]) -> str:
-    """The address as it is where all pages are one, at the top of the built book."""
-    path, _, anchor = address.partition("#")
+    """The address as it is where all pages are one, in the folder of the first."""
     if re.match(r"[a-z]+:", address):
         return address
+    path, _, anchor = address.partition("#")
     target = os.path.normpath(Path(page).parent / path) if path else f"{page}.html"
     known = target.removesuffix(".html")
-    return f"#{own(known, anchor)}" if known in pages else target + ("#" + anchor if anchor else "")
+    return f"#{own(known, anchor)}" if known in pages else f"../{target}{'#' * bool(anchor)}{anchor}"
 
 
 def article(soup: BeautifulSoup, page: str, pages: list[str]) -> Tag:
@@ -53,7 +52,7 @@ def article(soup: BeautifulSoup, page: str, pages: list[str]) -> Tag:
     for details in found.select("details"):
         details["open"] = ""
     for tag in found.find_all(True):
-        for name, value in [(name, str(value)) for name, value in tag.attrs.items() if isinstance(value, str)]:
+        for name, value in [(name, str(value)) for name, value in tag.attrs.items() if name != "class"]:
             if name in NAMING:
                 tag[name] = " ".join(own(page, part) for part in value.split())
             elif name in ("href", "xlink:href", "src"):
@@ -68,8 +67,6 @@ def whole(html: Path, pages: list[str]) -> str:
     """All articles in one document, with the style sheets of the first page."""
     soups = [BeautifulSoup((html / f"{page}.html").read_text(encoding="utf-8"), "html.parser") for page in pages]
     sheets = soups[0].select("head > link[rel=stylesheet], head > style")
-    for sheet in soups[0].select("link[rel=stylesheet]"):
-        sheet["href"] = moved(pages[0], str(sheet["href"]), [])
     articles = "".join(str(article(soup, page, pages)) for soup, page in zip(soups, pages, strict=True))
     return (
         f'<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
@@ -85,7 +82,7 @@ def print_pdf(document: Path, target: Path) -> None:
         page.goto(document.as_uri())
         page.evaluate("document.fonts.ready.then(() => true)")
         margin: Any = dict.fromkeys(("top", "right", "bottom", "left"), "17mm")
-        numbered = {"display_header_footer": True, "header_template": "<span></span>", "footer_template": FOOTER}
+        numbered: Any = {"display_header_footer": True, "header_template": "<span></span>", "footer_template": FOOTER}
         page.pdf(path=target, format="A4", margin=margin, print_background=True, outline=True, tagged=True, **numbered)
 
 

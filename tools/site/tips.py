@@ -12,21 +12,9 @@ from bs4 import BeautifulSoup, Tag
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tools.notebooks import markdown
-from tools.notebooks.pages import ROOT
 from tools.site.ledger import badge, claims
 
 DATA = "_static/tips-data.js"
-
-
-def names(doctree: nodes.document) -> list[str]:
-    """The ids of theorems, numbered equations and sources."""
-    labels = markdown.labels(ROOT)
-    found = [node for node in doctree.findall(nodes.Element) if node.get("ids")]
-    kinds = (nodes.citation, nodes.math_block)
-    return [
-        node["ids"][0] for node in found if isinstance(node, kinds) or (node.get("title") and node["ids"][0] in labels)
-    ]
 
 
 def bare(tag: Tag) -> str:
@@ -39,12 +27,12 @@ def bare(tag: Tag) -> str:
 
 
 def collect(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    if doctree is None:
+    """Theorems, numbered equations, sources; of a claim's row, its verdict and what we find."""
+    if not pagename.startswith("book/"):
         return
     soup, tips = BeautifulSoup(context["body"], "html.parser"), app.env.__dict__.setdefault("book_tips", {})
-    for name in names(doctree):
-        for found in soup.find_all(id=name):
-            tips[f"{pagename}.html#{name}"] = bare(copy(found))
+    for found in soup.select(".proof[id], div.math[id], .citation[id]"):
+        tips[f"{pagename}.html#{found['id']}"] = bare(copy(found))
     for row in soup.select("table.ledger > tbody"):
         finding = row.select(".ledger-finding p")[0].decode_contents()
         tips[f"{pagename}.html#{row['id']}"] = f"{badge(claims()[str(row['id'])].status)} {finding}"

@@ -75,7 +75,6 @@ notebook: setup  ## execute one page again: make notebook NAME=heads
 	@$(MAKE) --no-print-directory ledger
 ledger: setup  # compare the claims with what the notebooks checked, and draw the README's figure
 	@$(PY) -m tools ledger
-	@$(PY) -m tools.ledger.headline
 serve: book  ## build the book and serve it on localhost
 	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 bench: setup  ## measure all timings again

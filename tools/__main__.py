@@ -6,7 +6,7 @@ from importlib import import_module
 COMMANDS = {
     "execute": ("tools.notebooks.execute", "execute pages and keep their notebooks up to date"),
     "validate": ("tools.notebooks.validate", "run notebooks again and compare their outputs"),
-    "ledger": ("tools.ledger.claims", "compare claims with what the pages checked"),
+    "ledger": ("tools.ledger", "compare claims with what the pages checked"),
     "build": ("tools.site.build", "build the HTML book"),
     "pdf": ("tools.site.pdf", "print the built book as one PDF"),
 }

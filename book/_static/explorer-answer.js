@@ -25,7 +25,7 @@ window.explorers.made.answer = (state, data) => {
   const spec = {
     title: `Exact risks against the ${control.label}`,
     x: { label: control.label, domain: [control.min, control.max] },
-    y: { label: "risk", domain: data.risk },
+    y: { label: "risk", domain: over === "C" ? [0, 18] : data.risk },
     lines, dots, at: state[over], drag: (x) => ({ [over]: x }),
   };
   const bayes = values.bayes === null

@@ -193,16 +193,15 @@
     const choices = [...list.querySelectorAll("li")]
       .map((item) => button({}, ...(item.querySelector("p") ?? item).childNodes));
     const verdict = html("strong"), right = choices[box.dataset.right - 1];
-    const told = html("div", { id: `${id}-answer`, hidden: "" }, html("p", {}, verdict), ...answer);
+    const told = html("div", { id: `${id}-answer`, hidden: "" }, ...answer);
     const show = button({ "aria-controls": told.id });
     let chosen = null;
     const refresh = () => {
       for (const choice of choices) {
         choice.setAttribute("aria-pressed", choice === chosen);
-        choice.classList.toggle("explorer-right", !told.hidden && choice === right);
+        choice.classList.toggle("explorer-right", choice === right && (chosen === right || !told.hidden));
       }
-      verdict.textContent = chosen ? (chosen === right ? "You were right." : "Not quite.") : "";
-      verdict.parentElement.hidden = !chosen;
+      verdict.textContent = chosen ? (chosen === right ? "That is right." : "Not quite.") : "";
       show.setAttribute("aria-expanded", !told.hidden);
       show.textContent = told.hidden ? "Show the answer" : "Hide the answer";
     };
@@ -216,7 +215,8 @@
       refresh();
     });
     refresh();
-    list.replaceWith(html("div", { class: "explorer-choices", role: "group", "aria-labelledby": id }, ...choices));
+    list.replaceWith(html("div", { class: "explorer-choices", role: "group", "aria-labelledby": id }, ...choices),
+      html("p", { class: "explorer-verdict", role: "status" }, verdict));
     return [html("p", { class: "explorer-show" }, show), told];
   };
 

@@ -79,7 +79,7 @@ def table(
             raise ValueError(f"{name} must have {len(head)} entries, one for each column, got {length}")
     place = lambda n, k: f"rows[{n}][{k}]"
     texts = [[_entry(place(n, k), each, specs[k], "") for k, each in enumerate(row)] for n, row in enumerate(cells)]
-    numeric = [all(not isinstance(row[k], str) for row in cells) for k in range(len(head))]
+    numeric = [any(not isinstance(row[k], str) for row in cells) for k in range(len(head))]
     tag = lambda kind, text, k: f"<{kind}{' class=number' * numeric[k]}>{html.escape(text)}</{kind.split()[0]}>"
     top = "".join(tag('th scope="col"' if name else "td", name, k) for k, name in enumerate(head))
     body = "".join(f"<tr>{''.join(tag('td', text, k) for k, text in enumerate(row))}</tr>" for row in texts)

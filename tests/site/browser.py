@@ -13,7 +13,7 @@ import pytest
 from loopback import running
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
-from tools.site.chromium import FLAGS, executable
+from tools.site import pdf
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +25,7 @@ class Silent(SimpleHTTPRequestHandler):
 
 def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """Build the project's book; the HTML lands in out/_build/html."""
-    command = [sys.executable, "-m", "tools.site.build", "--out", str(out)]
+    command = [sys.executable, "-m", "tools", "build", "--out", str(out)]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
@@ -41,12 +41,12 @@ def serve(folder: Path) -> Iterator[str]:
 def chromium() -> Iterator[Browser]:
     """A headless Chromium; without one the tests are skipped, and fail where CI=true."""
     try:
-        path = executable()
+        options = pdf.chromium()
     except SystemExit as missing:
         give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         give_up(f"The built book is not tested. {missing}")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        browser = playwright.chromium.launch(**options)
         yield browser
         browser.close()
 

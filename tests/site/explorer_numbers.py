@@ -9,12 +9,12 @@ from scipy import stats
 from lsalib import attention, estimators, theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
-from tools.site.explorer_data import EXPLORERS, course, shown, sizes, task_of
+from tools.site.explorer_data import course, explorers, shown, sizes, task_of
 
 
 def states(name: str, **grid) -> list[dict]:
     """All combinations of some values of the controls, each of which the control can take."""
-    controls = {control["name"]: control for control in EXPLORERS[name]()["controls"]}
+    controls = {control["name"]: control for control in explorers()[name]["controls"]}
     for key, values in grid.items():
         control = controls[key]
         own = control.get("values") or [value for value, _ in control.get("options", ())]
@@ -124,7 +124,7 @@ ORDERS = {
 
 def fast_weights(start, beta, order) -> dict:
     """The descent of the library's estimator after each number of examples, and its exact risk."""
-    data = EXPLORERS["fast-weights"]()
+    data = explorers()["fast-weights"]
     w, mean, X = np.array(data["w"]), np.array(data["prior_mean"], float), ORDERS[order](np.array(data["X"]))
     with jax.enable_x64(True):
         after = lambda n, x_q: float(estimators.delta_rule(X[:n], X[:n] @ w, x_q, start * mean, float(beta)))
@@ -133,7 +133,7 @@ def fast_weights(start, beta, order) -> dict:
     risk = lambda share, n: float(theory.delta_rule_risk(GaussianTask(mean, n), float(beta), share * mean))
     values = {"found": path[-1], "error": errors[-1], "risk": risk(start, len(X)), "right": risk(1, len(X))}
     said = [start, *path[-1], errors[-1], values["risk"], values["right"]]
-    return values | {"said": said, "at_three": [risk(start, 3), risk(1, 3), errors[3]]}
+    return values | {"said": said}
 
 
 PAGES = {
@@ -146,7 +146,7 @@ PAGES = {
     "patterns": "softmax",
     "fast-weights": "fast_weights",
 }
-STEPS = EXPLORERS["triangle"]()["controls"][0]["values"]
+STEPS = explorers()["triangle"]["controls"][0]["values"]
 # The numbers of each explorer, and the grid of its controls on which they are compared.
 FORMULAS = {
     "answer": (answer, {"d": [1, 10, 12], "C": [1, 10, 100], "noise": [0, 0.5, 3], "error": [0, 40], "over": ["C"]}),
@@ -157,26 +157,6 @@ FORMULAS = {
     "stand-in": (stand_in, {"d": [1, 10, 20], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
     "fast-weights": (fast_weights, {"start": [0, 0.7, 1.5], "beta": [0.05, 0.25, 0.4], "order": list(ORDERS)}),
 }
-
-
-def curves(name: str, s: dict) -> list[tuple[float, list[float]]]:
-    """For each chart of a state, some place on its x axis and the height of its first curves there."""
-    v = FORMULAS[name][0](**s)
-    if name == "answer":
-        return [(s[s["over"]], [v[key] for key in ("lsa", "gd", "yq", "bayes") if v[key] is not None])]
-    if name == "heads":
-        # The price is a vertical line: see the test.
-        return [(s["heads"], [v["risk"], v["gd"]])]
-    if name == "pair":
-        return [(s["C"], [v[key] / v["limit"] for key in ("exact", "independent", "limit", "paper")])]
-    if name == "fast-weights":
-        # The path turns back: its dots show that it is right.
-        return [(0, []), (3, v["at_three"])]
-    if name == "guess":
-        return [(s["guess"], [v["head"], v["gd"], v["target"]])]
-    k = s["C"] * s["d"]
-    share = [v["left"], *[stand_in(**s | {"noise": 0})["left"]] * (s["noise"] > 0)]
-    return [(0.7, [stats.chi2.pdf(0.7 * k, k) / stats.chi2.pdf(k, k)]), (s["C"], share)]
 
 
 # The charts with logarithmic axes, and the states in which the drawings are compared.

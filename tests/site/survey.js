@@ -41,8 +41,8 @@
     const images = all("article :is(img, svg[role=img])").map((e) => [e, e.matches("img") ? e.alt : name(e)]);
     const places = Map.groupBy(
       // The theme's own links, and an index, whose links stand below the name that each is of.
-      all("article a[href]:not(.headerlink)").filter((e) => seen(e) && !e.closest(".prev-next-area, .indextable")),
-      (e) => e.getAttribute("aria-label") ?? e.textContent.trim() + (e.querySelector("img")?.alt ?? ""),
+      all("article a[href]:not(.headerlink)").filter((e) => seen(e) && !e.closest(".prev-next-area, .indextable") && !e.querySelector(".viewcode-link") && !e.matches(".viewcode-back")),
+      (e) => e.getAttribute("aria-label") ?? e.textContent.trim() + e.title + (e.querySelector("img")?.alt ?? ""),
     );
     const many = [...places].filter(([, links]) => new Set(links.map((link) => link.href)).size > 1);
     const unset = all(".math").filter((e) => e.querySelector("merror, mtext[style*=color]") || !e.querySelector("math[alttext]"));

@@ -7,7 +7,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from math_core import LatexError
 
-from tools.site.math import Endings, mathml, rows
+from tools.site.math import Endings, mathml
 
 # A formula, whether it stands on its own, and the text of each part in which it may be broken: behind relations outside
 # of brackets in a line, at its gaps otherwise.
@@ -17,6 +17,7 @@ BROKEN = [
     (r"\big(a + b = c + d\big)^2", False, ["(a+b=c+d)2"]),
     (r"a = b, \qquad c = d", True, ["a=b,", "c=d"]),
     (r"\begin{aligned} a &= b, \qquad c = d \end{aligned}", True, ["a=b,c=d"]),
+    (r"a = b, \qquad \\ c = d", True, ["a=b,c=d"]),
 ]
 # What is in the MathML of a formula, and what is not: a large bracket keeps its size under an exponent, a prime stands
 # beside its letter and behind its index.
@@ -46,12 +47,6 @@ def test_a_formula_keeps_its_latex_and_its_form(tex, there, not_there):
 def test_what_is_no_latex_is_refused(tex):
     with pytest.raises(LatexError):
         mathml(tex, display=False)
-
-
-def test_lines_outside_of_an_environment_stand_below_each_other():
-    assert rows(r"a \\ b") == rows("a\n\nb") == r"\begin{aligned}a \\ b\end{aligned}"
-    matrix = r"\begin{bmatrix} 1 \\ \begin{matrix} 2 \\ 3 \end{matrix} \end{bmatrix}"
-    assert rows(matrix) == matrix
 
 
 def test_the_signs_around_a_formula_go_with_it_and_equal_signs_elsewhere_stay():

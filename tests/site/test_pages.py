@@ -48,20 +48,6 @@ def test_what_is_broken_is_seen(browser, address):
     assert [said for _, said in BROKEN if not any(said in line for line in found)] == []
 
 
-def test_all_of_axe_s_rules_hold_on_a_page_in_the_dark(browser, address):
-    """Also the slow ones, which judge contrast a second time."""
-    with visit(browser, address, "book/gradients_appendix.html") as (page, _):
-        survey.prepare(page)
-        survey.ask(page, "theme", "dark")
-        assert survey.axe(page, slow=True) == []
-
-
-def test_the_front_door_leads_to_the_first_page(browser, address):
-    with visit(browser, address, PAGES[1]) as (page, _):
-        page.goto(address)
-        page.wait_for_url(address + PAGES[0])
-
-
 def test_without_scripts_all_is_there_but_what_needs_them(browser, address):
     with visit(browser, address, "book/heads.html", scripts=False) as (page, noise):
         assert page.locator("article .math math").count() > 50 and page.locator("article svg.drawing").count() > 0

@@ -1,7 +1,6 @@
 """What the built pages say, without a browser: links, numbers of theorems, verdicts and their counts."""
 
 import re
-import tomllib
 from collections import Counter
 from html import unescape
 
@@ -10,25 +9,20 @@ from browser import ROOT
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
-from tools.ledger.claims import read_records
-from tools.notebooks import install_cell
-from tools.notebooks.labels import labels
+from tools.ledger import read_claims, read_records
+from tools.notebooks import install_cell, pages
+from tools.notebooks.markdown import labels
 from tools.site import math as sphinx_math
 
 # One process reads all pages.
 pytestmark = pytest.mark.xdist_group("static")
 
-CLAIMS = {claim["id"]: claim for claim in tomllib.loads((ROOT / "book/claims.toml").read_text())["claim"]}
+CLAIMS = {claim.id: claim for claim in read_claims(ROOT)}
 LABELS = labels(ROOT)
 # Where the built page shows the number of an equation, of a figure, and of a theorem or the like.
 EQUATION = r'id="equation-{}">.*?class="eqno">([^<]*)<'
 FIGURE = r'<figure [^>]*id="{}">.*?"caption-number">([^<]*?) <'
 THEOREM = r'<div class="proof [^>]*id="{}">\s*<p class="admonition-title"><span class="caption-number">([^<]*?) <'
-
-
-def source(claim):
-    """Whose claim it is: "P" the paper, "S" the summary of another, "A" other papers, "new" this book."""
-    return claim["place"].split()[0]
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +108,15 @@ def test_every_verdict_is_that_of_its_claim(soups, ledger):
     shown = [(link["href"].partition("#")[2], link.select_one(".claim-status").text) for link in links]
     rows = [(row["id"], row.select_one("td > .claim-status").text) for row in ledger.select("table.ledger > tbody")]
     assert len(shown) > 100 and sorted(name for name, _ in rows) == sorted(CLAIMS)
-    assert [(name, said) for name, said in shown + rows if said != CLAIMS[name]["status"]] == []
+    assert [(name, said) for name, said in shown + rows if said != CLAIMS[name].status] == []
 
 
 def test_the_head_of_a_page_lists_the_claims_of_both_papers_on_it(soups):
     heads = {stem: soup.select(".brief-claims li") for stem, soup in soups.items() if soup.select(".brief")}
     wanted = {stem: set() for stem in heads}
     for name, claim in CLAIMS.items():
-        if source(claim) != "new":
-            wanted[claim["page"]].add((name, claim["place"].partition(" ")[2]))
+        if claim.source != "new":
+            wanted[claim.page].add((name, claim.where))
     found = {
         stem: {(line.a["href"].partition("#")[2], line.text.rpartition(": ")[0]) for line in lines}
         for stem, lines in heads.items()
@@ -132,7 +126,7 @@ def test_the_head_of_a_page_lists_the_claims_of_both_papers_on_it(soups):
 
 def test_the_ledger_counts_its_claims_and_their_evidence(ledger):
     for whose, line in zip(("P", "S", "A", "new"), ledger.select(".ledger-tally > li"), strict=True):
-        own = Counter(claim["status"] for claim in CLAIMS.values() if source(claim) == whose)
+        own = Counter(claim.status for claim in CLAIMS.values() if claim.source == whose)
         badges = [badge.text.partition(" ") for badge in line.select(".claim-status")]
         assert {status: int(count) for count, _, status in badges} == own
         counts = re.search(r"(\d+) claims", line.text)
@@ -141,3 +135,8 @@ def test_the_ledger_counts_its_claims_and_their_evidence(ledger):
     assert {row["id"]: len(row.select("details tbody tr")) for row in ledger.select("table.ledger > tbody")} == {
         name: records[name] for name in CLAIMS
     }
+
+
+@pytest.mark.parametrize("page", sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md")))
+def test_the_api_pages_type_no_number_by_hand(page):
+    assert pages.text_defects(pages.Page(ROOT, page)) == []

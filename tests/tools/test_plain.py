@@ -7,9 +7,9 @@ import pytest
 from tiny_book import ROOT
 
 from tools.notebooks import markdown, pages
-from tools.notebooks.labels import labels
+from tools.notebooks.markdown import labels
 
-SOURCES = markdown.book(ROOT, {}).sources
+SOURCES = markdown.book(ROOT).sources
 BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}, SOURCES, {"a-claim": "sharpened"})
 
 

@@ -9,7 +9,7 @@ from tiny_book import ROOT
 from lsalib import tasks, theory
 from lsalib.sts import __main__ as sts
 from lsalib.sts.design import CHOICES
-from tools.ledger import headline
+from tools import ledger
 
 README, CONTRIBUTING, MAKEFILE = ((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile"))
 
@@ -33,8 +33,8 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(capsys, tmp_path, monk
 
 
 def test_the_figure_is_the_one_of_the_book():
-    assert re.search(rf"!\[[^]]+\]\([^)]*\b{headline.FIGURE.as_posix()}\)", README)
-    assert (ROOT / headline.FIGURE).read_text(encoding="utf-8") == headline.headline(ROOT)
+    assert re.search(rf"!\[[^]]+\]\([^)]*\b{ledger.FIGURE.as_posix()}\)", README)
+    assert (ROOT / ledger.FIGURE).read_text(encoding="utf-8") == ledger.headline(ROOT)
 
 
 @pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])

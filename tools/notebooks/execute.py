@@ -38,15 +38,9 @@ def run_cells(page: Page, parameters: Mapping[str, object] = NOTHING) -> Noteboo
         notebook.cells.insert(install_cell.parameters_place(notebook.cells) + 1, new_code_cell(assignments))
     with TemporaryDirectory() as empty:
         client = NotebookClient(
-            notebook,
-            timeout=TIMEOUT,
-            kernel_name="python3",
-            shutdown_kernel="immediate",
-            record_timing=False,
-            coalesce_streams=True,
-            resources={"metadata": {"path": empty}},
-            extra_arguments=["--log-level=ERROR"],
-        )
+            notebook, timeout=TIMEOUT, kernel_name="python3", shutdown_kernel="immediate", record_timing=False,
+            coalesce_streams=True, resources={"metadata": {"path": empty}}, extra_arguments=["--log-level=ERROR"],
+        )  # fmt: skip
         try:
             client.execute()
         except Exception as error:  # nbclient's own or, after Ctrl-C, any error of its cleanup
@@ -78,7 +72,8 @@ def refresh(page: Page) -> str:
     notebook = pages.load(page)
     if not pages.pair_defects(page, notebook):
         return "up to date"
-    if notebook is None or not pages.same_code(page, notebook):
+    code = lambda *of: [source for _, source in pages.own_code(page, *of)]
+    if notebook is None or code(notebook) != code():
         return ""
     updated = pages.with_outputs(page, notebook)
     if pages.pair_defects(page, updated):
@@ -114,12 +109,10 @@ def run(todo: list[Page]) -> None:
 
 def run_changed(root: Path) -> None:
     """Execute the pages whose code has changed since their notebooks were made."""
-    todo = []
-    for page in pages.code_pages(root):
-        state = refresh(page)
-        todo += [] if state else [page]
+    states = {page: refresh(page) for page in pages.code_pages(root)}
+    for page, state in states.items():
         print(f"{page.stem}: {state or 'to be executed'}", flush=True)
-    run(todo)
+    run([page for page, state in states.items() if not state])
 
 
 def check(root: Path) -> None:
@@ -153,16 +146,9 @@ def main(argv: list[str] | None = None) -> None:
     root = args.root.resolve()
     if bool(args.stems) == (args.all or args.changed or args.check):
         parser.error("name pages, or give one of --all, --changed, --check")
-    try:
-        if args.check:
-            check(root)
-        elif args.changed:
-            run_changed(root)
-        else:
-            run(named(root, args.stems) if args.stems else pages.code_pages(root))
-    except KeyboardInterrupt:
-        raise SystemExit("\nInterrupted; the notebooks are whole.") from None
-
-
-if __name__ == "__main__":
-    main()
+    if args.check:
+        check(root)
+    elif args.changed:
+        run_changed(root)
+    else:
+        run(named(root, args.stems) if args.stems else pages.code_pages(root))

@@ -64,10 +64,6 @@ def book_address(url: str) -> str:
     return f"https://{host}/" if github[2].lower() == host else f"https://{host}/{github[2]}/"
 
 
-def cell_id(stem: str) -> str:
-    return f"{stem}-install"
-
-
 def source(address: str, cells: Iterable[NotebookNode]) -> str:
     """The cell's code; what it installs depends on the page's own code."""
     code = [cell.source for cell in cells if cell.cell_type == "code"]
@@ -86,7 +82,7 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
 
 def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:
     """The cell for the page's notebook; the book does not show it."""
-    return new_code_cell(source(address, cells), id=cell_id(stem), metadata={"tags": ["remove-cell"]})
+    return new_code_cell(source(address, cells), id=f"{stem}-install", metadata={"tags": ["remove-cell"]})
 
 
 PARAMETERS = "parameters"

@@ -5,15 +5,17 @@ and `<details>`.
 """
 
 import re
+import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import yaml
 from pybtex.database import Entry, parse_file
 
 from tools.notebooks import install_cell
-from tools.notebooks.labels import labels, title
 
 # A directive: its fence, name, title, options and body.
 FENCE = re.compile(
@@ -27,8 +29,42 @@ EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w
 PAGE_LINK = re.compile(r"\]\((?!\w+:)([\w/-]+)\.md(#[\w-]*)?\)")
 NO_WORDS = re.compile(r"(?<!!)\[\]\((\w+)\.md")
 TITLE_BRACES = re.compile(r"[{}]")
+# A theorem-like directive with its label, a labeled equation, or a cell's figure.
+LABELLED = re.compile(
+    r"^[:`]{3,}\{prf:(?P<kind>\w+)\}[^\n]*\n(?::\w+:[^\n]*\n)*?:label: (?P<theorem>\S+)"
+    r"|^\$\$ *\((?P<equation>[\w:-]+)\)"
+    r"|^ +figure:\n(?: +[^\n]*\n)*? +name: (?P<figure>\S+)",
+    re.MULTILINE,
+)
 # Directives that only the built book can show.
 LEFT_OUT = ("include", "bibliography", "explorer")
+
+
+def title(md: Path) -> str:
+    """A page's first heading; its name without one."""
+    heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
+    return heading[1] if heading else md.stem
+
+
+def chapters(root: Path) -> dict[str, int]:
+    """Each numbered chapter's number, by the name of its page."""
+    parts = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8")).get("parts", [])
+    files = [chapter["file"] for part in parts if part.get("numbered") for chapter in part["chapters"]]
+    return {Path(name).stem: number for number, name in enumerate(files, start=1)}
+
+
+def labels(root: Path) -> dict[str, tuple[str, str]]:
+    """For each label in a numbered chapter, its page and its name in the book: "Theorem 2.1", "(2.1)", "Figure 2.1"."""
+    found: dict[str, tuple[str, str]] = {}
+    for stem, chapter in chapters(root).items():
+        page, counts = root / "book" / f"{stem}.md", Counter[str]()
+        for match in LABELLED.finditer(page.read_text(encoding="utf-8")) if page.is_file() else ():
+            group = match.lastgroup or ""
+            kind = match["kind"] or group
+            counts[kind] += 1
+            number = f"{chapter}.{counts[kind]}"
+            found[match[group]] = stem, f"({number})" if kind == "equation" else f"{kind.capitalize()} {number}"
+    return found
 
 
 class Book(NamedTuple):
@@ -41,10 +77,12 @@ class Book(NamedTuple):
     titles: Mapping[str, str] = MappingProxyType({})
 
 
-def book(root: Path, verdicts: Mapping[str, str]) -> Book:
-    """The labels and sources of the book in this checkout."""
-    bib = root / "book/references.bib"
+def book(root: Path) -> Book:
+    """The labels, sources and verdicts of the book in this checkout."""
+    bib, claims = root / "book/references.bib", root / "book/claims.toml"
     sources = parse_file(str(bib)).entries if bib.is_file() else {}
+    entries = tomllib.loads(claims.read_text(encoding="utf-8")).get("claim", []) if claims.is_file() else []
+    verdicts = {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
     address = install_cell.book_address(install_cell.address(root))
     return Book(labels(root), sources, verdicts, address, {md.stem: title(md) for md in (root / "book").glob("*.md")})
 

@@ -1,7 +1,6 @@
 """A page and its notebook: people edit book/STEM.md, and book/STEM.ipynb is the same page with its outputs."""
 
 import re
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 from nbformat.v4 import new_markdown_cell
 
-from tools.notebooks import fold, glue, install_cell, labels, markdown
+from tools.notebooks import glue, install_cell, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +23,10 @@ METADATA = {
 
 # The key of one more entry: date, versions and machine of the execution.
 RUN = "lsalib_run"
+
+# A page folds the cells with this tag, under the title in their first line; Colab shows that as the title of a form.
+FOLDED = "hide-input"
+TITLE = re.compile(r"# @title (\S.*)\n")
 
 # Output that differs from machine to machine.
 NOISE = {
@@ -64,17 +67,30 @@ def code_pages(root: Path) -> list[Page]:
     return [page for page in written_pages(root) if page.has_code]
 
 
+def is_folded(cell: NotebookNode) -> bool:
+    return cell.cell_type == "code" and FOLDED in cell.metadata.get("tags", [])
+
+
+def title(cell: NotebookNode) -> str:
+    """The title in the cell's first line, or "" if it has none."""
+    found = TITLE.match(cell.source)
+    return found[1].strip() if found else ""
+
+
 def build(page: Page) -> NotebookNode:
     """The page as a notebook without outputs. The same text always gives the same notebook."""
     notebook = jupytext.read(page.md)
     cells = notebook.cells
     for number, cell in enumerate(cells):
         cell.id = f"{page.stem}-{number:03d}"
-        fold.fold(cell)
+        if is_folded(cell):
+            prompts = dict.fromkeys(("code_prompt_show", "code_prompt_hide"), title(cell))
+            cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), **prompts}
+            cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
     url = install_cell.address(page.root)
     cells.insert(first, install_cell.cell(page.stem, url, cells))
-    cells.insert(0, install_cell.first_cell(page.stem, labels.title(page.md), install_cell.book_address(url), cells))
+    cells.insert(0, install_cell.first_cell(page.stem, markdown.title(page.md), install_cell.book_address(url), cells))
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -86,7 +102,7 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 def own_code(page: Page, notebook: NotebookNode | None = None) -> list[tuple[str, str]]:
     """The id and code of each code cell of the page, or of its notebook, without the generated install cell."""
-    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != install_cell.cell_id(page.stem))
+    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install")
     return [(cell.id, cell.source) for cell in own]
 
 
@@ -105,7 +121,7 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
         notebook.metadata[RUN] = executed.metadata[RUN]
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
-    values, book = dict(glue.recorded(notebook)), markdown.book(page.root, verdicts(page.root))
+    values, book = dict(glue.recorded(notebook)), markdown.book(page.root)
     texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     if plainly and (cited := markdown.references("\n".join(cell.source for cell in texts), book)):
         notebook.cells.append(new_markdown_cell(cited, id=f"{page.stem}-references"))
@@ -113,19 +129,6 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
         source = glue.fill(cell.source, values)
         cell.source = markdown.plain(source, book) if plainly else source
     return notebook
-
-
-def verdicts(root: Path) -> dict[str, str]:
-    """The status of each claim in book/claims.toml."""
-    ledger = root / "book/claims.toml"
-    entries = tomllib.loads(ledger.read_text(encoding="utf-8")).get("claim", []) if ledger.is_file() else []
-    return {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
-
-
-def same_code(page: Page, notebook: NotebookNode) -> bool:
-    """Whether the notebook ran the page's present code; the generated install cell does not count."""
-    now, then = own_code(page), own_code(page, notebook)
-    return [source for _, source in now] == [source for _, source in then]
 
 
 def load(page: Page) -> NotebookNode | None:
@@ -155,7 +158,10 @@ def text_defects(page: Page) -> list[str]:
         # nbval runs cells without history, and IPython then shows a value that a final «;» hides elsewhere.
         silenced = [cell.id for cell in cells if cell.source.rstrip().endswith(";")]
         found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
-        found += fold.defects(cells)
+        for cell in cells:
+            if is_folded(cell) != bool(title(cell)):
+                said = "folded without a first line «# @title …»" if is_folded(cell) else "a title, not folded"
+                found.append(f"cell {cell.id}: {said}")
     else:
         if "{code-cell}" in text:
             found.append("cells without the jupytext header of a text notebook (format_name: myst)")

@@ -42,7 +42,3 @@ def main(argv: list[str] | None = None) -> None:
             raise SystemExit(f"book/{page.stem}.md has changed code; run: make notebook NAME={page.stem}")
     if subprocess.run(command(todo), cwd=root).returncode:
         raise SystemExit("Some outputs differ from those in the notebooks.")
-
-
-if __name__ == "__main__":
-    main()

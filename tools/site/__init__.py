@@ -2,9 +2,7 @@
 
 from sphinx.application import Sphinx
 
-EXTENSIONS = ("book", "api", "math", "figures", "claims", "ledger", "explorers", "frame", "tips")
-
 
 def setup(app: Sphinx) -> None:
-    for name in EXTENSIONS:
+    for name in ("book", "api", "math", "figures", "ledger", "explorers", "tips"):
         app.setup_extension(f"tools.site.{name}")

@@ -1,10 +1,14 @@
-"""Sphinx extension of the book: buttons only for what is there, an address that exists, folds on the page."""
+"""Sphinx extension of the book's frame: how it reads a notebook, its buttons, its folds, its list of sources."""
 
 import os
 
+import nbformat
 from docutils import nodes
+from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.config import Config
+
+from tools.notebooks import pages
 
 THEME_HOSTS = ("github", "gitlab", "bitbucket")
 # The label would hide the title, which says what is inside.
@@ -13,6 +17,16 @@ FOLDS = """<div class="folds pst-js-only">
 <button type="button" data-folds="open">Open everything</button>
 <button type="button" data-folds="closed">Close everything</button>
 </div>"""
+
+
+def read(text: str) -> NotebookNode:
+    """A notebook with the page's own text in place of its plain form; its cells' ids say which page it belongs to."""
+    notebook = nbformat.reads(text, as_version=4)
+    stem = notebook.cells[0].id.rpartition("-")[0]
+    shown = pages.with_outputs(pages.Page(pages.ROOT, stem), notebook, plainly=False)
+    for cell in pages.code_cells(shown):
+        cell.source = pages.TITLE.sub("", cell.source, count=1)
+    return shown
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
@@ -44,7 +58,23 @@ def drop_shared_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
             section["ids"] = []
 
 
+def visit_citation(translator, node: nodes.citation) -> None:
+    """A plain box: docutils makes list items of roles that no list may have."""
+    translator.body.append(translator.starttag(node, "div", CLASS="citation"))
+
+
+def depart_citation(translator, node: nodes.citation) -> None:
+    translator.body.append("</div>\n")
+
+
+def visit_label(translator, node: nodes.label) -> None:
+    """The text cites by author and year; the list needs no second, shorter name."""
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
     app.connect("config-inited", add_buttons)
     app.connect("doctree-resolved", drop_shared_ids)
     app.connect("html-page-context", add_fold_buttons)
+    app.add_node(nodes.citation, override=True, html=(visit_citation, depart_citation))
+    app.add_node(nodes.label, override=True, html=(visit_label, None))

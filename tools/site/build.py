@@ -1,4 +1,4 @@
-"""Build the HTML book, and fail on every warning: python -m tools.site.build [--out DIR]."""
+"""Build the HTML book, and fail on every warning: python -m tools build [--out DIR]."""
 
 import argparse
 import os
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sphinx_external_toc.parsing import parse_toc_yaml
 
-from tools.ledger import claims, headline
+from tools import ledger
+from tools.notebooks.pages import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 STRICT = ["-W", "-n", "--keep-going", "-q"]
 # What a build leaves in _build. Nothing else there is removed.
 MADE = ("html", ".doctrees", "jupyter_execute", ".jupyter_cache")
@@ -22,11 +22,15 @@ def toc_pages(root: Path = ROOT) -> list[str]:
     return [str(Path(name).with_suffix("")) for name in parse_toc_yaml(root / "_toc.yml")]
 
 
-def render(out: Path) -> None:
-    """Build from nothing: Sphinx reports the warnings of an unchanged page only once."""
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools build", description="Build the HTML book.")
+    parser.add_argument("--out", type=Path, default=ROOT, metavar="DIR", help="where _build/html goes (default: here)")
+    out = parser.parse_args(argv).out.resolve()
     # Imported here: its import warns of click 9, which does not concern a caller who only asks for the pages.
     from jupyter_book.cli.main import build as jupyter_book_build
 
+    ledger.main([])
+    # From nothing: Sphinx reports the warnings of an unchanged page only once.
     for name in MADE:
         shutil.rmtree(out / "_build" / name, ignore_errors=True)
     try:
@@ -34,17 +38,4 @@ def render(out: Path) -> None:
             jupyter_book_build.main([str(ROOT), "--path-output", str(out), *STRICT], standalone_mode=False)
     except (RuntimeError, SystemExit):
         raise SystemExit("The book was not built: see the warnings above; each one counts as an error.") from None
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.site.build", description="Build the HTML book.")
-    parser.add_argument("--out", type=Path, default=ROOT, metavar="DIR", help="where _build/html goes (default: here)")
-    out = parser.parse_args(argv).out.resolve()
-    claims.main([])
-    headline.main()
-    render(out)
     print(f"Open {os.path.relpath(out / '_build/html/index.html')}")
-
-
-if __name__ == "__main__":
-    main()

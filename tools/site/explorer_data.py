@@ -1,6 +1,7 @@
 """The data of the interactive figures: their controls, which start at the static figures' values, and stored runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -38,97 +39,70 @@ def error(low: int = 0) -> dict:
     return slider("error", "squared error of the guess, ‖w⋆ − g‖²", low, 60, 1, DIM * MEAN**2)
 
 
-def answer() -> dict:
-    axes = {"error": "squared error of the guess", "C": "context length", "d": "features", "noise": "label noise"}
-    return {
-        "controls": [
-            choice("over", "drawn against", axes),
-            error(),
-            slider("C", "context length C", 1, 100, 1, CONTEXT),
-            dimension(12),
-            slider("noise", "label noise σ", 0, 3, 0.1, 0),
-        ],
-        "risk": [0, 12],
-    }
+NOISE = slider("noise", "label noise σ", 0, 3, 0.1, 0)
+AXES = {"error": "squared error of the guess", "C": "context length", "d": "features", "noise": "label noise"}
+ENTRIES = {"xy": "one feature and the label", "yy": "the label with itself", "xx": "one feature with itself"}
+ORDERS = {"given": "as drawn", "reversed": "reversed", "longest": "longest first", "shortest": "shortest first"}
+# Steps m in sixtieths, so that the best one, a third, is among them.
+STEPS = [k / 60 for k in range(-30, 71)]
 
-
-def heads() -> dict:
-    return {
-        "controls": [
-            slider("heads", "heads H", 1, 16, 1, 2),
-            error(),
-            slider("C", "context length C", 3, 50, 1, CONTEXT),
-            dimension(16),
-        ],
-        "risk": [0, 20],
-    }
-
-
-def guess() -> dict:
-    """The example that the page works out by hand."""
-    w, X = np.array([1.0, 2.0]), np.array([[1.0, 0.0], [1.0, 2.0]])
-    return {
-        "controls": [
-            slider("guess", "the guess", 0, 6, 0.1, 0),
-            slider("eta", "step size η", 0, 1, 0.05, 0.5),
-        ],
-        "prediction": [0, 10],
-        "X": X.tolist(),
-        "y": (X @ w).tolist(),
-        "x_q": [2, 1],
-        "weights": w.tolist(),
-        "prior_mean": [1, 1],
-    }
-
-
-def triangle() -> dict:
-    """Steps m in sixtieths, so that the best one, a third, is among them."""
-    steps = [k / 60 for k in range(-30, 71)]
-    return {
-        "controls": [
-            lengths(steps, 1.0, "m", "step m"),
-            slider("c", "c, which ignores the sign of ε", -1.5, 1.5, 0.05, 0.8),
-        ]
-    }
-
-
-def pair() -> dict:
-    entries = {"xy": "one feature and the label", "yy": "the label with itself", "xx": "one feature with itself"}
-    return {
-        "controls": [
-            lengths(LENGTHS, 100),
-            choice("entry", "entry of the Gram matrix G", entries),
-            slider("mean", "prior mean, each coordinate of w⋆", 0, 3, 0.25, MEAN),
-            dimension(20),
-        ]
-    }
-
-
-def stand_in() -> dict:
-    return {
-        "controls": [
-            lengths([length for length in LENGTHS if length <= 1000], CONTEXT),
-            dimension(20),
-            error(low=1),
-            slider("noise", "label noise σ", 0, 3, 0.1, 0),
-        ]
-    }
-
-
-def fast_weights() -> dict:
-    orders = {"given": "as drawn", "reversed": "reversed", "longest": "longest first", "shortest": "shortest first"}
-    return {
-        "controls": [
-            slider("start", "start, in units of the prior mean", 0, 1.5, 0.1, 0),
-            slider("beta", "step size β", 0, 0.5, 0.05, 0.25),
-            choice("order", "order of the examples", orders),
-        ],
-        "plane": [[-0.5, 2.5], [-0.5, 2]],
-        "risk": [0, 5],
-        "X": [[1.2, -0.4], [-0.5, 0.9], [0.3, 1.6], [-1.1, -0.7], [0.6, 0.2]],
-        "w": [1.6, 0.3],
-        "prior_mean": [1, 1],
-    }
+ANSWER = {
+    "controls": [
+        choice("over", "drawn against", AXES),
+        error(),
+        slider("C", "context length C", 1, 100, 1, CONTEXT),
+        dimension(12),
+        NOISE,
+    ],
+    "risk": [0, 12],
+}
+HEADS = {
+    "controls": [
+        slider("heads", "heads H", 1, 16, 1, 2),
+        error(),
+        slider("C", "context length C", 3, 50, 1, CONTEXT),
+        dimension(16),
+    ],
+    "risk": [0, 20],
+}
+# The example that the page works out by hand.
+GUESS = {
+    "controls": [slider("guess", "the guess", 0, 6, 0.1, 0), slider("eta", "step size η", 0, 1, 0.05, 0.5)],
+    "prediction": [0, 10],
+    "X": [[1, 0], [1, 2]],
+    "y": [1, 5],
+    "x_q": [2, 1],
+    "weights": [1, 2],
+    "prior_mean": [1, 1],
+}
+TRIANGLE = {
+    "controls": [
+        lengths(STEPS, 1.0, "m", "step m"),
+        slider("c", "c, which ignores the sign of ε", -1.5, 1.5, 0.05, 0.8),
+    ]
+}
+PAIR = {
+    "controls": [
+        lengths(LENGTHS, 100),
+        choice("entry", "entry of the Gram matrix G", ENTRIES),
+        slider("mean", "prior mean, each coordinate of w⋆", 0, 3, 0.25, MEAN),
+        dimension(20),
+    ]
+}
+SHORTER = [length for length in LENGTHS if length <= 1000]
+STAND_IN = {"controls": [lengths(SHORTER, CONTEXT), dimension(20), error(low=1), NOISE]}
+FAST_WEIGHTS = {
+    "controls": [
+        slider("start", "start, in units of the prior mean", 0, 1.5, 0.1, 0),
+        slider("beta", "step size β", 0, 0.5, 0.05, 0.25),
+        choice("order", "order of the examples", ORDERS),
+    ],
+    "plane": [[-0.5, 2.5], [-0.5, 2]],
+    "risk": [0, 5],
+    "X": [[1.2, -0.4], [-0.5, 0.9], [0.3, 1.6], [-1.1, -0.7], [0.6, 0.2]],
+    "w": [1.6, 0.3],
+    "prior_mean": [1, 1],
+}
 
 
 def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,11 +139,12 @@ def task_of(about: dict) -> GaussianTask:
 def patterns() -> dict:
     run = stored.load("softmax_heads")
     layers, snapshots = {}, run.about["snapshots"]
+    rounded = np.vectorize(lambda value: float(f"{value:.5g}"))
     for name, layer, seed in shown():
         A, b = course(run, layer, seed)
-        omega, mu = sizes(A, b)
         whole = {key: np.rint(value / UNITS[key]).astype(int).tolist() for key, value in (("A", A), ("b", b))}
-        layers[name] = whole | {"omega": rounded(omega), "mu": rounded(mu)}
+        omega, mu = (rounded(part).tolist() for part in sizes(A, b))
+        layers[name] = whole | {"omega": omega, "mu": mu}
     return {
         "controls": [
             lengths(snapshots, snapshots[0], "step", "training step"),
@@ -182,18 +157,8 @@ def patterns() -> dict:
     }
 
 
-def rounded(values: np.ndarray) -> list:
-    """To five digits, as lists."""
-    return np.vectorize(lambda value: float(f"{value:.5g}"))(values).tolist()
-
-
-EXPLORERS: dict[str, Callable[[], dict]] = {
-    "answer": answer,
-    "heads": heads,
-    "guess": guess,
-    "triangle": triangle,
-    "pair": pair,
-    "stand-in": stand_in,
-    "patterns": patterns,
-    "fast-weights": fast_weights,
-}
+@cache
+def explorers() -> dict[str, dict]:
+    """The data of each explorer."""
+    fixed: dict[str, dict] = {"answer": ANSWER, "heads": HEADS, "guess": GUESS, "triangle": TRIANGLE, "pair": PAIR}
+    return fixed | {"stand-in": STAND_IN, "patterns": patterns(), "fast-weights": FAST_WEIGHTS}

@@ -7,7 +7,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from sphinx.application import Sphinx
 
-from tools.site.explorer_data import EXPLORERS
+from tools.site.explorer_data import explorers
 
 
 class explorer(nodes.General, nodes.Element):
@@ -15,21 +15,7 @@ class explorer(nodes.General, nodes.Element):
 
 
 class Explorer(Directive):
-    """An interactive figure. The page holds its words, so that they may contain formulas and links::
-
-        :::{explorer} heads
-        :right: 1
-
-        A question for the reader, in one paragraph.
-
-        - The first choice; two to four choices become buttons.
-        - The second choice.
-
-        The answer, in one paragraph or more. It stays hidden until the reader asks for it.
-        :::
-
-    ``right`` is the number of the correct choice.
-    """
+    """An interactive figure's words: a question, a list of choices, an answer; ``right`` is the correct choice."""
 
     has_content = True
     required_arguments = 1
@@ -37,8 +23,8 @@ class Explorer(Directive):
 
     def run(self) -> list[nodes.Node]:
         name, right = self.arguments[0], self.options.get("right", 0)
-        if name not in EXPLORERS:
-            raise self.error(f"an explorer is one of {', '.join(EXPLORERS)}, got {name!r}")
+        if name not in explorers():
+            raise self.error(f"an explorer is one of {', '.join(explorers())}, got {name!r}")
         box = explorer(explorer=name, right=right)
         self.state.nested_parse(self.content, self.content_offset, box)
         kinds = [nodes.paragraph, nodes.bullet_list, nodes.paragraph]
@@ -58,7 +44,7 @@ def visit(translator: Any, node: explorer) -> None:
 
 def depart(translator: Any, node: explorer) -> None:
     """The data, in a form that no text in it can end."""
-    data = json.dumps(EXPLORERS[node["explorer"]](), ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    data = json.dumps(explorers()[node["explorer"]], ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     translator.body.append(f'<script type="application/json">{data}</script></div>')
 
 

@@ -1,8 +1,8 @@
-"""Sphinx extension of the ledger: the table of all claims, a short one for the front page, files to download."""
+"""Sphinx extension of the claims: the box at a page's head, verdicts beside statements, and the ledger."""
 
-import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -11,51 +11,114 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from lsalib.book.claims import Record, rows, tally
-from tools.ledger import export
-from tools.ledger.claims import STATUSES, Claim, Marked, read_claims, read_records
+from tools import ledger
+from tools.ledger import STATUSES, Claim, Marked
 from tools.notebooks import install_cell
-from tools.notebooks.labels import chapters
-from tools.notebooks.pages import ROOT, Page
-from tools.site.claims import SOURCES, badge, definitions, linked_badge, marked
+from tools.notebooks.markdown import chapters, title
+from tools.notebooks.pages import ROOT
 
-HEAD = {"The paper says": 1, "We find": 1, "Verdict": 1}  # how many columns each has
-OWN_HEAD = {"This book finds": 2, "Verdict": 1}
-HEADS = {"P": HEAD, "S": {"The summary says": 1} | dict(list(HEAD.items())[1:]), "A": HEAD, "new": OWN_HEAD}
+SOURCES = {
+    "P": "the paper on linear attention",
+    "S": "a summary of the paper on softmax attention",
+    "A": "other papers",
+    "new": "this book",
+}
+HEAD = ("The paper says", "We find", "Verdict")
+HEADS = {"P": HEAD, "S": ("The summary says", *HEAD[1:]), "A": HEAD, "new": ("This book finds", "Verdict")}
 FORM = (
     '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims"><label>Search '
     '<input type="search"></label> <button type="button">Show all</button> <output></output></form>'
 )
+CERTIFIED = "algebra checked for all d and C"
+FOR_ALL = '<span class="claim-certified">∀ <i>d</i>, <i>C</i></span>'
+
+
+@cache
+def claims() -> dict[str, Claim]:
+    """The claims of this checkout, by id."""
+    return {claim.id: claim for claim in ledger.read_claims(ROOT)}
+
+
+@cache
+def marked() -> dict[str, list[Marked]]:
+    """The marked tests of this checkout, by claim."""
+    return ledger.read_marks(ROOT)
 
 
 def raw(html: str) -> nodes.raw:
     return nodes.raw("", html, format="html")
 
 
-def head(columns: Mapping[str, int]) -> str:
-    cells = (f'<th scope="col" colspan="{span}">{escape(name)}</th>' for name, span in columns.items())
-    return f"<thead><tr>{''.join(cells)}</tr></thead>"
+def badge(status: str, words: str = "") -> str:
+    return f'<span class="claim-status claim-{status.replace(" ", "-")}">{words or status}</span>'
 
 
-def chapter(stem: str) -> str:
-    """Where to read on: the page's number and title; its name, without a link, while the page is not written."""
-    md, number = Page(ROOT, stem).md, chapters(ROOT).get(stem)
-    heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
-    name = escape(f"{number}. " * bool(number) + (heading[1] if heading else stem))
-    link = f'<a href="{stem}.html">{name}</a>' if heading else name
-    return f'<span class="ledger-note">{link}</span>'
+def linked_badge(claim: Claim) -> str:
+    """The verdict as a link to the ledger; with a certificate, that the algebra holds for all d and C."""
+    certified = any(test.kind == "certificate" for test in marked().get(claim.id, []))
+    name = f"{claim.where or claim.id}: {claim.status}" + f", {CERTIFIED}" * certified
+    shown = badge(claim.status) + f" {FOR_ALL}" * certified
+    return f'<a class="claim-badge" href="claims.html#{claim.id}" aria-label="{escape(name)}">{shown}</a>'
+
+
+def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None):
+    """{claim}`sharp-head-count`: the claim's verdict, with a link to the ledger."""
+    if text not in claims():
+        message = inliner.reporter.error(f"no claim in book/claims.toml is called {text!r}", line=lineno)
+        return [inliner.problematic(rawtext, rawtext, message)], [message]
+    return [raw(linked_badge(claims()[text]))], []
+
+
+def definitions(statuses: Collection[str]) -> str:
+    """What these verdicts mean, and the sign beside those with a certificate."""
+    lines = "".join(f"<dt>{badge(name)}</dt><dd>{STATUSES[name]}</dd>" for name in STATUSES if name in statuses)
+    certified = f"<dt>{FOR_ALL}</dt><dd>A test derives the formula with symbols for d and C.</dd>"
+    return f'<dl class="verdict-definitions">{lines}{certified}</dl>'
+
+
+class Brief(Directive):
+    """The box at a page's head: a paragraph with the question, others with the answer, and others' claims."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        box = nodes.container(classes=["brief"])
+        self.state.nested_parse(self.content, self.content_offset, box)
+        if len(box) < 2:
+            raise self.error("a brief has a paragraph with the question and one with the answer")
+        for part, name in ((box[0], "question"), *((part, "answer") for part in box[1:])):
+            part["classes"].append(f"brief-{name}")
+        described = " ".join(f"{box[0].astext()} {box[1].astext()}".split())
+        stem = self.state.document.settings.env.docname.rpartition("/")[2]
+        for source in ("P", "S", "A"):
+            own = [claim for claim in claims().values() if (claim.page, claim.source) == (stem, source)]
+            items = "".join(f"<li>{escape(claim.where)}: {linked_badge(claim)}</li>" for claim in own)
+            said = f'<p class="brief-source">Claims of {SOURCES[source]}:</p><ul class="brief-claims">{items}</ul>'
+            box += [raw(said)] * bool(own)
+        return [nodes.meta("", name="description", content=described), box]
 
 
 class Table(Directive):
     """What the tables of claims share: a row with what the paper says, what we find, and the verdict."""
 
     def row(self, claim: Claim, paper: str, finding: str, verdict: str) -> list[nodes.Node]:
+        number = chapters(ROOT).get(claim.page)
+        chapter = f"{number}. " * bool(number) + title(ROOT / f"book/{claim.page}.md")
+        note = f'<span class="ledger-note"><a href="{claim.page}.html">{escape(chapter)}</a></span>'
         parts: list[nodes.Node] = [raw("<tr>")]
-        for name, words, note in (("paper", paper, ""), ("finding", finding, chapter(claim.page))):
+        for name, words, end in (("paper", paper, ""), ("finding", finding, note)):
             if words:
                 text, problems = self.state.inline_text(words, self.lineno)
                 cell = f'<td class="ledger-{name}"' + ("" if paper else ' colspan="2"') + ">"
-                parts += [raw(cell), nodes.paragraph("", "", *text), *problems, raw(f"{note}</td>")]
+                parts += [raw(cell), nodes.paragraph("", "", *text), *problems, raw(f"{end}</td>")]
         return [*parts, raw(f"<td>{verdict}</td></tr>")]
+
+
+def head(columns: Sequence[str]) -> str:
+    """Three columns wide: the first of two names stands over two of them."""
+    spans = (4 - len(columns), *[1] * (len(columns) - 1))
+    cells = (f'<th scope="col" colspan="{span}">{name}</th>' for name, span in zip(columns, spans, strict=True))
+    return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 
 def tests(listed: list[Marked]) -> str:
@@ -65,8 +128,8 @@ def tests(listed: list[Marked]) -> str:
         place = f"{test.file}, {test.function}"
         if install_cell.GITHUB.fullmatch(repository):
             place = f'<a href="{repository}/blob/{install_cell.BRANCH}/{test.file}">{place}</a>'
-        kind = f"{test.kind.capitalize()}: "
-        lines += f'<li>{kind}{escape(test.words)} <span class="ledger-note">{place}</span></li>'
+        said = f"{test.kind.capitalize()}: {escape(test.words)}"
+        lines += f'<li>{said} <span class="ledger-note">{place}</span></li>'
     return f"<ul>{lines}</ul>" if listed else ""
 
 
@@ -83,20 +146,19 @@ def evidence(claim: Claim, records: list[Record]) -> str:
     return f'<details class="claims">{summary}<p>{about}</p>{checks}{tests(listed)}</details>'
 
 
-def summary(claims: list[Claim]) -> str:
+def summary(listed: list[Claim]) -> str:
     """For each source, how many claims have each verdict, which are refuted, and links that ledger.js filters by."""
     lines = ""
     for source, name in SOURCES.items():
-        own = [claim for claim in claims if claim.source == source]
+        own = [claim for claim in listed if claim.source == source]
         counts = Counter(claim.status for claim in own)
-        said = f"{len(own)} claims"
         refuted = [f'<a href="#{each.id}">{each.where}</a>' for each in own if each.status == "refuted as stated"]
-        said += f"; refuted: {', '.join(refuted)}" if refuted else ""
+        said = f"{len(own)} claims" + f"; refuted: {', '.join(refuted)}" * bool(refuted)
         to_table = f'<a href="#ledger" data-source="{source}"'
         links = [
-            f'{to_table} class="claim-badge" data-verdict="{status}">{badge(status, f"{count} {status}")}</a>'
+            f'{to_table} class="claim-badge" data-verdict="{status}">{badge(status, f"{counts[status]} {status}")}</a>'
             for status in STATUSES
-            if (count := counts[status])
+            if counts[status]
         ]
         lines += f"<li>{to_table}>{name[0].upper()}{name[1:]}</a>: {said}. {' '.join(links)}</li>"
     legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES)}"
@@ -107,13 +169,13 @@ class Ledger(Table):
     """The tally, and for each source a table of its claims, by chapter, each with its evidence, folded."""
 
     def run(self) -> list[nodes.Node]:
-        by_page, numbers = read_records(ROOT), {"intro": 0} | chapters(ROOT)
-        claims = sorted(read_claims(ROOT), key=lambda claim: numbers.get(claim.page, len(numbers)))
-        parts = [raw(f'{summary(claims)}<div id="ledger">')]
+        by_page, numbers = ledger.read_records(ROOT), {"intro": 0} | chapters(ROOT)
+        listed = sorted(claims().values(), key=lambda claim: numbers.get(claim.page, len(numbers)))
+        parts = [raw(f'{summary(listed)}<div id="ledger">')]
         for source, name in SOURCES.items():
             caption = f"<caption>Claims of {escape(name)}</caption>"
             parts.append(raw(f'<table class="ledger">{caption}{head(HEADS[source])}'))
-            for claim in (claim for claim in claims if claim.source == source):
+            for claim in (claim for claim in listed if claim.source == source):
                 parts.append(raw(f'<tbody id="{claim.id}" data-source="{source}" data-verdict="{claim.status}">'))
                 parts += self.row(claim, claim.paper, claim.finding, badge(claim.status))
                 folded = evidence(claim, claim.records(by_page))
@@ -128,25 +190,25 @@ class Verdicts(Table):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        claims, occur = {claim.id: claim for claim in read_claims(ROOT)}, []
-        parts = [raw(f'<table class="verdicts">{head(HEAD)}<tbody>')]
+        parts, occur = [raw(f'<table class="verdicts">{head(HEAD)}<tbody>')], []
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
             paper, _, finding = words.partition(" | ")
-            if name not in claims or not finding:
+            if name not in claims() or not finding:
                 raise self.error(f"expected “id: what the paper says | what we find” with a claim’s id, got {line!r}")
-            parts += self.row(claims[name], paper, finding, linked_badge(claims[name]))
-            occur.append(claims[name].status)
+            parts += self.row(claims()[name], paper, finding, linked_badge(claims()[name]))
+            occur.append(claims()[name].status)
         return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
-def write_files(app: Sphinx, error: Exception | None) -> None:
+def write_data(app: Sphinx, error: Exception | None) -> None:
     folder = Path(app.outdir) / "book"
     if error is None and (folder / "claims.html").is_file():
-        export.write(ROOT, folder)
+        (folder / "claims.json").write_text(ledger.as_json(ROOT), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
-    app.add_directive("ledger", Ledger)
-    app.add_directive("verdicts", Verdicts)
-    app.connect("build-finished", write_files)
+    for name, directive in (("brief", Brief), ("ledger", Ledger), ("verdicts", Verdicts)):
+        app.add_directive(name, directive)
+    app.add_role("claim", claim_role)
+    app.connect("build-finished", write_data)

@@ -81,25 +81,16 @@ def lower_prime(node: Element) -> None:
 
 def pieces(root: Element, ends: Callable[[Element, Element], bool]) -> list[Element]:
     """A formula in parts, cut outside of all brackets where a part may end."""
-    parts, depth = [as_math(root)], 0
+    parts, depth = [Element("math", root.attrib)], 0
     for node in root:
         parts[-1].append(node)
-        sign = bracket(node)
+        # A closing bracket may carry an exponent.
+        mark = node[0] if node.tag in ("msup", "msub", "msubsup") else node
+        sign = (mark.text or "") if mark.tag == "mo" else ""
         depth += (sign in OPENING) - (sign in CLOSING)
         if depth == 0 and ends(node, parts[-1]):
-            parts.append(as_math(root))
+            parts.append(Element("math", root.attrib))
     return parts if len(parts[-1]) or len(parts) == 1 else parts[:-1]
-
-
-def as_math(whole: Element) -> Element:
-    """The same formula, still without its parts."""
-    return Element("math", whole.attrib)
-
-
-def bracket(node: Element) -> str:
-    """The sign that stands here; a closing bracket may carry an exponent."""
-    mark = node[0] if node.tag in ("msup", "msub", "msubsup") else node
-    return (mark.text or "") if mark.tag == "mo" else ""
 
 
 def ends_line(node: Element, part: Element) -> bool:

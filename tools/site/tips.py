@@ -12,23 +12,9 @@ from bs4 import BeautifulSoup, Tag
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tools.ledger.claims import read_claims
-from tools.notebooks import labels as numbering
-from tools.notebooks.pages import ROOT
-from tools.site.claims import badge
+from tools.site.ledger import badge, claims
 
 DATA = "_static/tips-data.js"
-
-
-def names(doctree: nodes.document) -> list[str]:
-    """The ids of theorems, numbered equations and sources."""
-    labels = numbering.labels(ROOT)
-    found = []
-    for node in doctree.findall(lambda node: isinstance(node, nodes.Element) and bool(node.get("ids"))):
-        theorem = node.get("title") and node["ids"][0] in labels
-        if theorem or isinstance(node, (nodes.citation, nodes.math_block)):
-            found.append(node["ids"][0])
-    return found
 
 
 def bare(tag: Tag) -> str:
@@ -41,18 +27,15 @@ def bare(tag: Tag) -> str:
 
 
 def collect(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    claims = {claim.id: claim for claim in read_claims(ROOT)} if pagename.endswith("/claims") else {}
-    wanted = [*names(doctree), *claims] if doctree else []
-    soup = BeautifulSoup(context["body"] if wanted else "", "html.parser")
-    tips = app.env.__dict__.setdefault("book_tips", {})
-    for name in wanted:
-        for found in soup.find_all(id=name):
-            # Of a claim's row, its verdict and what we find.
-            row = (
-                name in claims
-                and f"{badge(claims[name].status)} {found.select('.ledger-finding p')[0].decode_contents()}"
-            )
-            tips[f"{pagename}.html#{name}"] = row or bare(copy(found))
+    """Theorems, numbered equations, sources; of a claim's row, its verdict and what we find."""
+    if not pagename.startswith("book/"):
+        return
+    soup, tips = BeautifulSoup(context["body"], "html.parser"), app.env.__dict__.setdefault("book_tips", {})
+    for found in soup.select(".proof[id], div.math[id], .citation[id]"):
+        tips[f"{pagename}.html#{found['id']}"] = bare(copy(found))
+    for row in soup.select("table.ledger > tbody"):
+        finding = row.select(".ledger-finding p")[0].decode_contents()
+        tips[f"{pagename}.html#{row['id']}"] = f"{badge(claims()[str(row['id'])].status)} {finding}"
 
 
 def write(app: Sphinx, error: Exception | None) -> None:

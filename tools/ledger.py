@@ -1,7 +1,9 @@
-"""Compare the claims of book/claims.toml with their evidence: python -m tools.ledger.claims."""
+"""The ledger: the claims of book/claims.toml with their evidence, compared and as data: python -m tools ledger."""
 
 import argparse
 import ast
+import json
+import math
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import NamedTuple
 from lsalib.book.claims import METADATA, Record, tally
 from tools.notebooks import pages
 
+# The book's main figure, as a file for the README.
+FIGURE = Path("book/_static/answer.svg")
 NOT_RUN = "not run here yet"
 # The one rule for verdicts, which the ledger and the front page show. It judges a statement in its source's own
 # setting, not its proof; a single run or case of that setting that contradicts the statement is enough for "corrected".
@@ -138,19 +142,40 @@ def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
     return found
 
 
+def as_json(root: Path) -> str:
+    """All claims with their checks and marked tests, unrounded; a margin is null where a check has no tolerance."""
+    by_page, marks = read_records(root), read_marks(root)
+
+    def entry(record: Record, page: str) -> dict[str, object]:
+        margin = record.margin if math.isfinite(record.margin) else None
+        return record._asdict() | {"margin": margin, "anchor": f"{page}.html#{record.anchor}"}
+
+    claims = [
+        claim._asdict()
+        | {"checks": [entry(record, claim.page) for record in claim.records(by_page)]}
+        | {"tests": [test._asdict() for test in marks.get(claim.id, [])]}
+        for claim in read_claims(root)
+    ]
+    return json.dumps(claims, indent=1, ensure_ascii=False) + "\n"
+
+
+def headline(root: Path) -> str:
+    """The first figure that the executed front page shows; the README shows it too."""
+    shown = [output.get("data", {}) for output in pages.outputs(pages.load(pages.Page(root, "intro")))]
+    return next(data["image/svg+xml"] for data in shown if "image/svg+xml" in data)
+
+
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.ledger.claims", description="Compare claims and evidence.")
+    parser = argparse.ArgumentParser(prog="python -m tools ledger", description="Compare claims and evidence.")
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     root = parser.parse_args(argv).root.resolve()
     claims, by_page, marks = read_claims(root), read_records(root), read_marks(root)
     if found := problems(claims, by_page, marks):
         raise SystemExit("\n".join(found))
+    if (root / FIGURE).is_file():
+        (root / FIGURE).write_text(headline(root), encoding="utf-8")
     records = [record for records in by_page.values() for record in records]
     tests = [test for listed in marks.values() for test in listed]
     certificates = sum(test.kind == "certificate" for test in tests)
     checks = tally(records) if records else "no checks"
     print(f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of them certificates")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,1 +1,0 @@
-"""From the checks in the notebooks to the ledger of claims."""

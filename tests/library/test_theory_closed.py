@@ -90,6 +90,16 @@ def test_the_best_constant(name, kurtosis):
     assert abs(theory.constant_regression(task, noise_cumulant=s**4).error / stated.error - 1) > 1e-5
 
 
+def test_the_preconditioner_is_that_of_its_formula():
+    """Where features are singular it also maps out of their space, which no risk sees."""
+    task = TASKS["singular features"]
+    (L, P), C = covs(task), task.context_size
+    V = (1 + 1 / C) * L @ P @ L + (np.trace(L @ P) + task.noise_std**2) / C * L
+    expected = P @ L @ np.linalg.pinv(V, 1e-11, hermitian=True)
+    np.testing.assert_allclose(theory.optimal_preconditioner(task), expected, rtol=1e-9, atol=1e-10)
+    assert np.abs(expected - expected.T).max() > 1e-2
+
+
 def test_what_rounding_decides():
     """A rank, what is inverted, a cumulant at its bound, and a guess that is nearly right."""
     task = lambda least: GaussianTask(np.ones(20), 5, np.diag([1.0] * 19 + [least]))

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -65,8 +65,7 @@ def listed() -> dict[str, Defect]:
 
 def results() -> dict[str, dict[str, Any]]:
     """By name, each defect with what caught it at first and now: None if nothing did."""
-    path = ROOT / RESULTS
-    return {entry["name"]: entry for entry in json.loads(path.read_text("utf-8"))} if path.is_file() else {}
+    return {entry["name"]: entry for entry in json.loads((ROOT / RESULTS).read_text(encoding="utf-8"))}
 
 
 def keep(defect: Defect, by: str | None) -> None:
@@ -74,12 +73,12 @@ def keep(defect: Defect, by: str | None) -> None:
     known, about = results(), provenance("")
     found = {"first": known.get(defect.name, {}).get("first", by), "now": by}
     known[defect.name] = defect._asdict() | found | {name: about[name] for name in ("commit", "date")}
-    lines = [json.dumps(known[name], ensure_ascii=False) for name in listed() if name in known]
-    (ROOT / RESULTS).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps(known[name], ensure_ascii=False) for name in listed() if name in known)
+    (ROOT / RESULTS).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 def tests(folder: Path, defect: Defect, last: str | None) -> Iterator[list[str]]:
-    """What to run, one list after the other."""
+    """What to run, one list after the other; files that use most of what the file defines come first."""
     file, _, name = (last or "").partition("::")
     if name and (folder / file).is_file() and name.rpartition(".")[2] in (folder / file).read_text(encoding="utf-8"):
         yield [f"{file}::{name}"]
@@ -88,7 +87,6 @@ def tests(folder: Path, defect: Defect, last: str | None) -> Iterator[list[str]]
     own = re.findall(r"^(?:def|class) (\w+)", (folder / path).read_text(encoding="utf-8"), re.MULTILINE)
     files = [each for part in ("library", "theorems") for each in sorted((folder / "tests" / part).glob("test_*.py"))]
     texts = {f"{each.relative_to(folder)}": each.read_text(encoding="utf-8") for each in files}
-    # Those first that use most of what the file defines.
     order = sorted(texts, key=lambda each: -sum(texts[each].count(name) for name in [path.stem, *own]))
     uses = re.compile(rf"\blsalib\b.*\b{path.with_suffix('').parts[1]}\b")
     near = [each for each in order if uses.search(texts[each])]
@@ -102,12 +100,11 @@ class Copy:
         self.folder, self.passed = folder, set[str]()
         # Bytecode is recognized as outdated by the second of a change: here, none is kept.
         self.env = os.environ | {"PYTHONPATH": f"{folder}", "PYTHONDONTWRITEBYTECODE": "1"}
-        names = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")[:-1]
-        for name in filter(lambda name: (ROOT / name).is_file(), names):
+        for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
 
-    def failing(self, asked: Sequence[str]) -> str | None:
+    def failing(self, asked: list[str]) -> str | None:
         """Which of these tests fails first; None if none does."""
         command = [sys.executable, "-m", *PYTEST, *asked]
         try:
@@ -128,11 +125,11 @@ class Copy:
             path.write_text(defect.plant(before), encoding="utf-8")
             by = self.failing(asked)
             path.write_text(before, encoding="utf-8")
-            again = asked if by == NO_REPORT else [by or ""]
+            again = asked if by in (None, NO_REPORT) else [by]
             if by and not self.passed.issuperset(again) and self.failing(again):
                 raise SystemExit(f"{defect.name}: {by} fails without the defect, too")
-            self.passed.update(again)
             if by:
+                self.passed.update(again)
                 return by
         return None
 
@@ -140,12 +137,11 @@ class Copy:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m studies.trust.planted", description="Plant defects.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
-    known = listed()
+    names, known = parser.parse_args(argv).names, listed()
     with TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
-        for defect in [known[name] for name in parser.parse_args(argv).names or known]:
-            last = results().get(defect.name, {}).get("now")
-            by = None if defect.equivalent else copy.caught(defect, last)
+        for defect in [known[name] for name in names or known]:
+            by = None if defect.equivalent else copy.caught(defect, results().get(defect.name, {}).get("now"))
             keep(defect, by)
             print(f"{defect.name}: {by or defect.equivalent or 'SURVIVES'}", flush=True)
 

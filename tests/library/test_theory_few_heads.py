@@ -133,7 +133,7 @@ def test_d_heads_are_enough_and_a_right_guess_needs_one(x64):
     assert risk_of(PLAIN, 1, PLAIN.prior_mean + 0.1) > theory.yq_risk(PLAIN) + 1e-3
     turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], 5)
     assert risk_of(turned, 2) == pytest.approx(risk_of(PLAIN, 2), rel=1e-10)
-    far = least_risk(PLAIN, 2, PLAIN.prior_mean + [1e3, 0, 0])
+    far = least_risk(PLAIN, 2, PLAIN.prior_mean + np.array([1e3, 0, 0]))
     assert far.exact and far.gradient < 1e-6 * far.risk, "the best mixture is far from one to one"
 
 

@@ -38,7 +38,8 @@ class StudentTask:
 def main(task=StudentTask(), heads: int = 2, steps: int = 3000) -> dict[str, metrics.Estimate]:
     optimizer = optax.adamw(optax.cosine_decay_schedule(1e-2, steps), weight_decay=1e-4)
     options = {"steps": steps, "optimizer": optimizer}
-    fit = training.fit(jax.random.key(0), task, heads, train_guess=True, batch_size=256, **options)
+    adam = {"steps": steps, "batch_size": 256, "learning_rate": 5e-3}
+    fit = training.fit(jax.random.key(0), task, heads, train_guess=True, **adam)
 
     def start(key):
         return attention.init(key, task.dim, heads, 0.1), jnp.zeros(task.dim)

@@ -21,13 +21,7 @@ def digest(tree: PyTree) -> str:
 
 
 class Checkpoint:
-    """Checkpoints of one training.
-
-    Args:
-        folder: where they are.
-        settings: what must be the same when the training goes on, by name, as JSON data.
-        snapshots: the steps after which params are kept.
-    """
+    """Checkpoints of one training in a folder; ``settings``, by name, must be the same when it goes on."""
 
     def __init__(self, folder, settings: dict[str, Any], snapshots: list[int]):
         import orbax.checkpoint as ocp

@@ -30,11 +30,7 @@ class State(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a training, on the host.
-
-    ``losses`` are (steps, seeds, ...), and ``stopped`` is the step at which each seed, or each of its runs, diverged,
-    or -1.
-    """
+    """The end on the host: losses (steps, seeds, ...), and where each seed, or each of its runs, diverged, or -1."""
 
     state: State
     losses: np.ndarray
@@ -122,28 +118,15 @@ def _bar(steps: int, at: int, shown: bool):
         yield bar.update
 
 
-def advance(
-    program,
-    state: State,
-    data,
-    keys,
-    mesh: Mesh | None,
-    units: int,
-    settings: dict[str, Any],
-    *,
-    steps,
-    snapshots=(),
-    callback=None,
-    every=500,
-    progress=False,
-    checkpoint=None,
-) -> End:
-    """Train up to ``steps``.
+def advance(program, state: State, data, keys, mesh, units: int, settings: dict[str, Any], options: dict) -> End:
+    """Train; what trains on its own, a seed or a run of one, has the first ``units`` axes of the losses of a step.
 
-    What trains on its own, a seed or a run of a seed, has the first ``units`` axes of the losses of one step.
-    ``settings`` are what a checkpoint must agree with; the other options are those of ``train``.
+    ``settings`` are what a checkpoint must agree with, and the other options those of ``train``.
     """
-    steps, every, marks = _check.count("steps", steps), _check.count("every", every), np.asarray(snapshots)
+    callback, progress, checkpoint = (options.get(name) for name in ("callback", "progress", "checkpoint"))
+    steps, every = _check.count("steps", options["steps"]), _check.count("every", options.get("every", 500))
+    snapshots = options["snapshots"]
+    marks = np.asarray(snapshots)
     whole = marks.ndim == 1 and (not marks.size or np.issubdtype(marks.dtype, np.integer))
     if not whole or (np.diff(marks) <= 0).any() or ((marks < 0) | (marks > steps)).any():
         raise ValueError(f"snapshots must be increasing whole numbers of 0 to {steps}, got {snapshots!r}")
@@ -159,7 +142,7 @@ def advance(
     state = now if mesh is None else jax.device_put(now, jax.tree.map(partial(_sharding, mesh), now))
     piece, pause = SHORT_PIECE if progress else PIECE, every if store or callback else steps
     told, alive = len(losses), np.array(True)
-    with _bar(steps, at, progress) as progressed:
+    with _bar(steps, at, bool(progress)) as progressed:
         while at < steps and alive.any():
             stop = min(at + piece, (at // pause + 1) * pause, steps, *(mark for mark in marks if mark > at))
             state, each = program(state, data, keys, at, stop)

@@ -1,10 +1,8 @@
 """What ``fit`` and ``sweep`` minimize: the exact risk, or the mean squared error of a fresh batch.
 
-A Gaussian task is trained in the coordinates of ``tasks.standardize``. There features are white and labels are
-residuals; prior mean, guess and bias are part of the heads. The heads are moved instead of the data because a batch is
-much larger, and because runs with other prior means, guesses and biases then have the same data. A loss is mapped over
-runs with one key, and JAX computes once what does not depend on the run: the batch and its Gram matrices, most of a
-step.
+A Gaussian task is trained in the coordinates of ``tasks.standardize``: features are white, labels are residuals, and
+prior mean, guess and bias are part of the heads. So runs that differ in these have the same data, and what does not
+depend on a run, the batch and its Gram matrices, is computed once: most of a step.
 """
 
 import math

@@ -60,7 +60,7 @@ class Run:
             if not isinstance(self.start, LSAParams):
                 raise ValueError(f"start must be LSAParams, got {_check.describe(self.start)}")
             shape, each = (heads, d + 1, d + 1), self.start._asdict().items()
-            weights = {k: np.array(_check.array(f"start.{k}", W, shape), float) for k, W in each}
+            weights: dict[str, Any] = {k: np.array(_check.array(f"start.{k}", W, shape), float) for k, W in each}
             kept["start"] = self.start._replace(**weights)
         for name, value in kept.items():
             object.__setattr__(self, name, value)

@@ -47,8 +47,7 @@ def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sample
     """
     names = [field.name for field in dataclasses.fields(Run)]
     given = {name: options.pop(name) for name in names if name in options}
-    if unknown := options.keys() - {"dtype", "callback", "every", "progress", "checkpoint"}:
-        raise TypeError(f"fit() got an unexpected keyword argument {unknown.pop()!r}")
+    _check_names("fit", options.keys() - {"dtype"})
     how = {"steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
     return sweep(key, [Run(task, heads, **given)], **how, **options)[0].seed(0)
 
@@ -96,6 +95,7 @@ def sweep(
         >>> [fit.losses.shape for fit in fits], fits[0].params.W_K.shape
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
     """
+    _check_names("sweep", options.keys())
     if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
         raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
     if objective not in OBJECTIVES:
@@ -126,6 +126,12 @@ def sweep(
             stopped |= {f"run {place}, seed {seed}": int(step) for seed, step in where}
     report_diverged(stopped)
     return [fits[place] for place in range(len(runs))]
+
+
+def _check_names(function: str, names) -> None:
+    """Python's own error for what ``train`` would not know."""
+    if unknown := set(names) - {"callback", "every", "progress", "checkpoint"}:
+        raise TypeError(f"{function}() got an unexpected keyword argument {unknown.pop()!r}")
 
 
 def _told(callback, places: list[int], step: int, losses: np.ndarray, rows) -> None:
@@ -193,7 +199,7 @@ class _Group:
             # No program is kept for a task of one's own, whose attributes may change.
             loss = own_loss(self.heads, self.runs[0].task, self.kind[1], self.dtype)
             program = _program.__wrapped__(loss, structure, axes, mesh)
-        return advance(program, state, data, self.keys[1], mesh, 2, settings, **options)
+        return advance(program, state, data, self.keys[1], mesh, 2, settings, options)
 
     def fit(self, end: End, r: int) -> Fit:
         """The result of one run, without padding."""

@@ -114,7 +114,7 @@ def train(
     mesh = mesh_of(len(numbers))
     # New functions, of which no program is kept: JAX reads again what the loss reads from outside.
     program = make_program(lambda params, _, key: loss(params, key), optimizer, mesh)
-    end = advance(program, state, None, batches, mesh, 1, settings, **options)
+    end = advance(program, state, None, batches, mesh, 1, settings, options)
     report_diverged({f"seed {number}": int(step) for number, step in zip(numbers, end.stopped, strict=True)})
     ended = Trained(end.state.params, np.moveaxis(end.losses, 0, 1), end.snapshots, end.state.opt_state)
     return jax.device_put(jax.tree.map(part, ended))

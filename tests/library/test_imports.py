@@ -20,7 +20,7 @@ assert not absent("matplotlib")
 def imported(part):
     """What the files of a part import of the library's other parts, such as "tasks" or "book.statistics"."""
     found = set()
-    for path in (LIBRARY / part).rglob("*.py"):
+    for path in [*LIBRARY.glob(f"{part}.py"), *(LIBRARY / part).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 found |= {f"{node.module}.{name.name}" for name in node.names}

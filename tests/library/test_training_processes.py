@@ -38,7 +38,7 @@ def test_two_processes_lose_one_and_go_on(tmp_path):
     try:
         assert killed[1].wait(300) == -signal.SIGKILL, killed[1].stdout.read()
         killed[0].kill()  # it waits for the second one
-        assert {int(path.name) for path in (tmp_path / "state-0" / "0").iterdir()} == {4, 8}
+        assert (tmp_path / "state-0" / "0" / "4").is_dir()
         others = pair(tmp_path)
         for process in others:
             assert process.wait(300) == 0, process.stdout.read()
@@ -48,6 +48,7 @@ def test_two_processes_lose_one_and_go_on(tmp_path):
             process.communicate()
     expected = jax.tree.leaves(sweep(jax.random.key(0), RUNS, **HOW))
     for found in (np.load(tmp_path / f"{rank}.npz") for rank in range(2)):
-        assert found["seen"].tolist() == [12] and found["devices"] == 2
+        # The first one may have been killed while it wrote its second checkpoint.
+        assert found["seen"].tolist() in ([12], [8, 12]) and found["devices"] == 2
         for i, leaf in enumerate(expected):
             np.testing.assert_allclose(found[str(i)], leaf, rtol=1e-4, atol=1e-6)

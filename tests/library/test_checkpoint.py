@@ -46,14 +46,15 @@ def assert_equal(mine, its):
 
 
 @pytest.mark.parametrize("training", [trained, swept])
-def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(training, tmp_path):
-    """Stopped after its first checkpoint, resumed, read again, and made longer."""
-    stored, seen = {"checkpoint": tmp_path / "state", "every": 5}, []
+def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(training, tmp_path, capsys):
+    """Stopped after the checkpoint of a snapshot, resumed, read again, and made longer; a bar counts all steps."""
+    stored, seen = {"checkpoint": tmp_path / "state", "every": 3}, []
     with pytest.raises(Stopped):
-        training(12, callback=stop_at(10), **stored)
+        training(12, callback=stop_at(9), **stored)
     assert_equal(training(12, callback=lambda step, _: seen.append(step), **stored), training(12))
     assert seen[0] > 5, "the first steps are not trained again"
-    assert_equal(training(23, **stored), training(23))
+    assert_equal(training(23, progress=True, **stored), training(23))
+    assert "23/23" in capsys.readouterr().err
 
 
 OTHERS = [
@@ -61,6 +62,7 @@ OTHERS = [
     (trained, {"init": lambda key: {"x": 2 * drawn(key)["x"]}}, "params"),
     (trained, {"seeds": [0, 2]}, "seeds, params"),
     (trained, {"snapshots": [0, 4]}, "snapshots"),
+    (swept, {"key": jax.random.key(1)}, "key"),
     (swept, {"batch_size": 8}, "batch_size"),
     (swept, {"runs": [RUNS[0], Run(RUNS[1].task, 2), RUNS[2]]}, "learning_rate of run 1"),
     (swept, {"runs": [RUNS[0], Run(GaussianTask([3.0, 1.0], 2), 2, learning_rate=1e-2)]}, "task.prior_mean of run 1"),

@@ -150,10 +150,19 @@ class Unpacked(Own):
         return tuple(super().sample(key, n))
 
 
+class Short(Own):
+    """Its queries have one feature less."""
+
+    def sample(self, key, n):
+        batch = super().sample(key, n)
+        return batch._replace(x_q=batch.x_q[:, 1:])
+
+
 test_what_cannot_be_measured_is_refused = refusals(
     (lambda: measure(zero, Unpacked()), "the task's sample must return a tasks.Batch, got a tuple"),
     (lambda: measure(TASK), "predict must be a function of .* got <class 'lsalib.tasks.GaussianTask'>"),
     (lambda: measure(lambda X, y, x_q: None), "what predict returns must be an array of real numbers, got None"),
+    (lambda: measure(zero, Short()), r"the x_q of the task's sample must have shape \(8, 3\), got shape \(8, 2\)"),
     (lambda: measure(zero, Columns()), r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)"),
     (lambda: measure(lambda X, y, x_q: X), r"predict must return a scalar or a vector, got shape \(5, 3\)"),
     (lambda: metrics.sampled_risk(0, TASK, zero), "key must be a key of jax.random, got 0"),

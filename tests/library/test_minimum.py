@@ -30,6 +30,14 @@ def test_a_finished_search_ends_by_patience_and_an_unfinished_one_has_a_gradient
     assert minimize(valley, jnp.asarray([-1.2, 1.0]), steps=5).gradient > 1e-2
 
 
+def test_the_end_is_the_lowest_point():
+    """Where steps overshoot, because the slope at the minimum is steep, more of them end no higher."""
+    steep = lambda x: jnp.sqrt(jnp.abs(x) + 1e-9).sum()
+    starts = jnp.asarray(np.random.default_rng(0).normal(size=(16, 2)), jnp.float32)
+    few, more = (jax.vmap(lambda x, n=n: minimize(steep, x, steps=n).value)(starts) for n in (10, 20))
+    assert (more <= few).all() and (more < few).any()
+
+
 def test_patience_is_counted_in_steps():
     """Where nothing gets lower, three steps of patience are three steps."""
     flat = lambda x: 0 * x.sum()

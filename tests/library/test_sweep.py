@@ -1,6 +1,7 @@
 """``fit`` and ``sweep``: the letter of the paper, plain loops, common random numbers, and what comes out."""
 
 import inspect
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from lsalib import attention, tasks, theory
 from lsalib._draw import draw
 from lsalib.training import DivergedError, Fit, Run, fit, load, save, sweep
 from lsalib.training.objective import Data, attend, gaussian_loss
+from lsalib.training.sweeps import _kind
 
 KEY = jax.random.key(5)
 TASK = tasks.GaussianTask([2.0, -1.0, 0.5], context_size=3)
@@ -158,6 +160,12 @@ def test_a_run_among_others_is_what_fit_gives(swept):
         assert not np.allclose(alone.losses[0], together.losses[0], rtol=1e-2)
 
 
+def test_short_contexts_are_not_compressed():
+    """A batch keeps the tokens of a context, up to as many as a token has entries: four with label noise."""
+    runs = [Run(replace(GENERAL, context_size=C, noise_std=0.5), 1) for C in (4, 5)]
+    assert [_kind(run, 16)[1] for run in runs] == [(16, 4, True), (16, None, True)]
+
+
 def test_a_callback_gets_every_run_once(swept):
     """Runs that share a program come together, and all their losses come once."""
     fits, seen = swept
@@ -172,9 +180,12 @@ def test_snapshots_are_the_fit_after_fewer_steps(swept):
     """The first is the start, drawn from the seed's first key, and the last the end."""
     last = swept[0][3].seed(1)
     start, _ = jax.random.split(jax.random.fold_in(KEY, 1))
-    for mine, drawn in zip(last.snapshot(0).params, attention.init(start, 3, 1, 0.3), strict=True):
-        np.testing.assert_allclose(mine, drawn, rtol=1e-6)
+    for one, heads, scale in ((last, 1, 0.3), (swept[0][0].seed(1), 2, 0.1)):  # the second beside one of three heads
+        for mine, drawn in zip(one.snapshot(0).params, attention.init(start, 3, heads, scale), strict=True):
+            np.testing.assert_allclose(mine, drawn, rtol=1e-6)
     np.testing.assert_array_equal(last.snapshot(-1).params.W_K, last.params.W_K)
+    (shorter,) = sweep(KEY, [RUNS[3]], seeds=[1], steps=5, batch_size=16)
+    np.testing.assert_allclose(last.snapshot(1).params.W_K, shorter.params.W_K[0], rtol=2e-4, atol=2e-6)
     assert swept[0][0].snapshot(1).guess.shape == (3, 3) and last.snapshot(1).snapshots is None
 
 

@@ -90,6 +90,30 @@ def test_the_best_constant(name, kurtosis):
     assert abs(theory.constant_regression(task, noise_cumulant=s**4).error / stated.error - 1) > 1e-5
 
 
+def test_the_preconditioner_is_that_of_its_formula():
+    """Where features are singular it also maps out of their space, which no risk sees."""
+    task = TASKS["singular features"]
+    (L, P), C = covs(task), task.context_size
+    V = (1 + 1 / C) * L @ P @ L + (np.trace(L @ P) + task.noise_std**2) / C * L
+    expected = P @ L @ np.linalg.pinv(V, 1e-11, hermitian=True)
+    np.testing.assert_allclose(theory.optimal_preconditioner(task), expected, rtol=1e-9, atol=1e-10)
+    assert np.abs(expected - expected.T).max() > 1e-2
+
+
+def test_what_rounding_decides():
+    """A rank, what is inverted, a cumulant at its bound, and a guess that is nearly right."""
+    task = lambda least: GaussianTask(np.ones(20), 5, np.diag([1.0] * 19 + [least]))
+    left_out, counted = (theory.constant_regression(task(least)) for least in (3e-15, 1e-12))
+    np.testing.assert_allclose([left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9)
+    assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
+    small = GaussianTask([1.0, 1.0], 5, [[1e-20, 0], [0, 1e-20]])
+    assert theory.depth_price(small, 1) == pytest.approx(1 / (1 + 5), rel=1e-12)
+    signs = lambda factor: theory.constant_regression(GaussianTask([1.0], 6, noise_std=0.7), noise_cumulant=factor)
+    assert signs(-2 * 0.7**4 * (1 + 1e-12)).error == pytest.approx(signs(-2 * 0.7**4).error, rel=1e-9)
+    for off, heads in ((0.0, 1), (1e-8, 3)):
+        assert len(theory.optimal_weights(make_task(0, 3, 4), make_task(0, 3, 4).prior_mean * (1 + off)).W_K) == heads
+
+
 @pytest.mark.claim("thm2-exact-gap", "gd-strict-lower-bound", "exact-gd-risk", "fig3-linear-gap", "fig4-guess-slope")
 @pytest.mark.parametrize(("d", "C"), [(1, 1), (2, 7), (10, 10)])
 def test_the_formulas_of_the_paper_s_setting(d, C):

@@ -12,7 +12,7 @@ from theory_reference import BIAS, GUESS, TASKS, dense_risk, lifted, make_task, 
 from lsalib import theory
 from lsalib.attention import effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory import few_heads_weights, least_risk, optimal_risk, population_risk
+from lsalib.theory import few_heads_weights, least, least_risk, optimal_risk, population_risk
 from lsalib.theory.least import _risk_and_gradient, _search, _starts
 
 PLAIN, SCALED = TASKS["isotropic"], TASKS["isotropic, noisy"]
@@ -100,6 +100,25 @@ def test_a_search_says_how_it_ended(x64):
     assert np.array_equal(first, again) and np.abs(first - other).min() > 0
 
 
+def test_ends_that_differ_by_rounding_agree_in_any_unit(monkeypatch, x64):
+    """Ends that are apart by 1e-12 of a label's variance agree, and by 1e-7 do not; only the bound itself is exact."""
+    found, unit = least._lowest, 1e4
+    cov, P = NOISY.feature_cov, NOISY.prior_cov
+    large = GaussianTask(unit * NOISY.prior_mean, NOISY.context_size, cov, unit**2 * P, unit * NOISY.noise_std)
+    for task, scale in ((NOISY, 1.0), (large, unit)):
+        for off, agree in (([0.0, 1e-12, -1e-12, 1e-3], 3), ([0.0, 1e-7, 2e-7, 1e-12], 2)):
+
+            def ends(*args, off=off):
+                *layer, values = found(*args)
+                return *layer, np.asarray(values).min() + np.array(off + 12 * [1.0])
+
+            monkeypatch.setattr(least, "_lowest", ends)
+            reason = _search(2, task, scale * GUESS, scale * BIAS, 16, 150, 0)[2]
+            assert reason == f"the lowest of 16 searches, {agree} of which agree to nine digits"
+    monkeypatch.setattr(least, "_lowest", lambda *args: (*found(*args)[:2], np.full(16, 1e-4)))
+    assert not _search(2, NOISY, GUESS, BIAS, 16, 150, 0)[1]
+
+
 def risk_of(task, heads, guess=None, bias=0.0):
     return float(population_risk(few_heads_weights(task, heads, guess, bias), task, guess, bias))
 
@@ -114,6 +133,8 @@ def test_d_heads_are_enough_and_a_right_guess_needs_one(x64):
     assert risk_of(PLAIN, 1, PLAIN.prior_mean + 0.1) > theory.yq_risk(PLAIN) + 1e-3
     turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], 5)
     assert risk_of(turned, 2) == pytest.approx(risk_of(PLAIN, 2), rel=1e-10)
+    far = least_risk(PLAIN, 2, PLAIN.prior_mean + np.array([1e3, 0, 0]))
+    assert far.exact and far.gradient < 1e-6 * far.risk, "the best mixture is far from one to one"
 
 
 def test_units_do_not_count(x64):
@@ -125,8 +146,12 @@ def test_units_do_not_count(x64):
 
 
 FLAT = TASKS["singular features"]
+NEARLY = replace(PLAIN, feature_cov=np.diag([1.0, 1.0, 1.0 + 1e-6]))
 test_bad_input_is_refused = refusals(
-    (lambda: few_heads_weights(GENERAL, 1), "task must have covariances that are multiples of the identity"),
+    *(
+        (lambda t=t: few_heads_weights(t, 1), "task must have covariances that are multiples")
+        for t in (GENERAL, NEARLY)
+    ),
     (lambda: few_heads_weights(PLAIN, 4), "heads must be at most d = 3, got 4"),
     (lambda: few_heads_weights(PLAIN, 0), "heads must be a whole number of at least 1, got 0"),
     (lambda: least_risk(PLAIN, 1, [1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),

@@ -130,6 +130,8 @@ REFUSED = [
     ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
     ({"snapshots": [2, 2]}, "snapshots must be increasing whole numbers of 0 to 3"),
     ({"snapshots": [4]}, "snapshots must be increasing whole numbers of 0 to 3"),
+    ({"snapshots": [-1]}, "snapshots must be increasing whole numbers of 0 to 3"),
+    ({"seeds": [-1]}, "seeds must be a count or different whole numbers"),
     ({"seeds": [1, 1]}, "seeds must be a count or different whole numbers"),
     ({"key": 0}, "key must be a key of jax.random"),
 ]
@@ -151,14 +153,14 @@ def breaks(params, key, at=0.35, to=jnp.inf):
 SGD = optax.sgd(0.1)
 
 
-@pytest.mark.parametrize(("start", "to"), [(0.0, jnp.nan), ([0.0, -10.0], jnp.inf)])
-def test_a_loss_that_is_not_finite_is_an_error_with_its_step(start, to):
-    """Whatever the loss is there, and if it is one of several."""
+@pytest.mark.parametrize(("start", "to", "step"), [(0.0, jnp.nan, 4), ([0.0, -10.0], jnp.inf, 4), (0.4, jnp.nan, 0)])
+def test_a_loss_that_is_not_finite_is_an_error_with_its_step(start, to, step):
+    """Whatever the loss is there, if it is one of several, and at the first step."""
     start = jnp.array(start)
     loss = lambda params, key: breaks(params, key, to=to)
-    with pytest.raises(DivergedError, match="the loss is not finite at step 4") as caught:
+    with pytest.raises(DivergedError, match=f"the loss is not finite at step {step}") as caught:
         train(loss, start, KEY, steps=2000, optimizer=SGD)
-    assert caught.value.step == 4
+    assert caught.value.step == step
 
 
 def test_an_update_that_breaks_in_the_last_step_is_seen():
@@ -174,7 +176,7 @@ def test_of_several_seeds_the_others_go_on():
         end = train(breaks, None, KEY, init=init, seeds=8, steps=9, optimizer=SGD, snapshots=[0])
     broken = np.asarray(end.snapshots)[:, 0] == 0
     assert 0 < broken.sum() < 8
-    np.testing.assert_array_equal(np.isfinite(end.losses), ~(broken[:, None] & (np.arange(9) >= 4)))
+    np.testing.assert_array_equal(np.isnan(end.losses), broken[:, None] & (np.arange(9) >= 4))
 
 
 def test_a_callback_gets_every_loss_once(capsys):

@@ -1,6 +1,4 @@
-"""Several layers: the exact rules, the layers as attention, and where the stored searches end."""
-
-from itertools import product
+"""Several layers: the exact rules of the studies, and their layers as attention."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +6,6 @@ import numpy as np
 import pytest
 
 from lsalib import theory
-from lsalib.book import stored
 from lsalib.tasks import GaussianTask
 from studies.experiments import depth, depth_alike, depth_training
 
@@ -118,46 +115,6 @@ def test_layers_alike_are_layers():
         # |u| enters as |u| / sqrt(d): E h' h |u|^2 = |u|^2 E tr h^2 / d
         parts = depth_alike.alike(numbers.ravel(), depth_alike.form(d, C, 3), u / np.sqrt(d), 1.0, depth=3)
     np.testing.assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
-
-
-@pytest.mark.claim("depth-gap")
-def test_every_search_of_one_and_two_layers_ends_at_the_law():
-    """With the answer read as it is; read with a minus, two layers end above it. For one feature, three, too."""
-    arrays, about = stored.load("depth")
-    sizes, lengths, depths = about["errors"], about["lengths"], about["depths"]
-    for (i, d), (k, C), (n, L) in product(*map(enumerate, (about["dims"], lengths, depths))):
-        if L < 3 or d == 1:
-            want = np.array([law(d, C, L, u) for u in sizes])
-            np.testing.assert_allclose(arrays["risk"][i, k, n, :, 0].T, np.tile(want, (about["starts"], 1)), rtol=1e-6)
-    minus, plus = (arrays["risk"][0, :-1, 1, :, sign].min(-1) for sign in (1, 0))
-    assert (minus > 1.001 * plus).all()
-
-
-@pytest.mark.claim("depth-gap")
-def test_the_best_searches_of_three_layers_behave_like_minima():
-    """Differences of what was found, which no theorem bounds: above the bound, below two layers, and concave."""
-    arrays, about = stored.load("depth")
-    best, u2 = arrays["risk"][0, :, 2].min(-1), np.square(about["errors"])
-    for (i, C), sign in product(enumerate(about["lengths"]), range(2)):
-        R, task = best[i, :, sign], GaussianTask([0.0, 0.0], C)
-        price = (R[1:] - R[0]) / u2[1:]
-        assert (price > theory.depth_price(task, 3) * (1 - 1e-6)).all()
-        assert price[1] <= price[0] * (1 + 1e-6)
-        assert sign == 1 or (R <= [law(2, C, 2, u) * (1 + 1e-6) for u in about["errors"]]).all()
-        assert (price < theory.depth_price(task, 2)).any()
-
-
-@pytest.mark.claim("depth-floor")
-def test_the_best_searches_of_layers_that_write_features_behave_like_minima():
-    """Above the floor; of what was found, no guess costs at most |u|^2/d times the risk at zero, and more than half."""
-    arrays, about = stored.load("depth")
-    best, u2 = arrays["features"].min(-1), np.square(about["errors"][1:])
-    right, none = best[..., 0], best[..., about["tasks"].index([1, 0])]
-    np.testing.assert_allclose(right[:, 0], right[:, 1], rtol=1e-6)
-    floor = lambda C: theory.depth_price(GaussianTask([0.0, 0.0], C), 4)
-    assert all((none[i] > (2 + u2) * floor(C)).all() for i, C in enumerate(about["lengths"]))
-    assert (none <= (1 + u2 / 2) * right * (1 + 1e-6)).all()
-    assert not (none <= (1 + u2 / 2) * right / 2).all()
 
 
 @pytest.mark.claim("depth-training")

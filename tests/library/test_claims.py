@@ -200,9 +200,9 @@ def test_a_table_is_shown_in_both_forms(bundles):
     assert bundles[0][0]["text/plain"] == "who    heads  risk\na < b  3      5.24\nc      12     −1.00\nRisks."
     page = bundles[0][0]["text/html"]
     assert "<caption>Risks.</caption>" in page and "<td>a &lt; b</td><td class=number>3</td>" in page
-    # Where one entry of a column is a text, none is set as a number.
-    notebook.table(["risk", "heads"], [[1.5, 1], ["none", 2]])
-    assert "<td>1.5</td><td class=number>1</td>" in bundles[1][0]["text/html"]
+    # A column with a number is set as numbers, a text in it too; a column of texts is not.
+    notebook.table(["risk", "how"], [[1.5, "a"], ["none", "b"]])
+    assert "<td class=number>none</td><td>b</td>" in bundles[1][0]["text/html"]
     with pytest.raises(ValueError, match=r"rows\[1\] must have 2 entries, one for each column, got 1"):
         notebook.table(["a", "b"], [[1, 2], [3]])
 

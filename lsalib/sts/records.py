@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lsalib.sts import needed
 
-__all__ = ["FOLDER", "own", "pick", "recorded"]
+__all__ = ["own", "pick", "recorded"]
 
 # The stored results belong to the book's repository and not to the installed package.
 FOLDER = Path(__file__).parents[2] / "studies/results/sts"

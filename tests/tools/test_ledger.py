@@ -134,6 +134,8 @@ def test_the_book_s_ledger_holds_and_its_files_are_whole_and_unrounded(tmp_path)
         kinds, found = Counter(line["kind"] for line in own if line["kind"]), marks.get(claim.id, [])
         assert kinds["check"] + kinds["control"] == len(told["checks"]) == len(claim.records(by_page))
         assert told["tests"] == [test._asdict() for test in found]
+        margins = [check["margin"] for check in told["checks"] if check["margin"] is not None]
+        assert told["worst_margin"] == min(margins, default=None), "the one nearest to the other verdict"
         assert kinds - Counter(check=kinds["check"], control=kinds["control"]) == Counter(test.kind for test in found)
     # The control: a claim without its verdict is no such file.
     del data["claims"][0]["status"]

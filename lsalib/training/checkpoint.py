@@ -1,6 +1,5 @@
 """The state of a training in a folder, by Orbax. The first process alone reads and writes."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-__all__ = ["Checkpoint", "digest"]
-
-
-def digest(tree: PyTree) -> str:
-    """A short text for the numbers in a tree, and for its structure."""
-    leaves, structure = jax.tree.flatten(tree)
-    arrays = [np.asarray(leaf) for leaf in jax.device_get(leaves)]
-    about = [str(structure), *(f"{array.dtype}{array.shape}" for array in arrays)]
-    return hashlib.sha256("".join(about).encode() + b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
+__all__ = ["Checkpoint"]
 
 
 class Checkpoint:
@@ -26,8 +17,8 @@ class Checkpoint:
     def __init__(self, folder, settings: dict[str, Any], snapshots: list[int]):
         import orbax.checkpoint as ocp
 
-        self.args, self.told_to_end, self.manager = ocp.args, ocp.utils.reached_preemption, None
         self.folder, self.settings, self.snapshots = Path(folder).absolute(), settings, snapshots
+        self.args, self.manager = ocp.args, None
         if jax.process_index() == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
             options = ocp.CheckpointManagerOptions(
@@ -38,45 +29,37 @@ class Checkpoint:
             )
             self.manager = ocp.CheckpointManager(self.folder, options=options)
 
-    def restored(self, steps: int, state: PyTree, loss: jax.ShapeDtypeStruct) -> tuple[int, tuple[PyTree, list, list]]:
-        """The last stored step, at most ``steps``; the state there, the losses up to it, and the snapshots.
+    def restored(self, state: PyTree, losses: np.ndarray) -> tuple[int, tuple[PyTree, np.ndarray, list]]:
+        """The last stored step; the state there, the losses up to it, and the snapshots.
 
-        ``state`` is that before the first step, and ``loss`` has the shape of the losses of one step.
+        Given are the state before the first step, and room for the losses of all steps.
         """
         at, problem = 0, ""
         if self.manager and (at := self.manager.latest_step() or 0):
-            stored = self.manager.restore(at, args=self.args.Composite(settings=self.args.JsonRestore()))["settings"]
-            mine = json.loads(json.dumps(self._settings_at(at)))
-            if at > steps:
-                problem = f"{at} steps, more than steps = {steps}"
+            stored, mine = self.manager.metadata(at).custom_metadata, self._settings_at(at)
+            if at > len(losses):
+                problem = f"{at} steps, more than steps = {len(losses)}"
             elif differ := [name for name in {**stored, **mine} if stored.get(name) != mine.get(name)]:
                 problem = f"other settings: {', '.join(differ)}"
         at, refused = (int(each) for each in _from_first((at, bool(problem))))
         if refused:
             raise ValueError(f"checkpoint {self.folder} has {problem or 'other settings, as the first process says'}")
-        if not at:
-            return 0, (state, [], [])
         kept = [jax.tree.map(np.zeros_like, state[0])] * sum(step <= at for step in self.snapshots)
-        tree = state, np.zeros((at, *loss.shape), loss.dtype), kept
-        if self.manager:
-            tree = self.manager.restore(at, args=self.args.Composite(training=self.args.StandardRestore(tree)))[
-                "training"
-            ]
-        state, losses, kept = _from_first(tree)
-        return at, (state, [losses], list(kept))
+        tree = state, losses[:at], kept
+        if at and self.manager:
+            tree = self.manager.restore(at, args=self.args.StandardRestore(tree))
+        return at, _from_first(tree) if at else (state, losses[:0], [])
 
     def save(self, at: int, state: PyTree, losses: np.ndarray, kept: list) -> None:
         """Add the state at a step; if that is interrupted, the checkpoint before it stays."""
         if self.manager:
-            training, settings = (
-                self.args.StandardSave((state, losses, kept)),
-                self.args.JsonSave(self._settings_at(at)),
-            )
-            self.manager.save(at, args=self.args.Composite(training=training, settings=settings), force=True)
+            tree = self.args.StandardSave((state, losses, kept))
+            self.manager.save(at, args=tree, custom_metadata=self._settings_at(at), force=True)
 
     def _settings_at(self, at: int) -> dict[str, Any]:
-        # A training that is extended may ask for more snapshots.
-        return self.settings | {"snapshots": [step for step in self.snapshots if step <= at]}
+        # A training that is extended may ask for more snapshots. Orbax keeps JSON, which has lists for tuples.
+        snapshots = [step for step in self.snapshots if step <= at]
+        return json.loads(json.dumps(self.settings | {"snapshots": snapshots}))
 
 
 def _from_first(tree: PyTree) -> PyTree:

@@ -25,7 +25,7 @@ __all__ = ["Data", "attend", "gaussian_loss", "own_loss", "unpack"]
 
 
 class Data(NamedTuple):
-    """The constants of a run; runs that differ only in these share one program."""
+    """The constants of a run."""
 
     task: Any  # a StandardTask, or None
     bias: float | Array
@@ -68,9 +68,8 @@ def own_loss(heads: int, task, batch_size: int, dtype):
     def loss(row, data: Data, key):
         b, A, guess = _heads(row, heads, task.dim, data)
         drawn = task.sample(key, batch_size)
-        _check.shape("X of the task's batch", drawn.X, (batch_size, "C", task.dim))
-        expected = {"y": drawn.X.shape[:2], "x_q": (batch_size, task.dim), "target": (batch_size,)}
-        for name, shape in expected.items():
+        B, d = batch_size, task.dim
+        for name, shape in {"X": (B, "C", d), "y": (B, "C"), "x_q": (B, d), "target": (B,)}.items():
             _check.shape(f"{name} of the task's batch", getattr(drawn, name), shape)
         X, y, x_q, target = (jnp.moveaxis(part, 0, -1).astype(dtype) for part in drawn[:4])
         y_q = guess @ x_q + data.bias
@@ -89,7 +88,7 @@ def _heads(row, heads: int, dim: int, data: Data):
 
 
 @jax.custom_vjp
-def _product(W_K: Float[Array, "H D D"], W_Q: Float[Array, "H D D"]) -> Float[Array, "H D D"]:
+def _product(W_K, W_Q):
     """``W_K^T W_Q`` of each head; written out it is faster on a CPU for small D, but the derivative would be slower."""
     D = W_K.shape[-1]
     if D > 16:

@@ -243,13 +243,13 @@ def test_what_cannot_be_right_is_refused(call, message, unchecked):
     """By name, with what came and what is expected."""
     with pytest.raises(ValueError, match=message):
         call()
-    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'stepz'"):
+    with pytest.raises(TypeError, match=r"sweep\(\) got an unexpected keyword argument 'stepz'"):
         fit(KEY, TASK, 1, stepz=3)
 
 
 def test_a_run_has_the_paper_s_values_by_default():
     """Appendix C.1, Table 1."""
-    for function, paper in ((fit, {"steps": 5000, "batch_size": 2048}), (Run, {"learning_rate": 5e-4})):
+    for function, paper in ((sweep, {"steps": 5000, "batch_size": 2048}), (Run, {"learning_rate": 5e-4})):
         given = inspect.signature(function).parameters
         assert {name: given[name].default for name in paper} == paper
 

@@ -1,8 +1,10 @@
-"""The compiled loop behind every training, and what happens between two calls of it."""
+"""The compiled loop behind every training, and what happens between two calls of it: snapshots, checkpoints."""
 
+import json
 import math
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
 from lsalib import _check
-from lsalib.training.checkpoint import Checkpoint
 
-__all__ = ["End", "State", "advance", "make_program", "mesh_of"]
+__all__ = ["End", "State", "advance", "make_program", "whole_numbers"]
 
 # The most steps of one call of the compiled loop. Its losses go into a buffer of this length: with a buffer for all
 # steps, each number of steps would be another program. While a progress bar is shown, calls are shorter.
@@ -30,7 +31,7 @@ class State(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end on the host: losses (steps, seeds, ...), and where each seed, or each of its runs, diverged, or -1."""
+    """The end on the host: losses (units, steps, ...), and where each unit, a seed or its run, diverged, or -1."""
 
     state: State
     losses: np.ndarray
@@ -38,7 +39,7 @@ class End(NamedTuple):
     stopped: np.ndarray
 
 
-def make_program(loss, optimizer: optax.GradientTransformation, mesh: Mesh | None):
+def make_program(loss, optimizer: optax.GradientTransformation, units: int):
     """Steps ``begin`` to ``end - 1`` of ``loss(params, data, key)``: the state after them, and their losses."""
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -71,106 +72,161 @@ def make_program(loss, optimizer: optax.GradientTransformation, mesh: Mesh | Non
         # The ends are traced, so the same program runs however a training is cut into pieces: one that was resumed is
         # the same bit for bit.
         state, losses = jax.lax.fori_loop(begin, end, step, (state, losses))
-        if mesh is not None:
-            state = jax.lax.with_sharding_constraint(state, jax.tree.map(partial(_sharding, mesh), state))
-        return state, losses
+        return _spread(jax.lax.with_sharding_constraint, state, units), losses
 
     return program
 
 
-def mesh_of(seeds: int, runs: int = 1) -> Mesh | None:
-    """All devices, in a grid of seeds and runs; what does not divide is computed several times."""
-    if jax.device_count() == 1:
-        return None
-    rows = math.gcd(seeds, jax.device_count())
-    columns = math.gcd(runs, jax.device_count() // rows)
-    return Mesh(np.reshape(jax.devices(), (rows, columns, -1)), ("seeds", "runs", "copies"))
+def _spread(put, state: State, units: int) -> State:
+    """Over all devices, in a grid of seeds and runs; what does not divide is computed several times."""
+    if (devices := jax.device_count()) == 1:
+        return state
+    seeds, runs = (*jax.tree.leaves(state)[0].shape[:units], 1)[:2]
+    rows = math.gcd(seeds, devices)
+    columns = math.gcd(runs, devices // rows)
+    mesh = Mesh(np.reshape(jax.devices(), (rows, columns, -1)), ("seeds", "runs", "copies"))
+    axes = lambda leaf: ("seeds", "runs")[: min(units, np.ndim(leaf))]
+    return put(state, jax.tree.map(lambda leaf: NamedSharding(mesh, PartitionSpec(*axes(leaf))), state))
 
 
-def _sharding(mesh: Mesh, leaf) -> NamedSharding:
-    """Seeds are the first axis, and runs the second one where there are some."""
-    names = ("seeds", "runs")[: np.ndim(leaf)] if mesh.shape["runs"] > 1 else ("seeds",)
-    return NamedSharding(mesh, PartitionSpec(*names))
+def _gathered(tree: Any) -> Any:
+    """What the program returns as NumPy arrays, on every process."""
+    if jax.process_count() == 1:
+        return jax.device_get(tree)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(tree, tiled=True)
 
 
-def _on_host(tree: Any) -> Any:
-    """NumPy arrays on every process."""
-
-    def whole(leaf):
-        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
-            return leaf
-        from jax.experimental import multihost_utils
-
-        return multihost_utils.process_allgather(leaf, tiled=True)
-
-    return jax.device_get(jax.tree.map(whole, tree))
+def whole_numbers(name: str, given, last: int) -> list[int]:
+    """Different whole numbers of 0 to ``last``."""
+    numbers = np.asarray(given)
+    whole = numbers.ndim == 1 and (not numbers.size or np.issubdtype(numbers.dtype, np.integer))
+    if not whole or len(set(numbers.tolist())) < len(numbers) or ((numbers < 0) | (numbers > last)).any():
+        raise ValueError(f"{name} must be different whole numbers of 0 to {last}, got {given!r}")
+    return numbers.astype(int).tolist()
 
 
-@contextmanager
-def _bar(steps: int, at: int, shown: bool):
-    """Yield a function of the steps done, which moves a progress bar."""
-    if not shown:
-        yield lambda done: None
-        return
+def _bar(steps: int, at: int):
     from tqdm import tqdm
 
-    with tqdm(total=steps, initial=at, disable=jax.process_index() > 0) as bar:
-        yield bar.update
+    return tqdm(total=steps, initial=at)
 
 
-def advance(program, state: State, data, keys, mesh, units: int, settings: dict[str, Any], options: dict) -> End:
+class Checkpoint:
+    """Checkpoints of one training, by Orbax; ``settings``, by name, must be the same when it goes on.
+
+    The first process alone reads and writes.
+    """
+
+    def __init__(self, folder, settings: dict[str, Any], snapshots: list[int]):
+        import orbax.checkpoint as ocp
+
+        self.folder, self.settings, self.snapshots = Path(folder).absolute(), settings, snapshots
+        # On several machines, the step after which all processes end, since one of them got SIGTERM.
+        self.args, self.told_to_end, self.manager = ocp.args, ocp.utils.reached_preemption, None
+        if jax.process_index() == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            options = ocp.CheckpointManagerOptions(
+                preservation_policy=ocp.checkpoint_managers.LatestN(2),
+                enable_async_checkpointing=False,
+                create=False,
+                multiprocessing_options=ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}),
+            )
+            self.manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def restored(self, state: PyTree, losses: np.ndarray) -> tuple[int, tuple[PyTree, np.ndarray, list]]:
+        """The last stored step; the state there, the losses up to it, and the snapshots.
+
+        Given are the state before the first step, and room for the losses of all steps.
+        """
+        at, problem = 0, ""
+        if self.manager and (at := self.manager.latest_step() or 0):
+            stored, mine = self.manager.metadata(at).custom_metadata, self._settings_at(at)
+            if at > len(losses):
+                problem = f"{at} steps, more than steps = {len(losses)}"
+            elif differ := [name for name in {**stored, **mine} if stored.get(name) != mine.get(name)]:
+                problem = f"other settings: {', '.join(differ)}"
+        at, refused = (int(each) for each in _from_first((at, bool(problem))))
+        if refused:
+            raise ValueError(f"checkpoint {self.folder} has {problem or 'other settings, as the first process says'}")
+        kept = [jax.tree.map(np.zeros_like, state[0])] * sum(step <= at for step in self.snapshots)
+        tree = state, losses[:at], kept
+        if at and self.manager:
+            tree = self.manager.restore(at, args=self.args.StandardRestore(tree))
+        return at, _from_first(tree) if at else (state, losses[:0], [])
+
+    def save(self, at: int, state: PyTree, losses: np.ndarray, kept: list) -> None:
+        """Add the state at a step; if that is interrupted, the checkpoint before it stays."""
+        if self.manager:
+            tree = self.args.StandardSave((state, losses, kept))
+            self.manager.save(at, args=tree, custom_metadata=self._settings_at(at), force=True)
+
+    def _settings_at(self, at: int) -> dict[str, Any]:
+        # A training that is extended may ask for more snapshots. Orbax keeps JSON, which has lists for tuples.
+        snapshots = [step for step in self.snapshots if step <= at]
+        return json.loads(json.dumps(self.settings | {"snapshots": snapshots}))
+
+
+def _from_first(tree: PyTree) -> PyTree:
+    """What the first process has."""
+    if jax.process_count() == 1:
+        return tree
+    from jax.experimental import multihost_utils
+
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
+
+
+def advance(
+    program, state: State, data, keys, units: int, settings, *, steps, snapshots, callback, every, progress, checkpoint
+) -> End:
     """Train; what trains on its own, a seed or a run of one, has the first ``units`` axes of the losses of a step.
 
     ``settings`` are what a checkpoint must agree with, and the other options those of ``train``.
     """
-    callback, progress, checkpoint = (options.get(name) for name in ("callback", "progress", "checkpoint"))
-    steps, every = _check.count("steps", options["steps"]), _check.count("every", options.get("every", 500))
-    snapshots = options["snapshots"]
-    marks = np.asarray(snapshots)
-    whole = marks.ndim == 1 and (not marks.size or np.issubdtype(marks.dtype, np.integer))
-    if not whole or (np.diff(marks) <= 0).any() or ((marks < 0) | (marks > steps)).any():
-        raise ValueError(f"snapshots must be increasing whole numbers of 0 to {steps}, got {snapshots!r}")
-    losses: list[np.ndarray] = []
+    steps, every = _check.count("steps", steps), _check.count("every", every)
+    asked = whole_numbers("snapshots", snapshots, steps)
+    marks, now = sorted(asked), jax.device_get(state)
+    each = jax.eval_shape(program, now, data, keys, 0, 1)[1]
+    losses = np.full((steps, *each.shape[1:]), np.nan, each.dtype)
+    at, store = 0, None
     kept: list[PyTree] = []
-    marks, now, at = marks.astype(int).tolist(), _on_host(state), 0
-    store = None if checkpoint is None else Checkpoint(checkpoint, settings, marks)
-    if store:
-        each = jax.eval_shape(program, now, data, keys, 0, 1)[1]
-        at, (now, losses, kept) = store.restored(steps, now, jax.ShapeDtypeStruct(each.shape[1:], each.dtype))
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, settings, marks)
+        at, (now, known, kept) = store.restored(now, losses)
+        losses[:at] = known
     if at == 0 and 0 in marks:
         kept.append(now.params)
-    state = now if mesh is None else jax.device_put(now, jax.tree.map(partial(_sharding, mesh), now))
-    piece, pause = SHORT_PIECE if progress else PIECE, every if store or callback else steps
-    told, alive = len(losses), np.array(True)
-    with _bar(steps, at, bool(progress)) as progressed:
+    state = _spread(jax.device_put, now, units)
+    told, piece, alive = at, SHORT_PIECE if progress else PIECE, np.array(True)
+    with _bar(steps, at) if progress and jax.process_index() == 0 else nullcontext() as bar:
         while at < steps and alive.any():
-            stop = min(at + piece, (at // pause + 1) * pause, steps, *(mark for mark in marks if mark > at))
+            stop = min(at + piece, (at // every + 1) * every, steps, *(mark for mark in marks if mark > at))
             state, each = program(state, data, keys, at, stop)
-            losses.append(_on_host(each)[: stop - at])
-            alive = alive & (_first_bad(losses[-1], units) == stop - at)
-            progressed(stop - at)
-            at, paused = stop, stop % pause == 0 or stop == steps
-            if paused or at in marks:
-                now = _on_host(state)
+            losses[at:stop] = _gathered(each)[: stop - at]
+            alive = alive & (_first_bad(losses[at:stop], units) == stop - at)
+            if bar is not None:
+                bar.update(stop - at)
+            at, now = stop, _gathered(state)
             if at in marks:
                 kept.append(now.params)
-            if paused and callback:
-                callback(at, np.concatenate(losses[told:]), now.params)
-                told = len(losses)
-            if paused and store:
-                store.save(at, now, np.concatenate(losses), kept)
-                if store.told_to_end(at // pause):
-                    raise SystemExit(143)
-    now, all_losses = _on_host(state), np.concatenate(losses)
-    # All have diverged where steps are missing.
-    missing = np.full((steps - at, *all_losses.shape[1:]), np.nan, all_losses.dtype)
-    all_losses, kept = np.concatenate([all_losses, missing]), kept + [now.params] * (len(marks) - len(kept))
-    first = _first_bad(all_losses, units)
-    all_losses[np.arange(steps).reshape(-1, *[1] * units) >= first] = np.nan
+            if at % every == 0 or at == steps:
+                if callback:
+                    callback(at, np.moveaxis(losses[told:at], 0, units).copy(), now.params)
+                    told = at
+                if store:
+                    store.save(at, now, losses[:at], kept)
+                    if store.told_to_end(at // every):
+                        raise SystemExit(143)
+    first = _first_bad(losses, units)
+    losses[np.arange(steps).reshape(-1, *[1] * units) >= first] = np.nan
     # What the last update breaks only the params show.
     finite = [np.isfinite(leaf.reshape(*leaf.shape[:units], -1)).all(-1) for leaf in jax.tree.leaves(now.params)]
     stopped = np.where((first < steps) | ~np.all(finite, axis=0), first, -1)
-    return End(now, all_losses, jax.tree.map(lambda *leaves: np.stack(leaves, 1), *kept) if kept else None, stopped)
+    after = dict(zip(marks, kept, strict=False))
+    kept = [after.get(mark, now.params) for mark in asked]
+    taken = jax.tree.map(lambda *leaves: np.stack(leaves, units), *kept) if kept else None
+    return End(now, np.moveaxis(losses, 0, units), taken, stopped)
 
 
 def _first_bad(losses: np.ndarray, units: int) -> np.ndarray:

@@ -24,7 +24,7 @@ __all__ = ["Data", "attend", "gaussian_loss", "own_loss", "unpack"]
 
 
 class Data(NamedTuple):
-    """The constants of a run; runs that differ only in these share one program."""
+    """The constants of a run."""
 
     task: Any  # a StandardTask, or None
     bias: float | Array
@@ -84,7 +84,7 @@ def _heads(row, heads: int, dim: int, data: Data):
 
 
 @jax.custom_vjp
-def _product(W_K: Float[Array, "H D D"], W_Q: Float[Array, "H D D"]) -> Float[Array, "H D D"]:
+def _product(W_K, W_Q):
     """``W_K^T W_Q`` of each head; written out it is faster on a CPU for small D, but the derivative would be slower."""
     D = W_K.shape[-1]
     if D > 16:

@@ -131,12 +131,8 @@ def _predict(params, guess, X, y, x_q, bias):
 
 def settings(run: Run) -> dict[str, Any]:
     """All numbers of a run by name, as JSON data, and a task of one's own by its type."""
-    given = {name: value for name, value in vars(run).items() if name != "task"}
-    if isinstance(run.task, GaussianTask):
-        given |= {f"task.{name}": value for name, value in vars(run.task).items()}
-    else:
-        given["task"] = type(run.task).__qualname__
-    return {name: None if value is None else np.asarray(value).tolist() for name, value in given.items()}
+    task = vars(run.task) if isinstance(run.task, GaussianTask) else type(run.task).__qualname__
+    return jax.tree.map(lambda value: np.asarray(value).tolist(), vars(run) | {"task": task})
 
 
 def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
@@ -163,14 +159,13 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
 
 def load(path: str | os.PathLike) -> list[Fit]:
     """Read the fits of a file that ``save`` wrote, bit for bit."""
+    fits = []
     with np.load(path) as file:
-        return [_fit(file, i, given) for i, given in enumerate(json.loads(str(file["runs"])))]
-
-
-def _fit(file, i: int, given: dict[str, Any]) -> Fit:
-    task = GaussianTask(**{name[5:]: given.pop(name) for name in list(given) if name.startswith("task.")})
-    start = given.pop("start")
-    run = Run(task, **given, start=start and LSAParams(*start))
-    leaves = [file[f"{i} {j}"] for j in range(sum(name.startswith(f"{i} ") for name in file.files))]
-    params, (guess, losses, *kept) = LSAParams(*leaves[:4]), leaves[4:]
-    return Fit(params, guess, losses, run, (LSAParams(*kept[:4]), kept[4]) if kept else None)
+        for i, given in enumerate(json.loads(str(file["runs"]))):
+            start = given["start"] and LSAParams(*given["start"])
+            run = Run(**given | {"task": GaussianTask(**given["task"]), "start": start})
+            leaves = [file[f"{i} {j}"] for j in range(11) if f"{i} {j}" in file]
+            *weights, guess, losses = leaves[:6]
+            snapshots = (LSAParams(*leaves[6:10]), leaves[10]) if leaves[6:] else None
+            fits.append(Fit(LSAParams(*weights), guess, losses, run, snapshots))
+    return fits

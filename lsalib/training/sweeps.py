@@ -1,7 +1,6 @@
 """Many runs of LSA in one compiled loop."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -15,11 +14,10 @@ from jaxtyping import PyTree
 from lsalib import _check
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.training.checkpoint import digest
-from lsalib.training.loop import End, State, advance, make_program, mesh_of
+from lsalib.training.loop import End, State, advance, make_program
 from lsalib.training.objective import Data, gaussian_loss, own_loss, unpack
 from lsalib.training.runs import Fit, Run, settings
-from lsalib.training.trainer import report_diverged, seed_keys, seed_numbers
+from lsalib.training.trainer import report_diverged, seed_keys
 
 __all__ = ["fit", "sweep"]
 
@@ -44,8 +42,6 @@ def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sample
         >>> run = fit(jax.random.key(0), task, heads=1, steps=3, objective="population", train_guess=True)
         >>> run.losses.shape, run.params.W_K.shape, run.guess.shape
         ((3,), (1, 3, 3), (2,))
-
-    Source: appendix C.1 of arXiv 2512.04268.
     """
     names = [field.name for field in dataclasses.fields(Run)]
     given = {name: options.pop(name) for name in names if name in options}
@@ -106,33 +102,33 @@ def sweep(
         raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
-    key, numbers, dtype = _check.key(key), seed_numbers(seeds), np.dtype(dtype)
-    if dtype not in (np.float32, jnp.result_type(float)):
+    if (dtype := np.dtype(dtype)) not in (np.float32, jnp.result_type(float)):
         raise ValueError(f"dtype must be float32, or float64 if JAX is set to use it, got {dtype}")
     size = _check.count("batch_size", batch_size) if objective == "sampled" else None
+    common, keys = seed_keys(key, seeds)
+    common |= {"dtype": str(dtype), "batch_size": size}
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_kind(run, size), []).append(place)
-    common = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "dtype": str(dtype), "batch_size": size}
-    options = {"steps": steps, "snapshots": snapshots, "every": every, "progress": progress}
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}
     for number, (kind, places) in enumerate(groups.items()):
-        own = {f"{name} of run {place}": v for place in places for name, v in settings(runs[place]).items()}
+
+        def told(step, losses, params, places=places):
+            if callback:
+                callback(step, {"runs": places, "losses": losses})
+
+        options = {"steps": steps, "snapshots": snapshots, "callback": told, "every": every, "progress": progress}
         options["checkpoint"] = None if checkpoint is None else Path(checkpoint) / str(number)
-        options["callback"] = partial(_told, callback, places) if callback else None
-        group = _Group([runs[place] for place in places], kind, dtype, seed_keys(key, numbers))
-        end = group.trained(common | own, options)
+        own = {f"run {place}": settings(runs[place]) for place in places}
+        group = _Group([runs[place] for place in places], kind, dtype)
+        end = group.trained(keys, common | own, options)
         for r, place in enumerate(places):
             fits[place] = group.fit(end, r)
-            where = zip(numbers, end.stopped[:, r], strict=True)
-            stopped |= {f"run {place}, seed {seed}": int(step) for seed, step in where}
+            names = [f"run {place}, seed {seed}" for seed in common["seeds"]]
+            stopped |= dict(zip(names, end.stopped[:, r].tolist(), strict=True))
     report_diverged(stopped)
     return [fits[place] for place in range(len(runs))]
-
-
-def _told(callback, places: list[int], step: int, losses: np.ndarray, rows) -> None:
-    callback(step, {"runs": places, "losses": np.moveaxis(losses, 0, -1)})
 
 
 def _kind(run: Run, size: int | None) -> tuple:
@@ -149,29 +145,28 @@ def _kind(run: Run, size: int | None) -> tuple:
 class _Group:
     """Runs of one program: their weights, one row for each seed and run, and their constants."""
 
-    def __init__(self, runs: list[Run], kind: tuple, dtype, keys):
-        self.runs, self.kind, self.dtype, self.keys, self.dim = runs, kind, dtype, keys, runs[0].task.dim
-        self.heads = max(run.heads for run in runs)
+    def __init__(self, runs: list[Run], kind: tuple, dtype):
+        self.runs, self.kind, self.dtype, self.task = runs, kind, dtype, runs[0].task
+        self.dim, self.heads = self.task.dim, max(run.heads for run in runs)
 
-    def rows(self) -> np.ndarray:
+    def rows(self, keys) -> np.ndarray:
         """The initial weights and guesses, (seeds, runs, P).
 
         Fewer heads are padded by zeros, which stay zero, since the gradient of each factor contains the others.
         """
-        shape = 4, self.heads, self.dim + 1, self.dim + 1
+        D = self.dim + 1
         # The numbers of ``attention.init``: a draw for fewer heads is the beginning of one for more.
-        normal = np.asarray(_normal(self.keys[0], math.prod(shape), self.dtype))
+        normal = np.asarray(_normal(keys, 4 * self.heads * D**2, self.dtype))
 
         def row(run: Run):
-            start = run.init_scale * normal[:, : math.prod(shape) // self.heads * run.heads]
+            start = run.init_scale * normal[:, : 4 * run.heads * D**2].reshape(-1, 4, run.heads, D, D)
             if run.start is not None:
-                start = np.stack([np.stack(run.start).astype(self.dtype)] * len(normal))
-            padded = np.zeros((len(normal), *shape), self.dtype)
-            padded[:, :, : run.heads] = start.reshape(-1, 4, run.heads, *shape[2:])
-            guess = np.stack([np.asarray(run.guess, self.dtype)] * len(normal))
+                start = np.broadcast_to(np.stack(run.start), start.shape)
+            padded = np.pad(start, [(0, 0), (0, 0), (0, self.heads - run.heads), (0, 0), (0, 0)])
+            guess = np.broadcast_to(np.asarray(run.guess), (len(normal), self.dim))
             return np.concatenate([padded.reshape(len(normal), -1), guess], axis=1)
 
-        return np.stack([row(run) for run in self.runs], axis=1)
+        return np.stack([row(run) for run in self.runs], axis=1).astype(self.dtype)
 
     def data(self) -> tuple[PyTree, tuple]:
         """The constants, and the axis of runs of each: None where all agree, so that it is read once for all runs."""
@@ -183,32 +178,30 @@ class _Group:
         kept = [leaf[0] if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
         return jax.tree.unflatten(structure, kept), axes
 
-    def trained(self, settings: dict, options: dict) -> End:
-        rows, (data, axes) = self.rows(), self.data()
+    def trained(self, keys, settings: dict, options: dict) -> End:
+        rows, (data, axes) = self.rows(keys[0]), self.data()
         # Adam begins with zeros; nothing is compiled for them.
         adam = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(jax.vmap(_ADAM.init), rows))
-        rates = np.array([[run.learning_rate] for run in self.runs], self.dtype)
-        state = State(rows, adam._replace(hyperparams={"learning_rate": np.stack([rates] * len(rows))}))
-        mesh, structure = mesh_of(*rows.shape[:2]), jax.tree.structure(data)
-        if isinstance(self.runs[0].task, GaussianTask):
-            program = _program(gaussian_loss(self.heads, self.dim, self.kind[1]), structure, axes, mesh)
+        rates = np.array([[[run.learning_rate] for run in self.runs]] * len(rows), self.dtype)
+        state = State(rows, adam._replace(hyperparams={"learning_rate": rates}))
+        if isinstance(self.task, GaussianTask):
+            program = _program(gaussian_loss(self.heads, self.dim, self.kind[1]), jax.tree.structure(data), axes)
         else:
             # No program is kept for a task of one's own, whose attributes may change.
-            loss = own_loss(self.heads, self.runs[0].task, self.kind[1], self.dtype)
-            program = _program.__wrapped__(loss, structure, axes, mesh)
-        return advance(program, state, data, self.keys[1], mesh, 2, settings, options)
+            loss = own_loss(self.heads, self.task, self.kind[1], self.dtype)
+            program = _program.__wrapped__(loss, jax.tree.structure(data), axes)
+        return advance(program, state, data, keys[1], 2, settings, **options)
 
     def fit(self, end: End, r: int) -> Fit:
         """The result of one run, without padding."""
-        run = self.runs[r]
 
         def weights(rows):
             params, guess = unpack(rows, self.heads, self.dim)
-            return LSAParams(*(W[..., : run.heads, :, :] for W in params)), guess
+            return LSAParams(*(W[..., : self.runs[r].heads, :, :] for W in params)), guess
 
         params, guess = weights(end.state.params[:, r])
-        snapshots = None if end.snapshots is None else weights(end.snapshots[:, :, r])
-        return jax.device_put(Fit(params, guess, np.moveaxis(end.losses[:, :, r], 0, 1), run, snapshots))
+        snapshots = None if end.snapshots is None else weights(end.snapshots[:, r])
+        return jax.device_put(Fit(params, guess, end.losses[:, r], self.runs[r], snapshots))
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -217,5 +210,5 @@ def _normal(keys, count: int, dtype):
 
 
 @cache
-def _program(loss, structure, axes: tuple, mesh):
-    return make_program(jax.vmap(loss, (0, jax.tree.unflatten(structure, axes), None)), _ADAM, mesh)
+def _program(loss, structure, axes: tuple):
+    return make_program(jax.vmap(loss, (0, jax.tree.unflatten(structure, axes), None)), _ADAM, 2)

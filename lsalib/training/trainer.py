@@ -1,5 +1,6 @@
 """One trainer for any loss, any pytree of parameters and any optimizer of optax, in one compiled loop."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,10 +12,9 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from lsalib import _check
-from lsalib.training.checkpoint import digest
-from lsalib.training.loop import State, advance, make_program, mesh_of
+from lsalib.training.loop import State, advance, make_program, whole_numbers
 
-__all__ = ["DivergedError", "Trained", "report_diverged", "seed_keys", "seed_numbers", "train"]
+__all__ = ["DivergedError", "Trained", "report_diverged", "seed_keys", "train"]
 
 
 class DivergedError(ArithmeticError):
@@ -90,60 +90,57 @@ def train(
         >>> bool(abs(end.params - 3.0).max() < 1e-6), end.losses[0].tolist(), end.snapshots.shape
         (True, 18.0, (2, 2))
     """
-    numbers = [0] if seeds is None else seed_numbers(seeds)
-    starts, batches = seed_keys(key, numbers)
+    settings, (starts, batches) = seed_keys(key, 1 if seeds is None else seeds)
     if (params is None) == (init is None):
         raise ValueError("params or init must say where the training starts, got both or neither")
     if init is not None:
         params = jax.jit(jax.vmap(init))(starts)
     else:
         leaves = jax.tree.map(lambda leaf: jnp.asarray(_check.array("a leaf of params", leaf)), params)
-        params = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], len(numbers), axis=0), leaves)
+        params = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0), leaves)
     if isinstance(optimizer, optax.MultiSteps):
         optimizer = optimizer.gradient_transformation()
     if not hasattr(optimizer, "update"):
         raise ValueError(f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}")
     state = State(params, jax.jit(jax.vmap(optimizer.init))(params))
-    settings = {"key": digest(jax.random.key_data(key)), "seeds": numbers, "params": digest(params)}
-    settings["optimizer"] = digest(state.opt_state)
     part = lambda leaf: leaf[0] if seeds is None else leaf
 
     def told(step, losses, params):
-        assert callback is not None
-        callback(step, {"losses": part(np.moveaxis(losses, 0, 1)), "params": jax.tree.map(part, params)})
+        if callback:
+            callback(step, {"losses": part(losses), "params": jax.tree.map(part, params)})
 
-    options = {"steps": steps, "snapshots": snapshots, "callback": told if callback else None}
-    options |= {"every": every, "progress": progress, "checkpoint": checkpoint}
-    mesh = mesh_of(len(numbers))
     # New functions, of which no program is kept: JAX reads again what the loss reads from outside.
-    program = make_program(lambda params, _, key: loss(params, key), optimizer, mesh)
-    end = advance(program, state, None, batches, mesh, 1, settings, options)
-    report_diverged({f"seed {number}": int(step) for number, step in zip(numbers, end.stopped, strict=True)})
-    ended = Trained(end.state.params, np.moveaxis(end.losses, 0, 1), end.snapshots, end.state.opt_state)
+    program = make_program(lambda params, _, key: loss(params, key), optimizer, 1)
+    settings |= {"params": _digest(params), "optimizer": _digest(state.opt_state)}
+    options = {"callback": told, "every": every, "progress": progress, "checkpoint": checkpoint}
+    end = advance(program, state, None, batches, 1, settings, steps=steps, snapshots=snapshots, **options)
+    names = [f"seed {number}" for number in settings["seeds"]]
+    report_diverged(dict(zip(names, end.stopped.tolist(), strict=True)))
+    ended = Trained(end.state.params, end.losses, end.snapshots, end.state.opt_state)
     return jax.device_put(jax.tree.map(part, ended))
 
 
-def seed_numbers(seeds: int | Sequence[int]) -> list[int]:
-    """The numbers of the seeds, from a count or a list of them."""
-    numbers = np.arange(_check.count("seeds", seeds)) if np.ndim(seeds) == 0 else np.asarray(seeds)
-    whole = (
-        numbers.ndim == 1 and np.issubdtype(numbers.dtype, np.integer) and len(numbers) == len(set(numbers.tolist()))
-    )
-    if not whole or not len(numbers) or numbers.min() < 0 or numbers.max() >= 2**32:
-        raise ValueError(f"seeds must be a count or different whole numbers of 0 to 2**32 - 1, got {seeds!r}")
-    return numbers.tolist()
-
-
-def seed_keys(key, numbers: list[int]):
-    """For each seed the key of its start and the key of its batches."""
-    key = _check.key(key)
-    return _seed_keys(key if key.shape == () else jax.random.wrap_key_data(key), np.array(numbers, np.uint32))
+def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array]]:
+    """What a checkpoint keeps of them; then for each seed the key of its start, and the key of its batches."""
+    if np.ndim(seeds) == 0:
+        seeds = range(_check.count("seeds", seeds))
+    numbers, data = whole_numbers("seeds", seeds, 2**32 - 1), jax.random.key_data(_check.key(key))
+    _check.count("the number of seeds", len(numbers))
+    keys = _seed_keys(key if key.shape == () else jax.random.wrap_key_data(key), np.array(numbers, np.uint32))
+    return {"key": np.asarray(data).tolist(), "seeds": numbers}, keys
 
 
 @jax.jit
 def _seed_keys(key, numbers):
     pairs = jax.vmap(lambda number: jax.random.split(jax.random.fold_in(key, number)))(numbers)
     return pairs[:, 0], pairs[:, 1]
+
+
+def _digest(tree: PyTree) -> str:
+    """A short text for the numbers in a tree, and for its structure."""
+    leaves, structure = jax.tree.flatten(jax.device_get(tree))
+    content = structure, [(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves]
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
 def report_diverged(stopped: dict[str, int]) -> None:

@@ -45,8 +45,7 @@ def data_of(task, dtype):
     return Data(standard, jnp.asarray(BIAS, dtype), jnp.asarray(True))
 
 
-@pytest.mark.parametrize(("task", "heads"), [(TASK, 3), (GENERAL, 2)])
-def test_a_batch_has_the_loss_and_the_gradient_of_the_letter(task, heads, x64):
+def test_a_batch_has_the_loss_and_the_gradient_of_the_letter(x64, task=GENERAL, heads=2):
     """Eqs. 2-6 on the very tasks that training draws; the control exchanges two factors of the attention."""
     params = attention.init(jax.random.key(0), task.dim, heads, 1.5 / task.dim)
     guess = jnp.resize(GUESS, task.dim)
@@ -263,7 +262,7 @@ def test_what_cannot_be_right_is_refused(call, message, unchecked):
 
 def test_a_run_has_the_paper_s_values_by_default():
     """Appendix C.1, Table 1."""
-    for function, paper in ((fit, {"steps": 5000, "batch_size": 2048}), (Run, {"learning_rate": 5e-4})):
+    for function, paper in ((sweep, {"steps": 5000, "batch_size": 2048}), (Run, {"learning_rate": 5e-4})):
         given = inspect.signature(function).parameters
         assert {name: given[name].default for name in paper} == paper
 

@@ -183,5 +183,6 @@ test_refusals = refusals(
     (lambda: predict(state=None), r"state must have shape \(1, 2, 4, 4\), got shape \(\)"),
     (lambda: predict(gate=np.ones((1, 2))), "gate must be None for Layer.*delta.* got float.* of shape"),
     (lambda: predict(guess=np.ones(2)), r"guess must have shape \(3,\), got shape \(2,\)"),
+    (lambda: Layer("delta", heads=H).predict(PARAMS, X, y[1:], x_q), r"y must have shape \(5,\), got shape \(4,\)"),
     (lambda: Layer("delta", H).predict(X, X, y, x_q), "params must be LayerParams, got float"),
 )

@@ -52,6 +52,8 @@ def test_logprobs_are_those_of_transformers(model):
     np.testing.assert_allclose(model.score_logprobs([CONVERSATION], SCORES), [AFTER_CONVERSATION], atol=1e-3)
     with pytest.raises(ValueError, match=r"answers must begin where a token begins, got 'tence' after .*Sen'"):
         model.score_logprobs(["Sen"], ["tence"])
+    with pytest.raises(ValueError, match=r"prompt must have 1 to \d+ tokens, so that 24 can follow, got 0"):
+        model.complete([""], max_new_tokens=24)
 
 
 def test_greedy_answers_are_those_of_transformers(model):

@@ -175,7 +175,7 @@ def test_a_callback_gets_every_run_once(swept):
             np.testing.assert_array_equal(losses[:, r], fits[place].losses)
 
 
-def test_snapshots_are_the_fit_after_fewer_steps(swept):
+def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):
     """The first is the start, drawn from the seed's first key, and the last the end."""
     last = swept[0][3].seed(1)
     start, _ = jax.random.split(jax.random.fold_in(KEY, 1))
@@ -183,8 +183,6 @@ def test_snapshots_are_the_fit_after_fewer_steps(swept):
         for mine, drawn in zip(one.snapshot(0).params, attention.init(start, 3, heads, scale), strict=True):
             np.testing.assert_allclose(mine, drawn, rtol=1e-6)
     np.testing.assert_array_equal(last.snapshot(-1).params.W_K, last.params.W_K)
-    (shorter,) = sweep(KEY, [RUNS[3]], seeds=[1], steps=5, batch_size=16)
-    np.testing.assert_allclose(last.snapshot(1).params.W_K, shorter.params.W_K[0], rtol=2e-4, atol=2e-6)
     assert swept[0][0].snapshot(1).guess.shape == (3, 3) and last.snapshot(1).snapshots is None
 
 

@@ -50,7 +50,7 @@ def floats(**given) -> list:
     values = [read(name, value) for name, value in given.items()]
     types = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in jax.tree.leaves(values) if hasattr(leaf, "dtype")]
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(*types or [float])
+        dtype = jnp.result_type(*types or [jnp.result_type(float)])
     return jax.tree.map(lambda part: jnp.asarray(part, dtype), values)
 
 

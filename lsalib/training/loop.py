@@ -139,7 +139,7 @@ class Checkpoint:
         tree = state, losses[:at], [state.params] * sum(step <= at for step in self.snapshots)
         if at and self.manager:
             tree = self.manager.restore(at, args=self.args.StandardRestore(tree))
-        return at, _from_first(tree)
+        return at, _from_first(tree) if at else tree
 
     def save(self, at: int, state: PyTree, losses: np.ndarray, kept: list) -> None:
         """Add the state at a step; if that is interrupted, the checkpoint before it stays."""

@@ -31,7 +31,6 @@ class Run:
         learning_rate: Adam's, a number; ``train`` takes schedules and other optimizers.
         init_scale: the standard deviation of the initial weights; the paper does not give it.
         start: initial weights of every seed, such as the ``params`` of a fit; None means random.
-
     """
 
     task: Any

@@ -1,7 +1,6 @@
-"""Arguments at the door: plain numbers become arrays once, and what cannot be right is refused.
+"""Plain numbers become arrays. What cannot be right is refused by its name, with what came and what is expected.
 
-Each refusal is a ValueError that names the argument, what came and what is expected. What JAX traces is checked for its
-shape only. All other mistakes are left to JAX.
+What JAX traces is checked for its shape only. All other mistakes are left to JAX.
 """
 
 import math
@@ -42,20 +41,17 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
 
 def floats(**given) -> list:
     """Arrays of JAX, all of the widest float type among them, which Python's own numbers take; None stays None."""
-    types: list = []
 
     def read(name, value):
         if hasattr(value, "_fields"):  # weights are taken field by field
             return value._make(read(f"{name}.{field}", part) for field, part in value._asdict().items())
-        if value is not None and type(value) not in (float, int):
-            value = array(name, value)
-            types.append(jax.dtypes.canonicalize_dtype(value.dtype))
-        return value
+        return value if value is None or type(value) in (float, int) else array(name, value)
 
-    read_all = [read(name, value) for name, value in given.items()]
+    values = [read(name, value) for name, value in given.items()]
+    types = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in jax.tree.leaves(values) if hasattr(leaf, "dtype")]
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(*types or [float])
-    return jax.tree.map(lambda part: jnp.asarray(part, dtype), read_all)
+        dtype = jnp.result_type(*types or [jnp.result_type(float)])
+    return jax.tree.map(lambda part: jnp.asarray(part, dtype), values)
 
 
 def namespace(*values):

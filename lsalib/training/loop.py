@@ -11,12 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
 
 from lsalib import _check
-
-__all__ = ["End", "State", "advance", "make_program", "whole_numbers"]
 
 # The most steps of one call of the compiled loop. Its losses go into a buffer of this length: with a buffer for all
 # steps, each number of steps would be another program. While a progress bar is shown, calls are shorter.
@@ -30,13 +29,17 @@ class State(NamedTuple):
     opt_state: PyTree
 
 
-class End(NamedTuple):
-    """The end on the host: losses (units, steps, ...), and where each unit, a seed or its run, diverged, or -1."""
+class Trained(NamedTuple):
+    """The end of a training; with ``seeds``, they are the first axis of every array.
 
-    state: State
-    losses: np.ndarray
+    ``losses`` are those before each step, (steps, ...). ``snapshots`` holds the params after the steps asked for, with
+    one more axis in front of each leaf, and is None without any.
+    """
+
+    params: PyTree
+    losses: Float[Array | np.ndarray, "..."]
     snapshots: PyTree
-    stopped: np.ndarray
+    opt_state: PyTree
 
 
 def make_program(loss, optimizer: optax.GradientTransformation, units: int):
@@ -44,8 +47,6 @@ def make_program(loss, optimizer: optax.GradientTransformation, units: int):
     optimizer = optax.with_extra_args_support(optimizer)
 
     def update(data, state: State, key):
-        """One step of one seed."""
-
         def total(params):
             each = loss(params, data, key)
             if not jax.tree_util.all_leaves([each]):
@@ -61,13 +62,14 @@ def make_program(loss, optimizer: optax.GradientTransformation, units: int):
 
     @jax.jit
     def program(state, data, keys, begin, end):
+        updates = jax.vmap(partial(update, data))
+
         def step(t, carry):
             # The key of a step depends on its number alone, so a training can go on at any step.
-            now = jax.vmap(jax.random.fold_in, (0, None))(keys, t)
-            state, each = jax.vmap(partial(update, data))(carry[0], now)
+            state, each = updates(carry[0], jax.vmap(jax.random.fold_in, (0, None))(keys, t))
             return state, carry[1].at[t - begin].set(each)
 
-        each = jax.eval_shape(jax.vmap(partial(update, data)), state, keys)[1]
+        each = jax.eval_shape(updates, state, keys)[1]
         losses = jnp.zeros((PIECE, *each.shape), each.dtype)
         # The ends are traced, so the same program runs however a training is cut into pieces: one that was resumed is
         # the same bit for bit.
@@ -89,15 +91,6 @@ def _spread(put, state: State, units: int) -> State:
     return put(state, jax.tree.map(lambda leaf: NamedSharding(mesh, PartitionSpec(*axes(leaf))), state))
 
 
-def _gathered(tree: Any) -> Any:
-    """What the program returns as NumPy arrays, on every process."""
-    if jax.process_count() == 1:
-        return jax.device_get(tree)
-    from jax.experimental import multihost_utils
-
-    return multihost_utils.process_allgather(tree, tiled=True)
-
-
 def whole_numbers(name: str, given, last: int) -> list[int]:
     """Different whole numbers of 0 to ``last``."""
     numbers = np.asarray(given)
@@ -114,10 +107,7 @@ def _bar(steps: int, at: int):
 
 
 class Checkpoint:
-    """Checkpoints of one training, by Orbax; ``settings``, by name, must be the same when it goes on.
-
-    The first process alone reads and writes.
-    """
+    """Checkpoints of one training, by Orbax, that the first process alone reads and writes."""
 
     def __init__(self, folder, settings: dict[str, Any], snapshots: list[int]):
         import orbax.checkpoint as ocp
@@ -127,19 +117,15 @@ class Checkpoint:
         self.args, self.told_to_end, self.manager = ocp.args, ocp.utils.reached_preemption, None
         if jax.process_index() == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
+            last = ocp.checkpoint_managers.LatestN(2)
+            alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
             options = ocp.CheckpointManagerOptions(
-                preservation_policy=ocp.checkpoint_managers.LatestN(2),
-                enable_async_checkpointing=False,
-                create=False,
-                multiprocessing_options=ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}),
+                preservation_policy=last, enable_async_checkpointing=False, create=False, multiprocessing_options=alone
             )
             self.manager = ocp.CheckpointManager(self.folder, options=options)
 
-    def restored(self, state: PyTree, losses: np.ndarray) -> tuple[int, tuple[PyTree, np.ndarray, list]]:
-        """The last stored step; the state there, the losses up to it, and the snapshots.
-
-        Given are the state before the first step, and room for the losses of all steps.
-        """
+    def restored(self, state: State, losses: np.ndarray) -> tuple[int, tuple[PyTree, np.ndarray, list]]:
+        """The last stored step; the state there, losses and snapshots. Given are the state at 0 and room for losses."""
         at, problem = 0, ""
         if self.manager and (at := self.manager.latest_step() or 0):
             stored, mine = self.manager.metadata(at).custom_metadata, self._settings_at(at)
@@ -150,11 +136,10 @@ class Checkpoint:
         at, refused = (int(each) for each in _from_first((at, bool(problem))))
         if refused:
             raise ValueError(f"checkpoint {self.folder} has {problem or 'other settings, as the first process says'}")
-        kept = [jax.tree.map(np.zeros_like, state[0])] * sum(step <= at for step in self.snapshots)
-        tree = state, losses[:at], kept
+        tree = state, losses[:at], [state.params] * sum(step <= at for step in self.snapshots)
         if at and self.manager:
             tree = self.manager.restore(at, args=self.args.StandardRestore(tree))
-        return at, _from_first(tree) if at else (state, losses[:0], [])
+        return at, _from_first(tree) if at else tree
 
     def save(self, at: int, state: PyTree, losses: np.ndarray, kept: list) -> None:
         """Add the state at a step; if that is interrupted, the checkpoint before it stays."""
@@ -170,44 +155,39 @@ class Checkpoint:
 
 def _from_first(tree: PyTree) -> PyTree:
     """What the first process has."""
-    if jax.process_count() == 1:
-        return tree
-    from jax.experimental import multihost_utils
-
     return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
 
 
 def advance(
     program, state: State, data, keys, units: int, settings, *, steps, snapshots, callback, every, progress, checkpoint
-) -> End:
-    """Train; what trains on its own, a seed or a run of one, has the first ``units`` axes of the losses of a step.
+) -> tuple[Trained, np.ndarray]:
+    """The end on the host, and the step at which each unit, a seed or its run, diverged, or -1.
 
-    ``settings`` are what a checkpoint must agree with, and the other options those of ``train``.
+    The first ``units`` axes of all arrays are those of the units. A checkpoint must agree with ``settings``.
     """
     steps, every = _check.count("steps", steps), _check.count("every", every)
     asked = whole_numbers("snapshots", snapshots, steps)
     marks, now = sorted(asked), jax.device_get(state)
     each = jax.eval_shape(program, now, data, keys, 0, 1)[1]
     losses = np.full((steps, *each.shape[1:]), np.nan, each.dtype)
-    at, store = 0, None
-    kept: list[PyTree] = []
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, settings, marks)
+    at, kept = 0, [now.params] if 0 in marks else []
+    store = None if checkpoint is None else Checkpoint(checkpoint, settings, marks)
+    if store:
         at, (now, known, kept) = store.restored(now, losses)
         losses[:at] = known
-    if at == 0 and 0 in marks:
-        kept.append(now.params)
+    everywhere = partial(multihost_utils.process_allgather, tiled=True) if jax.process_count() > 1 else jax.device_get
     state = _spread(jax.device_put, now, units)
     told, piece, alive = at, SHORT_PIECE if progress else PIECE, np.array(True)
     with _bar(steps, at) if progress and jax.process_index() == 0 else nullcontext() as bar:
         while at < steps and alive.any():
             stop = min(at + piece, (at // every + 1) * every, steps, *(mark for mark in marks if mark > at))
             state, each = program(state, data, keys, at, stop)
-            losses[at:stop] = _gathered(each)[: stop - at]
+            now, each = everywhere((state, each))
+            losses[at:stop] = each[: stop - at]
             alive = alive & (_first_bad(losses[at:stop], units) == stop - at)
             if bar is not None:
                 bar.update(stop - at)
-            at, now = stop, _gathered(state)
+            at = stop
             if at in marks:
                 kept.append(now.params)
             if at % every == 0 or at == steps:
@@ -226,7 +206,7 @@ def advance(
     after = dict(zip(marks, kept, strict=False))
     kept = [after.get(mark, now.params) for mark in asked]
     taken = jax.tree.map(lambda *leaves: np.stack(leaves, units), *kept) if kept else None
-    return End(now, np.moveaxis(losses, 0, units), taken, stopped)
+    return Trained(now.params, np.moveaxis(losses, 0, units), taken, now.opt_state), stopped
 
 
 def _first_bad(losses: np.ndarray, units: int) -> np.ndarray:

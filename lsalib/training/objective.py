@@ -20,8 +20,6 @@ from lsalib.attention import LSAParams
 from lsalib.tasks import StandardTask, checked_sample
 from lsalib.theory.risk import standard_form, standard_risk
 
-__all__ = ["Data", "attend", "gaussian_loss", "own_loss", "unpack"]
-
 
 class Data(NamedTuple):
     """The constants of a run."""
@@ -46,8 +44,7 @@ def unpack(rows, heads: int, dim: int) -> tuple[LSAParams, Array | np.ndarray]:
 def gaussian_loss(heads: int, dim: int, batch: tuple[int, int | None, bool] | None):
     """The loss of a run, ``loss(row, data, key)``; the same function for the same program.
 
-    ``batch`` is the batch size, the context size (None if contexts are compressed) and whether labels have noise. It is
-    None for the exact risk.
+    ``batch``: its size, the context size (None if compressed), whether labels have noise; None for the exact risk.
     """
 
     def loss(row, data: Data, key):
@@ -112,16 +109,8 @@ def _sampled(b, A, c, task: StandardTask, key, batch: tuple[int, int | None, boo
     return jnp.mean((attend(b, A, Z, t) + c @ t - contract(x_q, eps)) ** 2)
 
 
-def attend(
-    b: Float[Array, "H D"], A: Float[Array, "H D D"], Z: Float[Array, "m D B"], t: Float[Array, "D B"]
-) -> Float[Array, " B"]:
-    """What attention adds to the guess, ``sum_h b_h^T G A_h t`` with ``G = Z^T Z / m``, for a batch in the last axis.
-
-    Example:
-        >>> ones = jnp.ones
-        >>> attend(ones((1, 2)), ones((1, 2, 2)), ones((3, 2, 1)), ones((2, 1))).tolist()
-        [8.0]
-    """
+def attend(b: Float[Array, "H D"], A: Float[Array, "H D D"], Z: Float[Array, "m D B"], t: Float[Array, "D B"]):
+    """What attention adds to the guess, ``sum_h b_h^T G A_h t`` with ``G = Z^T Z / m``, (B,)."""
     m, D, _ = Z.shape
     if D > max(16, 3 * len(b)):
         # Few heads on many features: H D^2 operations an example, instead of D^3 with the Gram matrix.

@@ -16,8 +16,6 @@ from lsalib.attention import LSAParams, gram, predict
 from lsalib.tasks import GaussianTask
 from lsalib.theory import population_risk
 
-__all__ = ["Fit", "Run", "load", "save"]
-
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,10 +31,6 @@ class Run:
         learning_rate: Adam's, a number; ``train`` takes schedules and other optimizers.
         init_scale: the standard deviation of the initial weights; the paper does not give it.
         start: initial weights of every seed, such as the ``params`` of a fit; None means random.
-
-    Example:
-        >>> Run(GaussianTask([2.0, 2.0], context_size=5), heads=3).guess.tolist()
-        [0.0, 0.0]
     """
 
     task: Any
@@ -68,8 +62,8 @@ class Run:
 class Fit(NamedTuple):
     """A trained run: weights (H, D, D) each, the guess (d,), and the loss before each step, (steps,).
 
-    From ``sweep`` every array has the seeds in front. ``snapshots`` holds (params, guess) after the steps asked for,
-    with one more axis behind that of the seeds, and is None without any.
+    From ``sweep`` every array has the seeds in front; methods then return one number for each. ``snapshots`` holds
+    (params, guess) after the steps asked for, with one more axis behind that of the seeds, and is None without any.
     """
 
     params: LSAParams
@@ -84,21 +78,13 @@ class Fit(NamedTuple):
         return self.run.task
 
     def predict(self, X, y, x_q):
-        """The prediction for a context X (C, d), y (C,) and a query (d,), eqs. 6 and 11; with seeds, one for each.
-
-        Example:
-            >>> from lsalib.attention import gd_weights
-            >>> task = GaussianTask([0.0, 0.0], context_size=2)
-            >>> one_step = Fit(gd_weights([0.0, 0.0], 2.0), np.zeros(2), np.zeros(1), Run(task, heads=1))
-            >>> float(one_step.predict(np.eye(2), [1.0, 2.0], [1.0, 1.0]))
-            3.0
-        """
+        """The prediction for a context X (C, d), y (C,) and a query (d,), eqs. 6 and 11."""
         params, guess, X, y, x_q = _check.floats(params=self.params, guess=self.guess, X=X, y=y, x_q=x_q)
         _check.context(X, y, _check.shape("x_q", x_q, (self.task.dim,)))
         return self._each_seed(lambda params, guess: _predict(params, guess, X, y, x_q, self.run.bias))(params, guess)
 
     def population_risk(self, task: GaussianTask | None = None):
-        """The exact risk (eq. 4) on the task of the training or another one; with seeds, one for each."""
+        """The exact risk (eq. 4), on the task of the training or on another one."""
         task = self.task if task is None else task
         if not isinstance(task, GaussianTask):
             raise ValueError("task must be a GaussianTask for an exact risk: estimate another by metrics.sampled_risk")
@@ -139,17 +125,13 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
     """Write fits on Gaussian tasks to one file, in NumPy's npz format.
 
     Example:
-        >>> import tempfile
+        >>> from tempfile import mkdtemp
         >>> fit = Fit(LSAParams(*np.ones((4, 1, 2, 2))), np.ones(1), np.ones(5), Run(GaussianTask([2.0], 4), heads=1))
-        >>> path = Path(tempfile.mkdtemp()) / "fits.npz"
-        >>> save(path, [fit, fit])
-        >>> [fit.run.heads for fit in load(path)]
-        [1, 1]
+        >>> save(path := f"{mkdtemp()}/fits.npz", [fit])
+        >>> assert load(path)[0].run.heads == 1
     """
-    if isinstance(fits, Fit):
-        raise ValueError("fits must be a list of fits, got a single Fit")
-    if not all(isinstance(fit.task, GaussianTask) for fit in fits):
-        raise ValueError("fits must be a list of fits on GaussianTasks: a file cannot hold other tasks")
+    if isinstance(fits, Fit) or not all(isinstance(fit.task, GaussianTask) for fit in fits):
+        raise ValueError(f"fits must be a list of fits on GaussianTasks, got {_check.describe(fits)}")
     arrays = {f"{i} {j}": leaf for i, fit in enumerate(fits) for j, leaf in enumerate(jax.tree.leaves(fit))}
     part = Path(f"{path}.part")
     with part.open("wb") as file:

@@ -14,14 +14,11 @@ from jaxtyping import PyTree
 from lsalib import _check
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.training.loop import End, State, advance, make_program
+from lsalib.training.loop import State, Trained, advance, make_program
 from lsalib.training.objective import Data, gaussian_loss, own_loss, unpack
 from lsalib.training.runs import Fit, Run, settings
 from lsalib.training.trainer import report_diverged, seed_keys
 
-__all__ = ["fit", "sweep"]
-
-OBJECTIVES = ("sampled", "population")
 # Its learning rate is part of its state: (S, R, 1), one for each run.
 _ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "eps_root"))(0.0)
 
@@ -29,19 +26,14 @@ _ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "ep
 def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sampled", snapshots=(), **options) -> Fit:
     """Train one LSA layer by Adam: a sweep of one run and of seed 0, whose arrays have no axis for seeds.
 
-    Args:
-        key: a key of ``jax.random``.
-        task, heads: as in ``Run``.
-        steps, batch_size, objective, snapshots: as in ``sweep``.
-        options: the other settings of a ``Run`` (``guess``, ``bias``, ``train_guess``, ``learning_rate``,
-            ``init_scale``, ``start``), and ``dtype``, ``callback``, ``every``, ``progress`` and ``checkpoint``, as in
-            ``sweep``. For another optimizer, loss or layer use ``train``.
+    The arguments are those of ``sweep``, and the settings of a ``Run``: ``guess``, ``bias``, ``train_guess``,
+    ``learning_rate``, ``init_scale`` and ``start``. For another optimizer, loss or layer use ``train``.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
-        >>> run = fit(jax.random.key(0), task, heads=1, steps=3, objective="population", train_guess=True)
-        >>> run.losses.shape, run.params.W_K.shape, run.guess.shape
-        ((3,), (1, 3, 3), (2,))
+        >>> end = fit(jax.random.key(0), task, heads=1, steps=3, objective="population", train_guess=True)
+        >>> end.losses.shape, end.params.W_K.shape, end.predict(np.eye(2), [1.0, 2.0], [1.0, 1.0]).shape
+        ((3,), (1, 3, 3), ())
     """
     names = [field.name for field in dataclasses.fields(Run)]
     given = {name: options.pop(name) for name in names if name in options}
@@ -66,28 +58,20 @@ def sweep(
     progress=False,
     checkpoint=None,
 ) -> list[Fit]:
-    """Train many runs at once, by default as the paper does (appendix C.1, Table 1).
+    """Train many runs at once, by default as in appendix C.1 and Table 1 of arXiv 2512.04268.
 
     Runs of one seed see the same tasks (common random numbers). They start from the same weights if these have the same
     shapes. Runs that differ only in numbers share a compiled program: prior means, covariances, guesses, learning
-    rates, numbers of heads, and context sizes above d.
-
-    If the loss of a run is not finite, a warning names the run. Its losses are NaN from there on, and the others go on.
+    rates, numbers of heads, and context sizes above d. Keys and divergence of each seed and run are as in ``train``.
 
     Args:
-        key: a key of ``jax.random``. Seed s has the same keys as in ``train``.
-        runs: what to train, a list of ``Run``.
-        seeds: how many repetitions of each run, or a list of their numbers.
+        key, seeds, snapshots, every, progress, checkpoint: as in ``train``.
+        runs: what to train. Each gives one ``Fit``, whose arrays have the seeds in front.
         steps, batch_size: the paper's values by default.
         objective: "sampled", a fresh batch at every step, or "population", the exact risk of a ``GaussianTask``.
-        snapshots: increasing numbers of steps, 0 to ``steps``, after which weights are kept.
         dtype: float32, or float64 if JAX is set to use it.
         callback: called as in ``train``, once for each group of runs that share a program. Its ``metrics`` hold
             ``runs``, their places in the sweep, and the ``losses`` since the last call, (seeds, runs, steps).
-        every, progress, checkpoint: as in ``train``.
-
-    Returns:
-        One ``Fit`` for each run, in order. The first axis of its arrays is that of the seeds.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -95,13 +79,11 @@ def sweep(
         >>> fits = sweep(jax.random.key(0), runs, seeds=4, steps=3, batch_size=8)
         >>> [fit.losses.shape for fit in fits], fits[0].params.W_K.shape
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
-
-    Source: appendix C.1 of arXiv 2512.04268.
     """
     if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
         raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got {objective!r}")
+    if objective not in ("sampled", "population"):
+        raise ValueError(f'objective must be one of "sampled" and "population", got {objective!r}')
     if (dtype := np.dtype(dtype)) not in (np.float32, jnp.result_type(float)):
         raise ValueError(f"dtype must be float32, or float64 if JAX is set to use it, got {dtype}")
     size = _check.count("batch_size", batch_size) if objective == "sampled" else None
@@ -110,23 +92,19 @@ def sweep(
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_kind(run, size), []).append(place)
+    options = {"steps": steps, "snapshots": snapshots, "every": every, "progress": progress}
     fits: dict[int, Fit] = {}
     stopped: dict[str, int] = {}
     for number, (kind, places) in enumerate(groups.items()):
-
-        def told(step, losses, params, places=places):
-            if callback:
-                callback(step, {"runs": places, "losses": losses})
-
-        options = {"steps": steps, "snapshots": snapshots, "callback": told, "every": every, "progress": progress}
-        options["checkpoint"] = None if checkpoint is None else Path(checkpoint) / str(number)
+        told = lambda step, losses, params, places=places: callback(step, {"runs": places, "losses": losses})
+        folder = None if checkpoint is None else Path(checkpoint) / str(number)
         own = {f"run {place}": settings(runs[place]) for place in places}
         group = _Group([runs[place] for place in places], kind, dtype)
-        end = group.trained(keys, common | own, options)
+        end, bad = group.trained(keys, common | own, options | {"callback": callback and told, "checkpoint": folder})
         for r, place in enumerate(places):
             fits[place] = group.fit(end, r)
             names = [f"run {place}, seed {seed}" for seed in common["seeds"]]
-            stopped |= dict(zip(names, end.stopped[:, r].tolist(), strict=True))
+            stopped |= dict(zip(names, bad[:, r].tolist(), strict=True))
     report_diverged(stopped)
     return [fits[place] for place in range(len(runs))]
 
@@ -157,16 +135,12 @@ class _Group:
         D = self.dim + 1
         # The numbers of ``attention.init``: a draw for fewer heads is the beginning of one for more.
         normal = np.asarray(_normal(keys, 4 * self.heads * D**2, self.dtype))
-
-        def row(run: Run):
-            start = run.init_scale * normal[:, : 4 * run.heads * D**2].reshape(-1, 4, run.heads, D, D)
-            if run.start is not None:
-                start = np.broadcast_to(np.stack(run.start), start.shape)
-            padded = np.pad(start, [(0, 0), (0, 0), (0, self.heads - run.heads), (0, 0), (0, 0)])
-            guess = np.broadcast_to(np.asarray(run.guess), (len(normal), self.dim))
-            return np.concatenate([padded.reshape(len(normal), -1), guess], axis=1)
-
-        return np.stack([row(run) for run in self.runs], axis=1).astype(self.dtype)
+        weights = np.zeros((len(normal), len(self.runs), 4, self.heads, D, D), self.dtype)
+        for r, run in enumerate(self.runs):
+            drawn = run.init_scale * normal[:, : 4 * run.heads * D**2].reshape(-1, 4, run.heads, D, D)
+            weights[:, r, :, : run.heads] = drawn if run.start is None else np.stack(run.start)
+        guesses = np.array([[run.guess for run in self.runs]] * len(normal), self.dtype)
+        return np.concatenate([weights.reshape(*guesses.shape[:2], -1), guesses], axis=2)
 
     def data(self) -> tuple[PyTree, tuple]:
         """The constants, and the axis of runs of each: None where all agree, so that it is read once for all runs."""
@@ -178,7 +152,7 @@ class _Group:
         kept = [leaf[0] if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
         return jax.tree.unflatten(structure, kept), axes
 
-    def trained(self, keys, settings: dict, options: dict) -> End:
+    def trained(self, keys, settings: dict, options: dict) -> tuple[Trained, np.ndarray]:
         rows, (data, axes) = self.rows(keys[0]), self.data()
         # Adam begins with zeros; nothing is compiled for them.
         adam = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(jax.vmap(_ADAM.init), rows))
@@ -186,20 +160,19 @@ class _Group:
         state = State(rows, adam._replace(hyperparams={"learning_rate": rates}))
         if isinstance(self.task, GaussianTask):
             program = _program(gaussian_loss(self.heads, self.dim, self.kind[1]), jax.tree.structure(data), axes)
-        else:
-            # No program is kept for a task of one's own, whose attributes may change.
+        else:  # no program is kept for a task of one's own, whose attributes may change
             loss = own_loss(self.heads, self.task, self.kind[1], self.dtype)
             program = _program.__wrapped__(loss, jax.tree.structure(data), axes)
         return advance(program, state, data, keys[1], 2, settings, **options)
 
-    def fit(self, end: End, r: int) -> Fit:
+    def fit(self, end: Trained, r: int) -> Fit:
         """The result of one run, without padding."""
 
         def weights(rows):
             params, guess = unpack(rows, self.heads, self.dim)
             return LSAParams(*(W[..., : self.runs[r].heads, :, :] for W in params)), guess
 
-        params, guess = weights(end.state.params[:, r])
+        params, guess = weights(end.params[:, r])
         snapshots = None if end.snapshots is None else weights(end.snapshots[:, r])
         return jax.device_put(Fit(params, guess, end.losses[:, r], self.runs[r], snapshots))
 

@@ -3,18 +3,15 @@
 import hashlib
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from lsalib import _check
-from lsalib.training.loop import State, advance, make_program, whole_numbers
-
-__all__ = ["DivergedError", "Trained", "report_diverged", "seed_keys", "train"]
+from lsalib.training.loop import State, Trained, advance, make_program, whole_numbers
 
 
 class DivergedError(ArithmeticError):
@@ -23,20 +20,6 @@ class DivergedError(ArithmeticError):
     def __init__(self, step: int):
         super().__init__(f"the loss is not finite at step {step}")
         self.step = step
-
-
-class Trained(NamedTuple):
-    """The end of a training.
-
-    ``losses`` are those before each step, (steps, ...). ``snapshots`` holds the params after the steps asked for, with
-    one more axis in front of each leaf, and is None without any. With ``seeds``, they are the first axis of every
-    array: ``jax.tree.map(lambda leaf: leaf[0], end.params)`` are the params of the first one.
-    """
-
-    params: PyTree
-    losses: Float[Array | np.ndarray, "..."]
-    snapshots: PyTree
-    opt_state: PyTree
 
 
 def train(
@@ -58,9 +41,6 @@ def train(
 
     .. math:: \theta_{t+1} = \theta_t + \mathrm{optimizer}\big(\nabla_\theta\, \mathrm{loss}(\theta_t, k_t)\big)
 
-    The loss may be an array. Then its sum is minimized and every entry is recorded. To train several models on the same
-    batches, put their weights into one pytree and return one loss for each.
-
     Seed s has ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter
     training is the beginning of a longer one. Seeds train side by side, spread over all devices and processes of JAX.
 
@@ -68,13 +48,12 @@ def train(
     names them, and their losses are NaN from there on.
 
     Args:
-        loss: from (params, key) to a float scalar, or an array of independent losses. It is read again at every call.
+        loss: from (params, key) to a float scalar, or an array: its sum is minimized, every entry recorded. So models
+            whose weights are in one pytree train on the same batches. It is read again at every call.
         params: the start, any pytree of floats; None if ``init`` draws it.
-        key: a key of ``jax.random``.
-        steps: the number of steps.
-        optimizer: one of optax. Those that use the loss, such as ``optax.lbfgs``, get ``value``, ``grad`` and
-            ``value_fn``.
-        init: a function that draws the start of each seed from its key ``start``; ``params`` is then None.
+        key, steps: a key of ``jax.random``, and the number of steps.
+        optimizer: one of optax, also those that use the loss, such as ``optax.lbfgs``.
+        init: a function that draws the start of each seed from its key ``start``.
         seeds: how many, or a list of their numbers; None is seed 0, without an axis for seeds.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which params are kept.
         callback: called as ``callback(step, metrics)`` every so many steps and at the end. ``metrics`` holds the
@@ -103,21 +82,15 @@ def train(
     if not hasattr(optimizer, "update"):
         raise ValueError(f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}")
     state = State(params, jax.jit(jax.vmap(optimizer.init))(params))
-    part = lambda leaf: leaf[0] if seeds is None else leaf
-
-    def told(step, losses, params):
-        if callback:
-            callback(step, {"losses": part(losses), "params": jax.tree.map(part, params)})
-
+    part = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree) if seeds is None else tree
+    told = lambda step, losses, params: callback(step, {"losses": part(losses), "params": part(params)})
     # New functions, of which no program is kept: JAX reads again what the loss reads from outside.
     program = make_program(lambda params, _, key: loss(params, key), optimizer, 1)
     settings |= {"params": _digest(params), "optimizer": _digest(state.opt_state)}
-    options = {"callback": told, "every": every, "progress": progress, "checkpoint": checkpoint}
-    end = advance(program, state, None, batches, 1, settings, steps=steps, snapshots=snapshots, **options)
-    names = [f"seed {number}" for number in settings["seeds"]]
-    report_diverged(dict(zip(names, end.stopped.tolist(), strict=True)))
-    ended = Trained(end.state.params, end.losses, end.snapshots, end.state.opt_state)
-    return jax.device_put(jax.tree.map(part, ended))
+    options = {"callback": callback and told, "every": every, "progress": progress, "checkpoint": checkpoint}
+    end, stopped = advance(program, state, None, batches, 1, settings, steps=steps, snapshots=snapshots, **options)
+    report_diverged({f"seed {number}": int(step) for number, step in zip(settings["seeds"], stopped, strict=True)})
+    return jax.device_put(part(end))
 
 
 def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array]]:
@@ -130,10 +103,7 @@ def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array
     return {"key": np.asarray(data).tolist(), "seeds": numbers}, keys
 
 
-@jax.jit
-def _seed_keys(key, numbers):
-    pairs = jax.vmap(lambda number: jax.random.split(jax.random.fold_in(key, number)))(numbers)
-    return pairs[:, 0], pairs[:, 1]
+_seed_keys = jax.jit(jax.vmap(lambda key, seed: tuple(jax.random.split(jax.random.fold_in(key, seed))), (None, 0)))
 
 
 def _digest(tree: PyTree) -> str:

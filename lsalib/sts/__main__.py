@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.style is None:
         options.style = "completion" if small or "-completions/" in options.model else "chat"
     settings = {field.name: getattr(options, field.name) for field in fields(design.Experiment)[2:]}
-    for condition in options.condition:  # what is wrong with the settings is said before anything is asked
+    for condition in options.condition:  # wrong settings are refused before anything is asked
         design.Experiment(options.model, condition, **settings)
     with needed("models are asked by inspect-ai", "sts,inspect"):
         from inspect_ai import eval_set

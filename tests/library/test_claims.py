@@ -89,7 +89,7 @@ def test_expected_values_broadcast_to_what_is_measured(shown):
 
 @pytest.mark.parametrize("outcome", [check, control])
 def test_a_check_is_strict_at_the_published_setting_and_warns_elsewhere(shown, outcome):
-    """What fails, or cannot be compared, is said in a line and leaves no record; what holds is recorded as ever."""
+    """A comparison that fails prints a line and leaves no record; one that holds is recorded."""
     wrong, right = (2.0, 1.0) if outcome is check else (1.0, 2.0)
     for measured, said in ((wrong, "a label.* = 1 "), (np.nan, "a label: measured must be finite"), ([], "not empty")):
         with pytest.raises((claims.ClaimError, ValueError)):

@@ -46,7 +46,7 @@ def test_weights_have_the_stated_risk(name, x64):
 
 
 def lowest(task, guess, bias, moments):
-    """The least risk over all lifts, by least squares with singular moments, and by no formula of the library."""
+    """The minimum risk over all lifts, by least squares with singular moments, and by no formula of the library."""
     (L, _), (mean, second, cross), D = covs(task), moments, task.dim + 1
     size, reads = D * D, np.vstack([np.eye(task.dim), guess])
     query = reads @ L @ reads.T

@@ -50,7 +50,7 @@ def test_what_is_proved_is_exact(name, x64):
 
 @pytest.mark.claim("few-heads-optimum", "exact-multihead-risk")
 def test_a_forced_search_finds_what_is_proved(x64):
-    """It knows no formula: the least risk of two heads; the bound for a right guess, where it calls itself exact."""
+    """Without a formula: the minimum risk of two heads; the bound for a right guess, where it calls itself exact."""
     for task, guess, bias, attains in ((SCALED, GUESS, BIAS, False), (GENERAL, GENERAL.prior_mean, 0.0, True)):
         params, exact, reason = _search(2, task, guess, bias, 16, 150, 0)
         found = float(population_risk(params, task, guess, bias))

@@ -54,7 +54,7 @@ ANSWER = {
         dimension(12),
         NOISE,
     ],
-    "risk": [0, 12],
+    "cost": {"error": [0, 2], "C": [0, 10], "d": [0, 10], "noise": [0, 2]},
 }
 HEADS = {
     "controls": [

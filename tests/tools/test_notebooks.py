@@ -72,7 +72,10 @@ def output(cell: int, *args, **values):
 another_nine = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}
 DIFFERS = "book/tiny.ipynb, not as its page makes it; run: make notebook NAME=tiny"
 NOTEBOOK_DEFECTS = {
-    "not executed": (lambda cells: cells[5].update(execution_count=None, outputs=[]), "tiny-003: executed as number None"),
+    "not executed": (
+        lambda cells: cells[5].update(execution_count=None, outputs=[]),
+        "tiny-003: executed as number None",
+    ),
     "other code in the notebook": (lambda cells: cells[5].update(source="2 + 3"), DIFFERS),
     "other tags": (lambda cells: cells[5].metadata.update(tags=[]), DIFFERS),
     "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), DIFFERS),

@@ -93,10 +93,9 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def own_code(page: Page, notebook: NotebookNode | None = None) -> list[tuple[str, str]]:
-    """The id and code of each code cell of the page, or of its notebook, without the generated install cell."""
-    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install")
-    return [(cell.id, cell.source) for cell in own]
+def own_code(page: Page, notebook: NotebookNode | None = None) -> list[str]:
+    """The code of each cell of the page, or of its notebook, without the generated install cell."""
+    return [cell.source for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install"]
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:

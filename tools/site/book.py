@@ -51,8 +51,6 @@ def add_buttons(app: Sphinx, config: Config) -> None:
     address = options.pop("repository_url", "")
     if any(host in address for host in THEME_HOSTS):
         options |= {"repository_url": address, "use_repository_button": True}
-    elif address.startswith("http"):
-        options["icon_links"] = [{"name": "Repository", "url": address, "icon": "fa-solid fa-code-branch"}]
     if address.startswith("https://github.com/") and os.environ.get("BOOK_COLAB") != "no":
         options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
 

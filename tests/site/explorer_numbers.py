@@ -9,7 +9,7 @@ from scipy import stats
 from lsalib import attention, estimators, theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
-from tools.site.explorer_data import course, explorers, shown, sizes, task_of
+from tools.site.explorer_data import course, explorers, shown, task_of
 
 
 def states(name: str, **grid) -> list[dict]:
@@ -107,10 +107,11 @@ def stand_in(d, C, error, noise) -> dict:
 
 def patterns(step, layer) -> dict:
     run = stored.load("softmax_heads")
-    A, b = course(run, *next(place for name, *place in shown() if name == layer))
-    at = run.about["snapshots"].index(step)
-    (omega, mu), best = (part[at] for part in sizes(A, b)), theory.debiased_step(task_of(run.about))
-    values = {"omega": omega, "mu": mu, "A": A[at], "b": b[at], "eta": omega @ mu, "sum": mu.sum(), "step": best}
+    at, best = run.about["snapshots"].index(step), theory.debiased_step(task_of(run.about))
+    A, b = (part[at] for part in course(run, *next(place for name, *place in shown() if name == layer)))
+    # The mean of A's diagonal on the features, and the entry of b for the label.
+    omega, mu = np.einsum("hii->h", A[:, :-1, :-1]) / (A.shape[-1] - 1), b[:, -1]
+    values = {"omega": omega, "mu": mu, "A": A, "b": b, "eta": omega @ mu, "sum": mu.sum(), "step": best}
     return values | {"said": [step, int(layer[0]), omega @ mu, best, mu.sum(), 0.15, 2.5]}
 
 

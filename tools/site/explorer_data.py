@@ -14,8 +14,6 @@ DIM, CONTEXT, MEAN = 10, 10, 2.0
 LENGTHS = [digit * 10**power for power in range(5) for digit in (1, 2, 3, 5)] + [10**5]
 # Full color in a picture of A and of b, as in the static figure.
 FULL = {"A": 0.15, "b": 2.5}
-# A and b are kept in these units.
-UNITS = {"A": 1e-3, "b": 1e-2}
 
 
 def slider(name: str, label: str, low: float, high: float, step: float, value: float) -> dict:
@@ -54,7 +52,7 @@ ANSWER = {
         dimension(12),
         NOISE,
     ],
-    "risk": [0, 12],
+    "cost": {"error": [0, 2], "C": [0, 10], "d": [0, 10], "noise": [0, 2]},
 }
 HEADS = {
     "controls": [
@@ -105,12 +103,6 @@ FAST_WEIGHTS = {
 }
 
 
-def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """omega and mu: the mean of A's diagonal on the features, and the entry of b for the label."""
-    d = A.shape[-1] - 1
-    return np.einsum("...ii->...", A[..., :d, :d]) / d, b[..., -1]
-
-
 def course(run: stored.Stored, layer: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """A (snapshot, H, d+1, d+1) and b (snapshot, H, d+1) of a stored layer with one output."""
     moments = range(len(run.about["snapshots"]))
@@ -138,20 +130,14 @@ def task_of(about: dict) -> GaussianTask:
 
 def patterns() -> dict:
     run = stored.load("softmax_heads")
-    layers, snapshots = {}, run.about["snapshots"]
-    rounded = np.vectorize(lambda value: float(f"{value:.5g}"))
-    for name, layer, seed in shown():
-        A, b = course(run, layer, seed)
-        whole = {key: np.rint(value / UNITS[key]).astype(int).tolist() for key, value in (("A", A), ("b", b))}
-        omega, mu = (rounded(part).tolist() for part in sizes(A, b))
-        layers[name] = whole | {"omega": omega, "mu": mu}
+    layers = {name: [part.round(4).tolist() for part in course(run, layer, seed)] for name, layer, seed in shown()}
+    steps = run.about["snapshots"]
     return {
         "controls": [
-            lengths(snapshots, snapshots[0], "step", "training step"),
+            lengths(steps, steps[0], "step", "training step"),
             choice("layer", "layer", {name: name for name in layers}),
         ],
         "layers": layers,
-        "units": UNITS,
         "full": FULL,
         "step": float(theory.debiased_step(task_of(run.about))),
     }

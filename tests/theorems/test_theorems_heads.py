@@ -19,7 +19,7 @@ def dimension(d: int, H: int) -> int:
 
 @pytest.mark.claim("thm1-construction", kind="brute force")
 def test_d_plus_one_heads_have_every_lift_and_fewer_do_not():
-    """The construction predicts as the lift does, d heads do not; functions of d heads or fewer have fewer dimensions."""
+    """The construction predicts as the lift does, d heads do not; those of d heads or fewer have fewer dimensions."""
     rng, d, C = np.random.default_rng(0), 3, 4
     M, X, y = rng.normal(size=(d + 1,) * 3), rng.normal(size=(C, d)), rng.normal(size=C)
     x_q, y_q = rng.normal(size=d), 0.7

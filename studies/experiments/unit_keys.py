@@ -1,7 +1,7 @@
 """Delta heads with keys of length one: what a trained initial state, the right guess, or neither can reach.
 
 Adam takes long to make keys long enough, so the risk of a fixed sample of tasks is minimized by BFGS, with the best
-read-out at every step; the result is tested on new tasks.
+read-out at every step; the result is tested on new tasks. Half of the searches begin near the descent on features.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from studies.experiments.experiment import Experiment
 from studies.provenance import versions
 
-MEAN, TASKS, TESTS, STEPS, STARTS = 2.0, 10_000, 400_000, 400, 4
+MEAN, TASKS, TESTS, STEPS, STARTS = 2.0, 5000, 400_000, 300, 4
 
 
 class Setting(NamedTuple):
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
     start: str
 
 
-SMALL = [(1, "state"), (1, "guess"), (2, "guess"), (1, "none"), (2, "none"), (3, "none")]
+SMALL = [(1, "state"), (1, "guess"), (2, "guess"), (1, "none"), (2, "none")]
 SETTINGS = [*(Setting(2, 8, *each) for each in SMALL), *(Setting(10, 10, 1, name) for name in ("state", "guess"))]
 
 
@@ -56,7 +56,11 @@ def searched(setting: Setting, seed: int) -> list[float]:
     d, _, H, start = setting
     rng = np.random.default_rng([seed, 1])
     shapes = {"K": (H, d + 1, d + 1), "b": (H, d + 1), "start": (H, d + 1)}
-    flat, params_of = ravel_pytree({name: rng.normal(size=shape) for name, shape in shapes.items()})
+    begin = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    if seed % 2:  # near the descent on residual labels; the other searches begin anywhere
+        begin["K"] = np.eye(d + 1) + 0.1 * begin["K"]
+        begin["b"] = np.append(np.full(d, -MEAN), 1) + 0.1 * begin["b"]
+    flat, params_of = ravel_pytree(begin)
     X, w = draw([seed, 0], setting, TASKS)
     goal = lambda w: w - MEAN if start == "guess" else w
 
@@ -74,9 +78,9 @@ def searched(setting: Setting, seed: int) -> list[float]:
         return jnp.square(jax.lax.stop_gradient(read_out(s)).T @ s - goal(w)).sum(0).mean()
 
     slope = jax.jit(jax.value_and_grad(risk))
-    begin = np.concatenate([flat, np.ones(H)])
+    loss = lambda x: tuple(map(np.asarray, slope(x)))
     options = {"maxiter": STEPS, "gtol": 1e-7}
-    end = minimize(lambda x: tuple(map(np.asarray, slope(x))), begin, jac=True, method="BFGS", options=options).x
+    end = minimize(loss, np.concatenate([flat, np.ones(H)]), jac=True, method="BFGS", options=options).x
     Q, parts = read_out(states(params(end), X, w)), []
     for part in range(8):
         tests = draw([seed, 2, part], setting, TESTS // 8)

@@ -12,9 +12,10 @@ from studies.experiments import (
     language_models,
     softmax,
     training_speed,
+    unit_keys,
 )
 
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
 EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
-EXPERIMENTS |= language_models.EXPERIMENTS
+EXPERIMENTS |= language_models.EXPERIMENTS | unit_keys.EXPERIMENTS

@@ -92,7 +92,7 @@ STAND_IN = {"controls": [lengths(SHORTER, CONTEXT), dimension(20), error(low=1),
 FAST_WEIGHTS = {
     "controls": [
         slider("start", "start, in units of the prior mean", 0, 1.5, 0.1, 0),
-        slider("beta", "step size β", 0, 0.5, 0.05, 0.25),
+        slider("beta", "step size η", 0, 0.5, 0.05, 0.25),
         choice("order", "order of the examples", ORDERS),
     ],
     "plane": [[-0.5, 2.5], [-0.5, 2]],

@@ -75,7 +75,7 @@ GUESS = {
 }
 TRIANGLE = {
     "controls": [
-        lengths(STEPS, 1.0, "m", "step m"),
+        lengths(STEPS, 1.0, "m", "step η"),
         slider("c", "c, which ignores the sign of ε", -1.5, 1.5, 0.05, 0.8),
     ]
 }

@@ -3,10 +3,10 @@
   "use strict";
   const { made, laws, charts, digits, range, integers } = window.explorers;
   // The product of f(1), ..., f(n).
-  const times = (n, f) => integers(1, n).reduce((value, k) => value * f(k), 1);
+  const times = (n, f) => Array.from({ length: n }, (_, k) => f(k + 1)).reduce((a, b) => a * b, 1);
   // With nu = Cd/2: what L layers leave of the constant at t, and its mean square.
   const rest = (L, nu, t) =>
-    integers(0, L).reduce((sum, k) => sum + (k ? times(k, (j) => ((j - 1 - L) * nu * t) / (j * (nu + j))) : 1), 0);
+    integers(0, L).reduce((sum, k) => sum + times(k, (j) => ((j - 1 - L) * nu * t) / (j * (nu + j))), 0);
   const price = (L, nu) => times(L, (k) => k / (k + nu));
 
   made.depth = ({ L, C, d }, data) => {

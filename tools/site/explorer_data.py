@@ -124,12 +124,13 @@ def cloud() -> dict:
     return {"controls": controls, "clouds": points, "plane": [[-4, 4], [-3, 3]]}
 
 
-MEANS, RATES, STEPS_KEPT = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0], [5e-4, 1e-3, 2e-3], np.geomspace(50, 10_000, 40)
+MEANS, RATES = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0], [5e-4, 1e-3, 2e-3]
+STEPS_KEPT = [50, 70, 100, 150, 200, 300, 500, 700, *range(1000, 7000, 500), *range(7000, 10_001, 1000)]
 
 
 def arrival() -> dict:
     """Trainings of one head and its guess on the exact risk, at the paper's scale."""
-    steps = sorted({*np.rint(STEPS_KEPT).astype(int).tolist(), 5000})
+    steps = STEPS_KEPT
     places = [(mean, rate) for mean in MEANS for rate in RATES]
     runs = [
         training.Run(GaussianTask([mean] * DIM, CONTEXT), 1, train_guess=True, learning_rate=rate)
@@ -157,7 +158,7 @@ def race() -> dict:
         lengths(run.about["levels"], 1.0, "mean", "prior mean, each entry"),
         lengths(run.about["widths"], 8, "width", "width m of the linear MLP"),
     ]
-    return {"controls": controls, "block": np.round(block, 1).tolist(), "guess": np.round(guess[:, 0], 1).tolist()}
+    return {"controls": controls, "block": block.tolist(), "guess": guess[:, 0].tolist()}
 
 
 def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

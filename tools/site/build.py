@@ -30,7 +30,7 @@ def toc_pages(root: Path = ROOT) -> list[str]:
 
 
 def carry(html: Path) -> None:
-    """Put the book's source beside the pages and, beside their notebooks, the wheel of the library that they install."""
+    """Put the book's source beside the pages and, beside their notebooks, the wheel that these install."""
     notebooks, front = html / "_sources/book", html / f"{toc_pages()[0]}.html"
     made = (ROOT / ".gitignore").read_text(encoding="utf-8").replace("/", "").split()
     with TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from refusals import refusals
 from sts_support import data_folder, made_up
 
 from lsalib.sts import data
-from lsalib.sts.design import CHOICES, GUESSES, Experiment, Sources, items, prepare, prompt
+from lsalib.sts.design import CHOICES, CONSTANT, GUESSES, Experiment, Sources, items, prepare, prompt
 
 SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
@@ -21,11 +21,13 @@ def shown(runs):
 
 def test_the_conditions_ask_about_the_same_pairs():
     runs = {name: items(replace(ASKED, condition=name), SOURCES) for name in CHOICES["condition"]}
-    for n, (none, right, shuffled) in enumerate(zip(*runs.values(), strict=True)):
-        assert none[:3] == right[:3] == shuffled[:3] and none.run == n and len(set(none.context_index)) == 5
+    for n, (none, constant, right, shuffled) in enumerate(zip(*runs.values(), strict=True)):
+        assert none[:3] == constant[:3] == right[:3] == shuffled[:3] and none.run == n
+        assert len(set(none.context_index)) == 5
         for a, b, c in zip(*([*item.context, item.query] for item in (none, right, shuffled)), strict=True):
             assert a[:3] == b[:3] == c[:3] and a.guess is None and b.guess is not None
         assert right.query.guess == round(min(max(SOURCES.query_guess[right.query_index], 0), 5), 2)
+        assert set(shown([constant])) == {CONSTANT}
         assert "guess" in prompt(ASKED, right) and "guess" not in prompt(replace(ASKED, condition="none"), none)
     assert len({item.query_index for item in runs["none"]}) == 20
     # A permutation among everything that is shown, and one that moves nearly all of it.
@@ -76,7 +78,7 @@ drawn = lambda sources=SOURCES, **fields: items(replace(ASKED, **fields), source
 own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)
 style = "style must be one that the provider can ask, got"
 test_bad_input_is_refused = refusals(
-    (lambda: asked("maybe"), "condition must be one of none, guess, shuffled, got 'maybe'"),
+    (lambda: asked("maybe"), "condition must be one of none, constant, guess, shuffled, got 'maybe'"),
     (lambda: asked("guess", "magic"), "guess_model must be one of concat, strong, got 'magic'"),
     (lambda: asked(seed=0.5), r"seed must be a whole number of at least 0, got 0\.5"),
     (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),

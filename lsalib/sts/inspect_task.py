@@ -39,14 +39,17 @@ def stsb(
             vllm; or "completion" for a provider that continues a text, such as vllm-completions.
         settings: other fields of ``lsalib.sts.design.Experiment``, as in draw=1, seed=1, runs=20.
     """
-    samples, prompts = [], []
-    for name in condition.split(",") if isinstance(condition, str) else condition:
+    names, found = condition.split(",") if isinstance(condition, str) else condition, []
+    prompts = []
+    for name in names:
         asked = design.Experiment("", name, guess, style, **settings)  # type: ignore[arg-type]
         for item in design.items(asked, design.prepare(asked)):
             known = design.facts(item) | {"condition": name, "experiment": asdict(asked)}
             text: Any = design.prompt(asked, item)
             prompts.append(text)
-            samples.append(Sample(text, target=str(item.query.score), id=f"{name}: {item.run}", metadata=known))
+            found.append(Sample(text, target=str(item.query.score), id=f"{name}: {item.run}", metadata=known))
+    # Query by query, so that what is answered so far is a comparison.
+    samples = [sample for run in range(asked.runs) for sample in found[run :: asked.runs]]
     config = GenerateConfig(temperature=0.0, max_tokens=asked.max_new_tokens)
     config.stop_seqs = None if style == "chat" else ["\n"]
     config.extra_body = _PREFILL if style == "prefill" else None

@@ -35,29 +35,39 @@ def own_folder() -> Path:
 
 
 def own(folder: str | os.PathLike | None = None) -> list[dict]:
-    """The finished results, one a condition, in Inspect's logs in a folder and below; by default the user's own."""
-    paths = sorted(Path(folder or own_folder()).rglob("*.eval"))
-    return [result for path in paths for result in _logged(path)]
+    """The results in Inspect's logs in a folder and below, one a condition; by default the user's own.
+
+    Of an unfinished log, those queries that are answered in all of its conditions.
+    """
+    logged = {}
+    for path in sorted(Path(folder or own_folder()).rglob("*.eval")):
+        task, found = _logged(path)
+        logged[task] = found  # of what was continued, the last log
+    return [result for found in logged.values() for result in found]
 
 
-def _logged(path: Path) -> list[dict]:
-    """The results in a log of Inspect; none where it is unfinished, or of another task."""
+def _logged(path: Path) -> tuple[str, list[dict]]:
+    """The task in a log of Inspect, and its results; none where it is another task."""
     with needed("logs of Inspect are read by inspect-ai", "sts,inspect"):
         from inspect_ai.log import read_eval_log
-    if (log := read_eval_log(str(path))).status != "success" or log.eval.task.rpartition("/")[2] != "stsb":
-        return []
+    log = read_eval_log(str(path))
+    if log.eval.task.rpartition("/")[2] != "stsb":
+        return log.eval.task_id, []
     versions = log.eval.packages | (log.eval.metadata or {}).get("versions", {})
-    made: dict[str, dict] = {}
+    names = [str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []]
+    made: dict[str, dict] = {name: {"versions": versions, "records": []} for name in names}
     for sample in log.samples or []:
+        if sample.error or not sample.output.choices:
+            continue
         known = dict(sample.metadata)
-        asked = known.pop("experiment") | {"model": log.eval.model}
-        about = {"experiment": asked, "versions": versions, "records": []}
+        result = made[known.pop("condition")]
+        result["experiment"] = known.pop("experiment") | {"model": log.eval.model}
         said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
-        row = known | said | (sample.output.metadata or {})
-        made.setdefault(row.pop("condition"), about)["records"].append(row)
-    for result in made.values():
-        result["records"].sort(key=lambda row: row["run"])
-    return list(made.values())
+        result["records"].append(known | said | (sample.output.metadata or {}))
+    whole = set.intersection(*({row["run"] for row in one["records"]} for one in made.values()))
+    for one in made.values():
+        one["records"] = sorted((row for row in one["records"] if row["run"] in whole), key=lambda row: row["run"])
+    return log.eval.task_id, list(made.values()) if whole else []
 
 
 def pick(found: Sequence[dict], **fields) -> dict:

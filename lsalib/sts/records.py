@@ -22,11 +22,7 @@ def recorded() -> list[dict]:
     if not (paths := sorted(FOLDER.glob("*.json"))):
         hint = "clone the book's repository, and run `pip install -e .` in the clone"
         raise FileNotFoundError(f"the stored results are not in {FOLDER}: {hint}")
-    found = [json.loads(path.read_bytes()) for path in paths]
-    for one in found:
-        one["experiment"].pop("moved", None)  # a field of earlier versions, always null
-    answered = lambda row: row.get("answer") is not None or row.get("logprobs")
-    return [one | {"records": list(filter(answered, one["records"]))} for one in found]
+    return [json.loads(path.read_bytes()) for path in paths]
 
 
 def own_folder() -> Path:
@@ -63,7 +59,7 @@ def _logged(path: Path) -> tuple[str, list[dict]]:
         result = made[known.pop("condition")]
         result["experiment"] = known.pop("experiment") | {"model": log.eval.model}
         said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
-        result["records"].append(known | said | (sample.output.metadata or {}))
+        result["records"].append(known | said)
     whole = set.intersection(*({row["run"] for row in one["records"]} for one in made.values()))
     for one in made.values():
         one["records"] = sorted((row for row in one["records"] if row["run"] in whole), key=lambda row: row["run"])

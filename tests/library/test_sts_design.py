@@ -61,14 +61,14 @@ def test_contexts_are_uniform_and_never_hold_the_query():
 def test_guesses_are_those_that_come_with_the_package():
     """Of the network of the seed, for the examples' part and for the test part; they are as good as published."""
     folder, kept = data_folder(), np.load(GUESSES)
-    parts = {split: data.load(split, folder) for split in ("train", "dev", "test")}
+    parts = {split: data.load(split, folder) for split in ("dev", "test")}
     none = prepare(Experiment("any", "none"), folder)
     assert none.context_guess is None and none.context.first == parts["dev"].first
-    for kind, split, seed in product(CHOICES["guess_model"], CHOICES["context_split"], (0, 2)):
-        found = prepare(Experiment("any", "guess", kind, seed=seed, context_split=split), folder)
-        np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_{split}"][seed])
+    for kind, seed in product(CHOICES["guess_model"], (0, 2)):
+        found = prepare(Experiment("any", "guess", kind, seed=seed), folder)
+        np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_dev"][seed])
         np.testing.assert_array_equal(found.query_guess, kept[f"{kind}_test"][seed])
-        assert (found.context.first, found.query.first) == (parts[split].first, parts["test"].first)
+        assert (found.context.first, found.query.first) == (parts["dev"].first, parts["test"].first)
     errors = {kind: ((kept[f"{kind}_test"] - parts["test"].score) ** 2).mean() for kind in CHOICES["guess_model"]}
     assert errors["strong"] < 0.8 < 1.6 < errors["concat"]
 

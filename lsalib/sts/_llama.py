@@ -28,21 +28,17 @@ class Params(NamedTuple):
     layers: dict[str, Float[Array, "L ..."]]  # (layers, out, in)
 
 
-def forward(params: Params, config: Config, tokens, positions, mask, past=None):
+def forward(params: Params, config: Config, tokens, positions, mask, past):
     """Read T tokens: their last hidden states, (T, dim), and their keys and values, (L, kv_heads, T, d) each.
 
-    A token sees the S slots of the cache ``past``, if there is one, and the new tokens, where its row of the mask,
-    (T, S + T), allows it. Each layer adds ``W_o softmax(q k^T / sqrt(d)) v`` and then
-    ``W_down (silu(W_gate n) * W_up n)``, where n is the root-mean-square normalized stream, q and k are rotated by
-    their positions (RoPE), and heads/kv_heads queries share a key head. Rotations turn neighboring entries
-    (2i, 2i+1), as in the original Llama and in GGUF files.
+    A token sees the S slots of the cache ``past`` and the new tokens, where its row of the mask, (T, S + T), allows it.
+    Each layer adds ``W_o softmax(q k^T / sqrt(d)) v`` and then ``W_down (silu(W_gate n) * W_up n)``, where n is the
+    root-mean-square normalized stream, q and k are rotated by their positions (RoPE), and heads/kv_heads queries share
+    a key head. Rotations turn neighboring entries (2i, 2i+1), as in the original Llama and in GGUF files.
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
     x = params.embedding[tokens]
-    if past is None:
-        nothing = jnp.zeros((len(params.layers["attn_q"]), config.kv_heads, 0, x.shape[1] // config.heads), x.dtype)
-        past = nothing, nothing
 
     def layer(x, weights_and_past):
         w, *past = weights_and_past
@@ -51,8 +47,7 @@ def forward(params: Params, config: Config, tokens, positions, mask, past=None):
         n = _norm(x, w["ffn_norm"], config)
         return x + (jax.nn.silu(n @ w["ffn_gate"].T) * (n @ w["ffn_up"].T)) @ w["ffn_down"].T, entry
 
-    with jax.default_matmul_precision("float32"):
-        x, cache = jax.lax.scan(layer, x, (params.layers, *past))
+    x, cache = jax.lax.scan(layer, x, (params.layers, *past))
     return _norm(x, params.norm, config), cache
 
 
@@ -83,11 +78,6 @@ def _attention(config, w, n, positions, mask, past):
     return mixed.reshape(T, -1) @ w["attn_output"].T, (k, v)
 
 
-def _logits(params, hidden):
-    with jax.default_matmul_precision("float32"):
-        return hidden @ params.embedding.T
-
-
 def greedy(
     params: Params, config: Config, prompt: Sequence[int], stops: Bool[np.ndarray, " vocab"], most: int
 ) -> list[int]:
@@ -97,7 +87,8 @@ def greedy(
         raise ValueError(f"prompt must have 1 to {room} tokens, so that {most} can follow, got {len(prompt)}")
     # Few lengths, so that few programs are compiled: nobody sees the padding.
     tokens = np.pad(np.array(prompt, np.int32), (0, -len(prompt) % 128))
-    answer, written = _greedy(params, config, tokens, len(prompt), stops, most)
+    with jax.default_matmul_precision("float32"):
+        answer, written = _greedy(params, config, tokens, len(prompt), stops, most)
     return np.asarray(answer)[: int(written)].tolist()
 
 
@@ -105,7 +96,9 @@ def greedy(
 def _greedy(params, config, tokens, length, stops, most):
     width = len(tokens)  # the slots from here on hold what is written
     slots = jnp.arange(width + most)
-    hidden, cache = forward(params, config, tokens, jnp.arange(width), jnp.tri(width, dtype=bool))
+    (_, dim), layers = params.embedding.shape, len(params.layers["attn_q"])
+    nothing = jnp.zeros((layers, config.kv_heads, 0, dim // config.heads))
+    hidden, cache = forward(params, config, tokens, jnp.arange(width), jnp.tri(width, dtype=bool), (nothing, nothing))
     cache = jax.tree.map(lambda part: jnp.pad(part, [(0, 0), (0, 0), (0, most), (0, 0)]), cache)
 
     def body(state):
@@ -116,8 +109,8 @@ def _greedy(params, config, tokens, length, stops, most):
         hidden, new = forward(params, config, token[None], (length + written)[None], mask, cache)
         write = lambda part, new: jax.lax.dynamic_update_slice_in_dim(part, new, width + written, axis=2)
         cache = jax.tree.map(write, cache, new)
-        return cache, _logits(params, hidden[0]), answer.at[written].set(token), written + 1, stops[token]
+        return cache, params.embedding @ hidden[0], answer.at[written].set(token), written + 1, stops[token]
 
-    logits = _logits(params, jax.lax.dynamic_index_in_dim(hidden, length - 1, keepdims=False))
+    logits = params.embedding @ hidden[length - 1]
     start = cache, logits, jnp.zeros(most, jnp.int32), jnp.int32(0), jnp.bool_(False)
     return jax.lax.while_loop(lambda state: (state[3] < most) & ~state[4], body, start)[2:4]

@@ -19,14 +19,11 @@ from lsalib.sts.prompts import digest
 
 __all__ = ["InProcess", "stsb"]
 
+ALL = ",".join(design.CHOICES["condition"])
+
 
 @task
-def stsb(
-    condition: str | list[str] = "none,constant,guess,shuffled",
-    guess: str = "concat",
-    style: str = "chat",
-    **settings: int | str,
-) -> Task:
+def stsb(condition: str | list[str] = ALL, guess: str = "concat", style: str = "chat", **settings: int) -> Task:
     """The same queries and contexts in one or more conditions.
 
     Args:
@@ -35,9 +32,8 @@ def stsb(
         style: "chat", or "completion" for a provider that continues a text, such as vllm-completions.
         settings: other fields of ``lsalib.sts.design.Experiment``, as in draw=1, seed=1, runs=20.
     """
-    names, found = condition.split(",") if isinstance(condition, str) else condition, []
-    prompts = []
-    for name in names:
+    found, prompts = [], []
+    for name in condition.split(",") if isinstance(condition, str) else condition:
         asked = design.Experiment("", name, guess, style, **settings)  # type: ignore[arg-type]
         for item in design.items(asked, design.prepare(asked)):
             known = design.facts(item) | {"condition": name, "experiment": asdict(asked)}

@@ -30,7 +30,6 @@ _ATTENTION = ("attention.head_count", "attention.head_count_kv")
 _CONFIG = (*_ATTENTION, "rope.freq_base", "attention.layer_norm_rms_epsilon", "context_length")
 _LAYER = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
 _CONTROL = 3  # the token type of control tokens, such as <|im_end|>
-_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
 class SmolLM2:
@@ -56,12 +55,10 @@ class SmolLM2:
         """
         stops = np.array([bool(stop) and stop in word for word in self.words])
         stops[self.end] = True
-        answers = []
-        for prompt in prompts:
-            ids = llama.greedy(self.params, self.config, self.encode(chat_prompt(prompt)), stops, max_new_tokens)
-            words = self.tokenizer.decode(ids, skip_special_tokens=True)
-            answers.append(words.partition(stop)[0] if stop else words)
-        return answers
+        asked = [self.encode(chat_prompt(prompt)) for prompt in prompts]
+        ids = [llama.greedy(self.params, self.config, each, stops, max_new_tokens) for each in asked]
+        words = [self.tokenizer.decode(each, skip_special_tokens=True) for each in ids]
+        return [each.partition(stop)[0] if stop else each for each in words]
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text."""
@@ -83,14 +80,10 @@ def open_model(name: str = SmolLM2.name) -> SmolLM2:
 
 
 def chat_prompt(conversation: Prompt) -> str:
-    """A conversation as the text that the model was tuned on, by the template in its file; a text as it is.
-
-    The model begins the answer.
-    """
+    """A conversation as the text that the model was tuned on, up to the answer's beginning; a text as it is."""
     if isinstance(conversation, str):
         return conversation
-    own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]
-    said = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in own + conversation]
+    said = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in conversation]
     return "".join(said) + "<|im_start|>assistant\n"
 
 

@@ -6,12 +6,11 @@ contain no sentences: a record names pairs by their index.
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from lsalib.sts import needed
 
-__all__ = ["own", "pick", "recorded"]
+__all__ = ["own", "recorded"]
 
 # The stored results belong to the book's repository and not to the installed package.
 FOLDER = Path(__file__).parents[2] / "studies/results/sts"
@@ -50,30 +49,14 @@ def _logged(path: Path) -> tuple[str, list[dict]]:
     if log.eval.task.rpartition("/")[2] != "stsb":
         return log.eval.task_id, []
     versions = log.eval.packages | (log.eval.metadata or {}).get("versions", {})
-    names = [str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []]
-    made: dict[str, dict] = {name: {"versions": versions, "records": []} for name in names}
+    rows: dict[int, list[dict]] = {}
     for sample in log.samples or []:
-        if sample.error or not sample.output.choices:
-            continue
-        known = dict(sample.metadata)
-        result = made[known.pop("condition")]
-        result["experiment"] = known.pop("experiment") | {"model": log.eval.model}
-        said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
-        result["records"].append(known | said)
-    whole = set.intersection(*({row["run"] for row in one["records"]} for one in made.values()))
-    for one in made.values():
-        one["records"] = sorted((row for row in one["records"] if row["run"] in whole), key=lambda row: row["run"])
-    return log.eval.task_id, list(made.values()) if whole else []
-
-
-def pick(found: Sequence[dict], **fields) -> dict:
-    """The one result whose ``Experiment`` has these values; a ValueError if there is none, or more than one.
-
-    Example:
-        >>> pick(recorded(), condition="none", draw=1, style="completion")["experiment"]["runs"]
-        100
-    """
-    matching = [result for result in found if fields.items() <= result["experiment"].items()]
-    if len(matching) != 1:
-        raise ValueError(f"fields must single out one result, got {len(matching)} with {fields}")
-    return matching[0]
+        if sample.output.choices and not sample.error:
+            said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
+            rows.setdefault(sample.metadata["run"], []).append(sample.metadata | said)
+    conditions = len({str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []})
+    made: dict[str, dict] = {}
+    for row in [row for _, each in sorted(rows.items()) if len(each) == conditions for row in each]:
+        about = {"experiment": row.pop("experiment") | {"model": log.eval.model}, "versions": versions, "records": []}
+        made.setdefault(row.pop("condition"), about)["records"].append(row)
+    return log.eval.task_id, list(made.values())

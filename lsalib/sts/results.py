@@ -9,17 +9,16 @@ from jaxtyping import Bool, Float
 
 from lsalib.book.statistics import Interval, bootstrap, mse
 
-__all__ = ["Outcome", "added", "compare", "follows", "outcome", "parse", "pooled", "table"]
+__all__ = ["Outcome", "added", "compare", "outcome", "parse", "pooled", "table"]
 
 # A first line that is one number; before it at most the word "score" and signs, after it "out of 5" and signs.
 _NUMBER = (
     r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[.,][0-9]+)?)(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
 )
-_SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
-# What an error is compared with: the guess in the prompt, and the other conditions.
-_OTHERS = ("the guess itself", "none", "constant", "shuffled")
+SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
+_OTHERS = ("none", "constant", "shuffled")
 _HEADINGS = ("model", "style", "guess", "condition", "draws", "runs", "failed", "error")
-_HEADINGS += (*(f"less: {name}" for name in _OTHERS), "adds to the guess")
+_HEADINGS += (*(f"less: {name}" for name in ("the guess itself", *_OTHERS)), "adds to the guess")
 
 
 class Outcome(NamedTuple):
@@ -100,34 +99,18 @@ def added(prediction, truth, guess, *, family: int = 1) -> Interval:
     return bootstrap(coefficient, prediction, truth, guess, family=family)
 
 
-def follows(prediction, guess, *, family: int = 1) -> Interval:
-    """The slope of answers over guesses: 1 for a copier; for shuffled guesses 0 for one who ignores them.
+def pooled(results: Sequence[dict]) -> dict[tuple, dict]:
+    """All draws of a condition as one result, by setting, guess model and condition; a copy counts once.
 
-    Example:
-        >>> follows(np.arange(9.0), np.arange(9.0)).estimate
-        1.0
+    A setting has the values of ``SETTING``, with the model first.
     """
-
-    def slope(y, x):
-        x = x - x.mean(-1, keepdims=True)
-        return (x * y).sum(-1) / (x**2).sum(-1)
-
-    return bootstrap(slope, prediction, guess, family=family)
-
-
-def pooled(results: Sequence[dict]) -> list[dict]:
-    """One result for each setting and condition, with the records of all its draws; a copy counts once."""
-    groups: dict[tuple, dict[tuple, dict]] = {}
+    groups: dict[tuple, dict[tuple, list]] = {}
     for one in results:
         asked = one["experiment"]
-        key = (*(asked[name] for name in _SETTING), asked["guess_model"], asked["condition"])
-        groups.setdefault(key, {})[asked["draw"], asked["seed"]] = one
-    found = []
-    for parts in groups.values():
-        each = [part for _, part in sorted(parts.items())]
-        asked = each[0]["experiment"] | {"draw": ",".join(str(one["experiment"]["draw"]) for one in each)}
-        found.append({"experiment": asked, "records": [row for one in each for row in one["records"]]})
-    return found
+        key = tuple(asked[name] for name in SETTING), asked["guess_model"], asked["condition"]
+        groups.setdefault(key, {})[asked["draw"], asked["seed"]] = one["records"]
+    rows = lambda parts: [row | {"draw": draw} for (draw, _), part in sorted(parts.items()) for row in part]
+    return {key: {"records": rows(parts)} for key, parts in groups.items()}
 
 
 def table(results: Sequence[dict]) -> str:
@@ -136,27 +119,17 @@ def table(results: Sequence[dict]) -> str:
     The next columns have differences: the error less that of the guess itself and of the other conditions. The last one
     has the coefficient of ``added``. There is a dash where conditions have other draws.
     """
-    found = pooled(results)
-    rows = [_HEADINGS]
-    for one in found:
-        asked, said = one["experiment"], outcome(one)
-        alike = [each for each in found if all(each["experiment"][name] == asked[name] for name in _SETTING)]
-        others: dict = {
-            each["experiment"]["condition"]: each
-            for each in alike
-            if _pairs(each) == _pairs(one) and each["experiment"]["guess_model"] in (None, asked["guess_model"])
-        }
-        values: list = [mse(said.prediction, said.truth)]
+    found, rows = pooled(results), [_HEADINGS]
+    for (setting, guesser, condition), one in found.items():
+        said, draws = outcome(one), sorted({row["draw"] for row in one["records"]})
+        values: list = [mse(said.prediction, said.truth), compare(one, None) if condition != "none" else None]
         for name in _OTHERS:
-            shown = (
-                asked["condition"] != "none"
-                if name == "the guess itself"
-                else name in others and others[name] is not one
-            )
-            values.append(compare(one, others.get(name)) if shown else None)
-        values.append(added(said.prediction, said.truth, said.guess) if asked["guess_model"] else None)
-        cells = (asked["model"], asked["style"], asked["guess_model"] or "-", asked["condition"], asked["draw"])
-        rows.append((*cells, str(len(one["records"])), str(said.failed.sum()), *map(_cell, values)))
+            other = found.get((setting, guesser if name == "shuffled" else None, name))
+            alike = other and name != condition and _pairs(one) == _pairs(other)
+            values.append(compare(one, other) if alike else None)
+        values.append(added(said.prediction, said.truth, said.guess) if guesser else None)
+        cells = (*setting[:2], guesser or "-", condition, ",".join(map(str, draws)), str(len(said.truth)))
+        rows.append((*cells, str(said.failed.sum()), *map(_cell, values)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 

@@ -10,6 +10,14 @@ from lsalib.sts.design import Experiment, Item, items, prepare, prompt
 from lsalib.sts.prompts import Example
 from studies.record_answers import without_sentences
 
+FIRST = {"model": "smollm2-135m-instruct", "condition": "guess", "guess_model": "strong", "draw": 0}
+
+
+def first(found):
+    """The first draw of the small model with strong guesses."""
+    (one,) = [each for each in found if FIRST.items() <= each["experiment"].items()]
+    return one
+
 
 def built(result, **changes):
     """The digest of the prompts, made again."""
@@ -31,8 +39,7 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
             number = float(row["answer"])
             assert results.parse(row["answer"]) == (number if number <= 5 else None)
     # Control: another draw, or the guesses of another seed, are other prompts.
-    fields = {"model": "smollm2-135m-instruct", "draw": 0}
-    result = records.pick(found, condition="guess", guess_model="concat", **fields)
+    result = first(found)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
         assert built(result, **changes) != result["prompts"]
 
@@ -52,13 +59,7 @@ def test_nothing_recorded_holds_a_sentence():
     assert not any(sentence in text for sentence in sentences)
 
 
-def test_one_result_is_picked_or_none(monkeypatch, tmp_path):
-    found = records.recorded()
-    one = records.pick(found, condition="none", model="smollm2-135m-instruct", draw=0)
-    assert one["experiment"]["guess_model"] is None
-    for fields in ({}, {"draw": 99}):
-        with pytest.raises(ValueError, match="fields must single out one result, got "):
-            records.pick(found, **fields)
+def test_where_the_stored_results_are_missing_an_error_says_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"clone the book's repository, and run `pip install -e \.`"):
         records.recorded()
@@ -67,8 +68,7 @@ def test_one_result_is_picked_or_none(monkeypatch, tmp_path):
 @pytest.mark.claim("guess-helps-two-sizes")
 def test_an_answer_on_record_is_written_again():
     """Letter by letter; the next one is another."""
-    fields = {"model": "smollm2-135m-instruct", "condition": "guess", "guess_model": "strong", "draw": 0}
-    model, result = small_model(), records.pick(records.recorded(), **fields)
+    model, result = small_model(), first(records.recorded())
     asked = Experiment(**result["experiment"])
     item = items(asked, prepare(asked, data_folder()))[0]
     (answer,) = model.complete([prompt(asked, item)], max_new_tokens=asked.max_new_tokens, stop="\n")

@@ -105,15 +105,6 @@ def test_what_an_answer_adds_to_the_guess():
     assert results.added(guess, truth, guess) == (0, 0, 0)  # all are copied: nothing is added
 
 
-def test_how_far_answers_follow_the_guess():
-    """The slope of NumPy's line: 1 for a copier, about 0 for one who ignores shuffled guesses."""
-    rng = np.random.default_rng(2)
-    guess, answer = rng.uniform(0, 5, (2, 300))
-    assert results.follows(answer, guess).estimate == pytest.approx(np.polyfit(guess, answer, 1)[0])
-    assert results.follows(answer, guess).low < 0 < results.follows(answer, guess).high
-    np.testing.assert_allclose(results.follows(guess, guess), 1)
-
-
 def test_the_table_has_the_numbers_of_the_records():
     """Of every condition, and every difference that verdicts rest on; where draws differ, there is a dash."""
     found = lines(RIGHT, NONE, CONSTANT, SHUFFLED)

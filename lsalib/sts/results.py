@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from lsalib.book.statistics import Interval, bootstrap, mse
 
-__all__ = ["Outcome", "added", "compare", "outcome", "parse", "pooled", "table"]
+__all__ = ["SETTING", "Outcome", "added", "compare", "outcome", "parse", "pooled", "table"]
 
 # A first line that is one number; before it at most the word "score" and signs, after it "out of 5" and signs.
 _NUMBER = (

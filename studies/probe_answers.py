@@ -26,10 +26,10 @@ def probe(
 ) -> None:
     """Ask about the first queries of an experiment, and store the answers, a list of four for each."""
     about = {"experiment": asdict(asked), "versions": versions, "guesses": GUESSES}
-    known = (
-        json.loads(path.read_text()) if path.exists() else {**provenance("python -m studies.probe_answers"), **about}
-    )
-    answers = known.setdefault("answers", [])
+    known: dict = {**provenance("python -m studies.probe_answers"), **about}
+    if path.exists():
+        known = json.loads(path.read_text())
+    answers: list = known.setdefault("answers", [])
     for item in design.items(asked, design.prepare(asked))[len(answers) : count]:
         moved = [item.query._replace(guess=guess) for guess in GUESSES]
         answers.append([ask(str(prompts.build(item.context, query, guesses=True))) for query in moved])

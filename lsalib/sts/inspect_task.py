@@ -34,7 +34,7 @@ def stsb(condition: str | list[str] = ALL, guess: str = "concat", style: str = "
     """
     found, prompts = [], []
     for name in condition.split(",") if isinstance(condition, str) else condition:
-        asked = design.Experiment("", name, guess, style, **settings)  # type: ignore[arg-type]
+        asked = design.Experiment("", name, guess, style, **settings)
         for item in design.items(asked, design.prepare(asked)):
             known = design.facts(item) | {"condition": name, "experiment": asdict(asked)}
             text: Any = design.prompt(asked, item)

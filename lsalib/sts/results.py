@@ -17,7 +17,7 @@ _NUMBER = (
 )
 SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
 _OTHERS = ("none", "constant", "shuffled")
-_HEADINGS = ("model", "style", "guess", "condition", "draws", "runs", "failed", "error")
+_HEADINGS: tuple[str, ...] = ("model", "style", "guess", "condition", "draws", "runs", "failed", "error")
 _HEADINGS += (*(f"less: {name}" for name in ("the guess itself", *_OTHERS)), "adds to the guess")
 
 

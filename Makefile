@@ -79,10 +79,10 @@ serve: book  ## build the book and serve it on localhost
 	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 bench: setup  ## measure all timings again
 	@$(PY) -m studies.benchmarks
-lock:  ## write requirements.txt from pyproject.toml again
+lock:  ## write requirements.txt from pyproject.toml again, with the newest packages that each Python has
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
 	@.venv-lock/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
-	  --fork-strategy fewest --upgrade --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --fork-strategy requires-python --upgrade --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements.txt
 	@rm -rf .venv-lock
 clean:  ## remove everything that the commands made, except study-runs

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import jax
-import jax.experimental
 import jaxtyping
 import matplotlib
 import pytest
@@ -18,8 +17,6 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # No test fails because the machine is busy.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
-if not hasattr(jax, "enable_x64"):  # before JAX 0.8
-    jax.enable_x64 = jax.experimental.enable_x64
 
 
 @pytest.fixture(autouse=True, scope="module")

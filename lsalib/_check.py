@@ -1,10 +1,5 @@
-"""Plain numbers become arrays. What cannot be right is refused by its name, with what came and what is expected.
+"""Plain numbers become arrays, and what cannot be right is refused by its name. Tracers are checked for shape only."""
 
-What JAX traces is checked for its shape only. All other mistakes are left to JAX.
-"""
-
-import math
-import operator
 import reprlib
 
 import jax
@@ -16,9 +11,8 @@ def describe(value) -> str:
     """A short description of a value, for an error message."""
     if hasattr(value, "dtype"):
         return f"{value.dtype} of shape {np.shape(value)}"
-    name = type(value).__name__
-    hints = [f"{name.lower()}.{part}" for part in ("params", "task") if hasattr(value, part)]  # of a trained layer
-    return f"a {name} (did you mean {' or '.join(hints)}?)" if hints else reprlib.repr(value)
+    parts = [part for part in ("params", "task") if hasattr(value, part)]  # of a trained layer
+    return f"a {type(value).__name__} (did you mean its {' or '.join(parts)}?)" if parts else reprlib.repr(value)
 
 
 def traced(*values) -> bool:
@@ -42,16 +36,15 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
 def floats(**given) -> list:
     """Arrays of JAX, all of the widest float type among them, which Python's own numbers take; None stays None."""
 
-    def read(name, value):
-        if hasattr(value, "_fields"):  # weights are taken field by field
-            return value._make(read(f"{name}.{field}", part) for field, part in value._asdict().items())
-        return value if value is None or type(value) in (float, int) else array(name, value)
+    def read(path, value):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        return jnp.asarray(value if type(value) in (float, int) else array(name, value))
 
-    values = [read(name, value) for name, value in given.items()]
-    types = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in jax.tree.leaves(values) if hasattr(leaf, "dtype")]
+    one = lambda value: not (value is None or value is given or hasattr(value, "_fields"))  # weights: field by field
+    found = jax.tree_util.tree_map_with_path(read, given, is_leaf=one)
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(*types or [jnp.result_type(float)])
-    return jax.tree.map(lambda part: jnp.asarray(part, dtype), values)
+        dtype = jnp.result_type(float, *jax.tree.leaves(found))
+    return [jax.tree.map(lambda part: part.astype(dtype), found[name]) for name in given]
 
 
 def namespace(*values):
@@ -65,17 +58,17 @@ def namespace(*values):
 
 def count(name: str, value) -> int:
     """A whole number of at least 1."""
-    if not hasattr(value, "__index__") or operator.index(value) < 1:
+    if not hasattr(value, "__index__") or value.__index__() < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return operator.index(value)
+    return value.__index__()
 
 
-def number(name: str, value, *, minimum: float = -math.inf, above: float = -math.inf):
+def number(name: str, value, *, minimum: float = -np.inf, above: float = -np.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
     found = array(name, value, ())
-    if not traced(found) and not (math.isfinite(found) and found >= minimum and found > above):
-        bound = f" greater than {above:g}" if above > -math.inf else f" of at least {minimum:g}"
-        raise ValueError(f"{name} must be a finite number{bound * (max(minimum, above) > -math.inf)}, got {value!r}")
+    if not traced(found) and not (np.isfinite(found) and found >= minimum and found > above):
+        bound = f" greater than {above:g}" if above > -np.inf else f" of at least {minimum:g}"
+        raise ValueError(f"{name} must be a finite number{bound * (max(minimum, above) > -np.inf)}, got {value!r}")
     return found if traced(found) else float(found)
 
 
@@ -92,17 +85,14 @@ def covariance(name: str, value, dim: int):
     given = array(name, value, (dim, dim))
     if traced(given):
         return given
-    # What comes in float32 may be off by its rounding.
-    matrix, rounding = np.array(given, np.float64), dim * float(jnp.finfo(given.dtype).eps)
-    off = max(1e-6, 100 * rounding) * np.abs(matrix).max()
-    if not (np.isfinite(off) and np.allclose(matrix, matrix.T, 0, off)):
-        raise ValueError(f"{name} must be finite and symmetric, got {matrix}")
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    M, rounding = np.array(given, np.float64), dim * float(jnp.finfo(given.dtype).eps)  # of what came
+    if not (np.isfinite(M).all() and np.allclose(M, M.T, 0, max(1e-6, 100 * rounding) * np.abs(M).max())):
+        raise ValueError(f"{name} must be finite and symmetric, got {M}")
+    values, vectors = np.linalg.eigh((M + M.T) / 2)
     if values[0] < -max(1e-12, rounding) * values[-1] or values[-1] <= 0:
-        ends = f"{values[0]:g} to {values[-1]:g}"
-        raise ValueError(f"{name} must be positive semidefinite and not zero, got eigenvalues from {ends}")
-    matrix = matrix if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
-    return (matrix + matrix.T) / 2
+        raise ValueError(f"{name} must be positive semidefinite and not zero, got eigenvalues {values[[0, -1]]}")
+    M = M if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
+    return (M + M.T) / 2
 
 
 def key(value):
@@ -124,8 +114,7 @@ def shape(name: str, value, expected: tuple[int | str, ...]):
 
 def context(X, y, x_q=None) -> None:
     """The shapes of a context and, if there is one, of its query."""
-    shape("X", X, ("C", "d"))
-    count("the context size C of X", len(X))
+    count("the context size C of X", len(shape("X", X, ("C", "d"))))
     shape("y", y, (len(X),))
     if x_q is not None:
         shape("x_q", x_q, (X.shape[1],))

@@ -57,13 +57,13 @@ def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
 def delta_rule(X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False) -> Scalar:
     r"""Prediction after gradient descent on one example at a time: the delta rule of fast weights.
 
-    .. math:: f = w_C^\top x_q, \qquad w_i = \alpha w_{i-1} + \beta_i (y_i - \alpha w_{i-1}^\top x_i) \, x_i
+    .. math:: f = w_C^\top x_q, \qquad w_i = \lambda w_{i-1} + \eta_i (y_i - \lambda w_{i-1}^\top x_i) \, x_i
 
     Args:
         X, y, x_q: context and query, (C, d), (C,), (d,).
         w0: the first state, (d,).
-        step_size: `\beta`, a number, or one for each example, (C,).
-        decay: `\alpha`, by which the state is multiplied before each step.
+        step_size: `\eta`, a number, or one for each example, (C,).
+        decay: `\lambda`, by which the state is multiplied before each step.
         normalized: whether each step is divided by its example's squared length.
 
     Example:

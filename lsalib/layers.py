@@ -59,9 +59,9 @@ class Layer:
 
     =============== ============================================================================================
     ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of ``attention.lsa`` (eq. 3) with a state
-    ``gated``       `S_t = \alpha S_{t-1} + v_t k_t^\top`
-    ``delta``       `S_t = S_{t-1} + \beta (v_t - S_{t-1} k_t) k_t^\top`
-    ``gated_delta`` `S_t = \alpha S_{t-1} (I - \beta k_t k_t^\top) + \beta v_t k_t^\top`
+    ``gated``       `S_t = \lambda S_{t-1} + v_t k_t^\top`
+    ``delta``       `S_t = S_{t-1} + \eta (v_t - S_{t-1} k_t) k_t^\top`
+    ``gated_delta`` `S_t = \lambda S_{t-1} (I - \eta k_t k_t^\top) + \eta v_t k_t^\top`
     =============== ============================================================================================
 
     The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`. A
@@ -75,7 +75,7 @@ class Layer:
         rule: one of the names above.
         heads: H.
         depth: N, the number of layers one after the other.
-        normalized: for the delta rules, whether each step is divided by `\lVert k_t \rVert^2`. With `\beta = 1` the
+        normalized: for the delta rules, whether each step is divided by `\lVert k_t \rVert^2`. With `\eta = 1` the
             layer then returns `v_t` for the last key, whatever its length.
         labels_only: for the rule ``linear``, whether heads write only labels and never multiply two of them. Keys then
             read features only, and a head that reads labels as values reads features only as queries. No state.
@@ -128,7 +128,7 @@ class Layer:
     def init(self, key: PRNGKeyArray, dim: int, *, scale: float = 0.1) -> LayerParams:
         r"""Independent normal matrices, `W \sim N(0, s^2)` entrywise; initial state and guess are zero.
 
-        The step `\beta` of every head is 1 where steps are normalized. Otherwise it is `1/(d + 2)`, the best constant
+        The step `\eta` of every head is 1 where steps are normalized. Otherwise it is `1/(d + 2)`, the best constant
         step of online gradient descent on standard normal features. Gates are 1, which forgets nothing. Training does
         not keep a step or a gate within bounds.
 

@@ -1,4 +1,4 @@
-/* The book's own script: wide things that say so, and folds that open and close together. */
+/* The book's own script: wide things that say so, folds that open and close together, notebooks that find their library. */
 "use strict";
 
 const WIDE = ".formula, .claims-table, div.cell_output .text_html";
@@ -73,9 +73,21 @@ const openTarget = () => {
   if (folds.length) target.scrollIntoView();
 };
 
+/* A notebook that is downloaded installs the library from where it came: the wheel lies beside it. */
+const download = async (event) => {
+  const link = event.target.closest('a[href$=".ipynb"]');
+  if (!link || location.protocol === "file:") return;
+  event.preventDefault();
+  const text = await (await fetch(link.href)).text();
+  const whole = text.replace(/(?<=LSALIB = \\")[^"\\]*/, (wheel) => new URL(wheel, link.href).href);
+  const href = URL.createObjectURL(new Blob([whole]));
+  Object.assign(document.createElement("a"), { href, download: link.href.split("/").pop() }).click();
+};
+
 watchFolds();
 openTarget();
 addEventListener("hashchange", openTarget);
 watchWide();
 nameArrows();
 document.addEventListener("copy", copyLatex);
+document.addEventListener("click", download);

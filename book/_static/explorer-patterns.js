@@ -1,7 +1,7 @@
 // Circuits of trained softmax heads as small matrices, at a moment of training.
 (() => {
   "use strict";
-  const { made, frame, html, svg, color, fixed } = window.explorers;
+  const { made, frame, html, svg, color, fixed, integers } = window.explorers;
 
   const cell = (value, x, y) => svg("rect", { x, y, width: 1, height: 1,
     opacity: Math.min(Math.abs(value), 1).toFixed(3), style: `fill: ${color(value > 0 ? "yq" : "lsa")}` });
@@ -23,10 +23,10 @@
   };
 
   made.patterns = (state, data) => {
-    const layer = data.layers[state.layer], snapshot = data.controls[0].values.indexOf(state.step);
-    const [omega, mu] = [layer.omega[snapshot], layer.mu[snapshot]];
-    const A = layer.A[snapshot].map((head) => head.map((row) => row.map((value) => value * data.units.A)));
-    const b = layer.b[snapshot].map((head) => head.map((value) => value * data.units.b));
+    const snapshot = data.controls[0].values.indexOf(state.step);
+    const [A, b] = data.layers[state.layer].map((course) => course[snapshot]), d = b[0].length - 1;
+    const omega = A.map((head) => integers(0, d - 1).reduce((sum, k) => sum + head[k][k] / d, 0));
+    const mu = b.map((head) => head[d]);
     const values = { omega, mu, A, b, eta: omega.reduce((sum, w, h) => sum + w * mu[h], 0),
       sum: mu.reduce((sum, m) => sum + m, 0), step: data.step };
     const cards = A.map((head, h) => {

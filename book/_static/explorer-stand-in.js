@@ -3,25 +3,14 @@
   "use strict";
   const { made, laws, charts, digits, range } = window.explorers;
 
-  // log Gamma, by the recurrence and Stirling's series.
-  const logGamma = (x) => {
-    let below = 0;
-    for (; x < 12; x += 1) below += Math.log(x);
-    const series = 1 / (12 * x) - 1 / (360 * x ** 3) + 1 / (1260 * x ** 5) - 1 / (1680 * x ** 7);
-    return (x - 0.5) * Math.log(x) - x + 0.5 * Math.log(2 * Math.PI) + series - below;
-  };
-  // Of the mean of k squares of standard normal numbers.
-  const density = (t, k) =>
-    t <= 0 ? 0 : Math.exp((k / 2) * Math.log(k / 2) - logGamma(k / 2) + (k / 2 - 1) * Math.log(t) - (k * t) / 2);
-
   made["stand-in"] = (state, data) => {
     const { C, d, error, noise } = state, k = C * d, left = laws.left(state);
     // The best combination, alpha t + kappa q: q, the average of squared residual labels, sees the label noise.
     const kappa = (left * noise ** 2) / laws.spread(state);
     const alpha = left * d * (C / 2 - noise ** 2 / laws.spread(state));
-    const values = { variance: 2 / k, alpha, kappa, left, price: error * left, density: density(1, k) };
+    const values = { variance: 2 / k, alpha, kappa, left, price: error * left, density: laws.density(1, k) };
     // Relative to its height at the constant 1, finely where the density is narrow.
-    const sd = Math.sqrt(2 / k), bell = (t) => density(t, k) / density(1, k), edge = 1 + sd;
+    const sd = Math.sqrt(2 / k), bell = (t) => laws.density(t, k) / laws.density(1, k), edge = 1 + sd;
     const fine = range(-6, 6, 120).map((z) => 1 + z * sd).filter((t) => t > 0 && t < 2);
     const points = [...range(0.005, 2, 60), ...fine].sort((a, b) => a - b).map((t) => [t, bell(t)]);
     const lengths = data.controls.find(({ name }) => name === "C").values, grid = [lengths[0], lengths.at(-1)];

@@ -10,8 +10,8 @@
     const [steps, rest] = ["m", "c"].map((key) => data.controls.find(({ name }) => name === key));
     // One unit of m is a distance of the square root of 3: with this aspect, lengths in the picture are distances.
     const plane = {
-      title: "The layer around the best step: its step m to the right, c upward",
-      x: { label: "step m", domain: [steps.values[0], steps.values.at(-1)] },
+      title: "The layer around the best step: its step η to the right, c upward",
+      x: { label: "step η", domain: [steps.values[0], steps.values.at(-1)] },
       y: { label: "c, which ignores the sign of ε", domain: [rest.min, rest.max] },
       aspect: 1 / Math.sqrt(3),
       lines: [

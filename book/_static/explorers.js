@@ -260,7 +260,17 @@
   // The book's laws for identity covariances, of a task {d, C, noise} and the guess's squared error.
   const variance = ({ noise = 0 }) => noise ** 2;
   const spread = (task) => 2 * task.d + (2 * ((task.d + variance(task)) ** 2 + task.d)) / task.C;
+  // log Gamma, by the recurrence and Stirling's series.
+  const logGamma = (x) => {
+    let below = 0;
+    for (; x < 12; x += 1) below += Math.log(x);
+    const series = 1 / (12 * x) - 1 / (360 * x ** 3) + 1 / (1260 * x ** 5) - 1 / (1680 * x ** 7);
+    return (x - 0.5) * Math.log(x) - x + 0.5 * Math.log(2 * Math.PI) + series - below;
+  };
   const laws = {
+    // The density of the mean of k squares of standard normal numbers.
+    density: (t, k) =>
+      t <= 0 ? 0 : Math.exp((k / 2) * Math.log(k / 2) - logGamma(k / 2) + (k / 2 - 1) * Math.log(t) - (k * t) / 2),
     step: (task) => task.C / (task.C + task.d + 1 + variance(task)),
     // One gradient step from the prior mean; attention with a trained guess does the same.
     gd: (task) => task.d * (1 - laws.step(task)),

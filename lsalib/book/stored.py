@@ -9,8 +9,7 @@ import numpy as np
 
 __all__ = ["FOLDER", "Stored", "circuits", "load", "path", "save"]
 
-# The results belong to the book's repository and not to the installed package.
-FOLDER = Path(__file__).parents[2] / "studies" / "results"
+FOLDER = Path(__file__).parents[1] / "results"
 
 
 class Stored(NamedTuple):
@@ -27,18 +26,13 @@ def path(name: str = "") -> Path:
         >>> path("engine_cost.json").name
         'engine_cost.json'
     """
-    if not FOLDER.is_dir():
-        raise FileNotFoundError(
-            f"the stored results are not in {FOLDER}: clone the book's repository, "
-            "and run `pip install -e .` in the clone"
-        )
     if not (found := FOLDER / name).exists():
         raise FileNotFoundError(f"name must be a file or folder in {FOLDER}, got {name!r}")
     return found
 
 
 def load(name: str, folder: Path | None = None) -> Stored:
-    """Read a stored result, given by the file's name without suffix; by default from the repository's results.
+    """Read a stored result, given by the file's name without suffix; by default from those of the book.
 
     Example:
         >>> load("softmax_heads").about["heads"]

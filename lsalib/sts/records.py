@@ -1,4 +1,4 @@
-"""Results: those stored in the book's repository, and a user's own.
+"""Results: those stored for the book, and a user's own.
 
 A result has an ``experiment``, the ``versions`` of what answered, and ``records``, one a run. The stored results
 contain no sentences: a record names pairs by their index.
@@ -12,16 +12,12 @@ from lsalib.sts import needed
 
 __all__ = ["own", "recorded"]
 
-# The stored results belong to the book's repository and not to the installed package.
-FOLDER = Path(__file__).parents[2] / "studies/results/sts"
+FOLDER = Path(__file__).parents[1] / "results/sts"
 
 
 def recorded() -> list[dict]:
     """The stored results; some hold only the first runs."""
-    if not (paths := sorted(FOLDER.glob("*.json"))):
-        hint = "clone the book's repository, and run `pip install -e .` in the clone"
-        raise FileNotFoundError(f"the stored results are not in {FOLDER}: {hint}")
-    return [json.loads(path.read_bytes()) for path in paths]
+    return [json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))]
 
 
 def own_folder() -> Path:

@@ -21,27 +21,27 @@ def delta_rule_risk(
 ) -> Number:
     r"""The risk of ``estimators.delta_rule``: one gradient step on each example in turn, from a given start.
 
-    .. math:: w_{t+1} = \alpha w_t + \beta x_t (y_t - \alpha w_t^\top x_t), \qquad f = w_C^\top x_q
+    .. math:: w_{t+1} = \lambda w_t + \eta x_t (y_t - \lambda w_t^\top x_t), \qquad f = w_C^\top x_q
 
-    For identity covariances, no noise and `\alpha = 1`, with `u = w_\star - w_0`, that is
+    For identity covariances, no noise and `\lambda = 1`, with `u = w_\star - w_0`, that is
 
-    .. math:: \rho^C (d + \lVert u \rVert^2), \qquad \rho = 1 - 2 \beta + \beta^2 (d + 2), \quad
-       \text{or normalized} \quad \rho = 1 - (2 \beta - \beta^2) / d
+    .. math:: \gamma^C (d + \lVert u \rVert^2), \qquad \gamma = 1 - 2 \eta + \eta^2 (d + 2), \quad
+       \text{or normalized} \quad \gamma = 1 - (2 \eta - \eta^2) / d
 
     In general it is `\mathrm{tr}\, \Lambda M_C`. With `e_t = w - w_t` and `V_t = E[v v^\top]` for
-    `v = \alpha e_t + (1 - \alpha) w`,
+    `v = \lambda e_t + (1 - \lambda) w`,
 
-    .. math:: M_{t+1} = V_t - \beta (\Lambda V_t + V_t \Lambda) + \beta^2 \big( 2 \Lambda V_t \Lambda
+    .. math:: M_{t+1} = V_t - \eta (\Lambda V_t + V_t \Lambda) + \eta^2 \big( 2 \Lambda V_t \Lambda
        + (\mathrm{tr}\, \Lambda V_t + \sigma^2) \Lambda \big)
 
     Args:
         task: the task distribution.
-        step_size: `\beta`; None means the best one, `1 / (\lambda (d + 2))`, or normalized 1, of `\Lambda = \lambda I`
-            without label noise and decay.
+        step_size: `\eta`; None means the best one of `\Lambda = \sigma_x^2 I` without label noise and decay,
+            `1 / (\sigma_x^2 (d + 2))`, or normalized 1.
         start: `w_0`, the first state, (d,); None means zero.
         normalized: whether each step is divided by the squared length of its example. Lambda must then be a multiple
             of the identity, which is not checked if JAX traces it.
-        decay: `\alpha`, by which the state is multiplied before each step.
+        decay: `\lambda`, by which the state is multiplied before each step.
 
     Raises:
         ValueError: if no ``step_size`` is given and the best one has no closed form, and for normalized steps if Lambda

@@ -23,11 +23,6 @@ from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
 from lsalib.theory.risk import standard_form, standard_risk
 
-try:
-    from jax import enable_x64
-except ImportError:  # before JAX 0.8
-    from jax.experimental import enable_x64  # type: ignore[attr-defined, no-redef]  # the types are those of newer JAX
-
 
 class LeastRisk(NamedTuple):
     """The ``risk``, weights ``params`` that have it, and the evidence that no risk is smaller.
@@ -83,7 +78,7 @@ def least_risk(
     counts = {"heads": heads, "starts": starts, "steps": steps}
     heads, starts, steps = (_check.count(name, value) for name, value in counts.items())
     guess, bias = guess_vector(task, guess), _check.number("bias", bias)
-    with enable_x64(True):
+    with jax.enable_x64(True):
         params, exact, reason = optimal_weights(task, guess, bias), True, "heads enough for optimal_risk (page heads)"
         if len(params.W_K) > heads:
             if isotropic(task.feature_cov) and isotropic(task.prior_cov):

@@ -92,18 +92,12 @@ def _spread(put, state: State, units: int) -> State:
 
 
 def whole_numbers(name: str, given, last: int) -> list[int]:
-    """Different whole numbers of 0 to ``last``."""
-    numbers = np.asarray(given)
-    whole = numbers.ndim == 1 and (not numbers.size or np.issubdtype(numbers.dtype, np.integer))
-    if not whole or len(set(numbers.tolist())) < len(numbers) or ((numbers < 0) | (numbers > last)).any():
-        raise ValueError(f"{name} must be different whole numbers of 0 to {last}, got {given!r}")
-    return numbers.astype(int).tolist()
-
-
-def _bar(steps: int, at: int):
-    from tqdm import tqdm
-
-    return tqdm(total=steps, initial=at)
+    """Increasing whole numbers of 0 to ``last``."""
+    numbers = np.ravel(given).tolist()
+    whole = np.ndim(given) == 1 and all(type(number) is int and 0 <= number <= last for number in numbers)
+    if not whole or numbers != sorted(set(numbers)):
+        raise ValueError(f"{name} must be increasing whole numbers of 0 to {last}, got {given!r}")
+    return numbers
 
 
 class Checkpoint:
@@ -166,8 +160,7 @@ def advance(
     The first ``units`` axes of all arrays are those of the units. A checkpoint must agree with ``settings``.
     """
     steps, every = _check.count("steps", steps), _check.count("every", every)
-    asked = whole_numbers("snapshots", snapshots, steps)
-    marks, now = sorted(asked), jax.device_get(state)
+    marks, now = whole_numbers("snapshots", snapshots, steps), jax.device_get(state)
     each = jax.eval_shape(program, now, data, keys, 0, 1)[1]
     losses = np.full((steps, *each.shape[1:]), np.nan, each.dtype)
     at, kept = 0, [now.params] if 0 in marks else []
@@ -178,14 +171,19 @@ def advance(
     everywhere = partial(multihost_utils.process_allgather, tiled=True) if jax.process_count() > 1 else jax.device_get
     state = _spread(jax.device_put, now, units)
     told, piece, alive = at, SHORT_PIECE if progress else PIECE, np.array(True)
-    with _bar(steps, at) if progress and jax.process_index() == 0 else nullcontext() as bar:
+    bar: Any = nullcontext()
+    if shown := progress and jax.process_index() == 0:
+        from tqdm import tqdm
+
+        bar = tqdm(total=steps, initial=at)
+    with bar:
         while at < steps and alive.any():
             stop = min(at + piece, (at // every + 1) * every, steps, *(mark for mark in marks if mark > at))
             state, each = program(state, data, keys, at, stop)
             now, each = everywhere((state, each))
             losses[at:stop] = each[: stop - at]
             alive = alive & (_first_bad(losses[at:stop], units) == stop - at)
-            if bar is not None:
+            if shown:
                 bar.update(stop - at)
             at = stop
             if at in marks:
@@ -203,8 +201,7 @@ def advance(
     # What the last update breaks only the params show.
     finite = [np.isfinite(leaf.reshape(*leaf.shape[:units], -1)).all(-1) for leaf in jax.tree.leaves(now.params)]
     stopped = np.where((first < steps) | ~np.all(finite, axis=0), first, -1)
-    after = dict(zip(marks, kept, strict=False))
-    kept = [after.get(mark, now.params) for mark in asked]
+    kept += [now.params] * (len(marks) - len(kept))
     taken = jax.tree.map(lambda *leaves: np.stack(leaves, units), *kept) if kept else None
     return Trained(now.params, np.moveaxis(losses, 0, units), taken, now.opt_state), stopped
 

@@ -6,8 +6,7 @@ depend on a run, the batch and its Gram matrices, is computed once: most of a st
 """
 
 import math
-from functools import cache, reduce
-from operator import add
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -77,23 +76,11 @@ def _heads(row, heads: int, dim: int, data: Data):
     params, guess = unpack(row, heads, dim)
     b = jnp.einsum("hi,hij->hj", params.W_P[:, -1], params.W_V)
     # Whether the guess is trained is data, so that runs of both kinds share a program.
-    return b, _product(params.W_K, params.W_Q), jnp.where(data.train_guess, guess, jax.lax.stop_gradient(guess))
-
-
-@jax.custom_vjp
-def _product(W_K, W_Q):
-    """``W_K^T W_Q`` of each head; written out it is faster on a CPU for small D, but the derivative would be slower."""
-    D = W_K.shape[-1]
-    if D > 16:
-        return jnp.einsum("hki,hkj->hij", W_K, W_Q)
-    return reduce(add, (W_K[:, k, :, None] * W_Q[:, k, None, :] for k in range(D)))
-
-
-def _product_derivative(factors, slope):
-    return jnp.einsum("hkj,hij->hki", factors[1], slope), jnp.einsum("hki,hij->hkj", factors[0], slope)
-
-
-_product.defvjp(lambda *factors: (_product(*factors), factors), _product_derivative)
+    return (
+        b,
+        jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q),
+        jnp.where(data.train_guess, guess, jax.lax.stop_gradient(guess)),
+    )
 
 
 def _sampled(b, A, c, task: StandardTask, key, batch: tuple[int, int | None, bool]):

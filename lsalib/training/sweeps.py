@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -37,9 +37,7 @@ def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sample
     """
     names = [field.name for field in dataclasses.fields(Run)]
     given = {name: options.pop(name) for name in names if name in options}
-    if unknown := options.keys() - {"dtype", "callback", "every", "progress", "checkpoint"}:
-        raise TypeError(f"fit() got an unexpected keyword argument {unknown.pop()!r}")
-    how = {"steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
+    how = {"seeds": 1, "steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
     return sweep(key, [Run(task, heads, **given)], **how, **options)[0].seed(0)
 
 
@@ -134,7 +132,7 @@ class _Group:
         """
         D = self.dim + 1
         # The numbers of ``attention.init``: a draw for fewer heads is the beginning of one for more.
-        normal = np.asarray(_normal(keys, 4 * self.heads * D**2, self.dtype))
+        normal = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (4 * self.heads * D**2,), self.dtype))(keys))
         weights = np.zeros((len(normal), len(self.runs), 4, self.heads, D, D), self.dtype)
         for r, run in enumerate(self.runs):
             drawn = run.init_scale * normal[:, : 4 * run.heads * D**2].reshape(-1, 4, run.heads, D, D)
@@ -175,11 +173,6 @@ class _Group:
         params, guess = weights(end.params[:, r])
         snapshots = None if end.snapshots is None else weights(end.snapshots[:, r])
         return jax.device_put(Fit(params, guess, end.losses[:, r], self.runs[r], snapshots))
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _normal(keys, count: int, dtype):
-    return jax.vmap(lambda key: jax.random.normal(key, (count,), dtype))(keys)
 
 
 @cache

@@ -11,8 +11,10 @@ from studies.experiments import (
     fast_weights,
     softmax,
     training_speed,
+    unit_keys,
 )
 
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
 EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
+EXPERIMENTS |= unit_keys.EXPERIMENTS

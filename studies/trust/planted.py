@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from studies.provenance import ROOT, provenance
 
-LIST, RESULTS = Path("studies/trust/planted.toml"), Path("studies/results/trust/defects.json")
+LIST, RESULTS = Path("studies/trust/planted.toml"), Path("lsalib/results/trust/defects.json")
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)  # without the parameters
 LIMIT = 1800  # seconds: with a defect, a program may never end
 PYTEST = "pytest -x -q -rfE -p no:cacheprovider -p no:xdist".split()

@@ -30,16 +30,12 @@ def test_a_layer_of_a_run_has_its_own_heads():
         stored.circuits(run, seed=2, layer=4)
 
 
-def test_a_missing_result_is_named_and_missing_results_say_what_to_do(tmp_path, monkeypatch):
-    """The error lists the names there are, or says how to get the repository."""
+def test_a_missing_result_is_named():
+    """The error lists the names there are."""
     with pytest.raises(ValueError, match=r"softmax_heads.*got 'absent'"):
         stored.load("absent")
     with pytest.raises(FileNotFoundError, match="got 'absent'"):
         stored.path("absent")
-    monkeypatch.setattr(stored, "FOLDER", tmp_path / "studies/results")
-    for read in (lambda: stored.load("softmax_heads"), lambda: stored.path("engine_cost.json")):
-        with pytest.raises(FileNotFoundError, match=r"clone the book's repository, and run `pip install -e \.`"):
-            read()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

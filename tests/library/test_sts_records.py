@@ -59,12 +59,6 @@ def test_nothing_recorded_holds_a_sentence():
     assert not any(sentence in text for sentence in sentences)
 
 
-def test_where_the_stored_results_are_missing_an_error_says_how_to_get_them(monkeypatch, tmp_path):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"clone the book's repository, and run `pip install -e \.`"):
-        records.recorded()
-
-
 @pytest.mark.claim("guess-helps-two-sizes")
 def test_an_answer_on_record_is_written_again():
     """Letter by letter; the next one is another."""

@@ -254,7 +254,7 @@ def test_what_cannot_be_right_is_refused(call, message, unchecked):
     """By name, with what came and what is expected."""
     with pytest.raises(ValueError, match=message):
         call()
-    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected keyword argument 'stepz'"):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'stepz'"):
         fit(KEY, TASK, 1, stepz=3)
 
 

@@ -89,7 +89,7 @@ def test_the_block_is_an_lsa_with_a_guess_of_its_own(name, x64):
     assert abs(ltb_risk(params, -W_1, W_2, task) / stated - 1) > 1e-3
 
 
-@pytest.mark.claim("pythagoras-general")
+@pytest.mark.claim("right-triangle", "pythagoras-general")
 @NAMES
 def test_the_distance_of_two_layers(name, x64):
     """From brute-force moments; zero between different weights of one function, symmetric, and it reads the guesses."""

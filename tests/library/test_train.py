@@ -128,11 +128,11 @@ REFUSED = [
     ({"loss": lambda x, key: (x.sum(), x)}, "loss must return a float scalar or one array"),
     ({"optimizer": optax.adam}, r"optimizer must be one of optax, such as optax.adam\(1e-3\), got <function"),
     ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
-    ({"snapshots": [2, 2]}, "snapshots must be different whole numbers of 0 to 3"),
-    ({"snapshots": [4]}, "snapshots must be different whole numbers of 0 to 3"),
-    ({"snapshots": [-1]}, "snapshots must be different whole numbers of 0 to 3"),
-    ({"seeds": [-1]}, "seeds must be different whole numbers of 0 to 4294967295"),
-    ({"seeds": [1, 1]}, "seeds must be different whole numbers of 0 to 4294967295"),
+    ({"snapshots": [2, 1]}, "snapshots must be increasing whole numbers of 0 to 3"),
+    ({"snapshots": [4]}, "snapshots must be increasing whole numbers of 0 to 3"),
+    ({"snapshots": [-1]}, "snapshots must be increasing whole numbers of 0 to 3"),
+    ({"seeds": [-1]}, "seeds must be increasing whole numbers of 0 to 4294967295"),
+    ({"seeds": [1, 1]}, "seeds must be increasing whole numbers of 0 to 4294967295"),
     ({"key": 0}, "key must be a key of jax.random"),
 ]
 

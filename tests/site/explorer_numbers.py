@@ -9,7 +9,7 @@ from scipy import stats
 from lsalib import attention, estimators, theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
-from tools.site.explorer_data import course, explorers, shown, sizes, task_of
+from tools.site.explorer_data import course, explorers, shown, task_of
 
 
 def states(name: str, **grid) -> list[dict]:
@@ -107,10 +107,11 @@ def stand_in(d, C, error, noise) -> dict:
 
 def patterns(step, layer) -> dict:
     run = stored.load("softmax_heads")
-    A, b = course(run, *next(place for name, *place in shown() if name == layer))
-    at = run.about["snapshots"].index(step)
-    (omega, mu), best = (part[at] for part in sizes(A, b)), theory.debiased_step(task_of(run.about))
-    values = {"omega": omega, "mu": mu, "A": A[at], "b": b[at], "eta": omega @ mu, "sum": mu.sum(), "step": best}
+    at, best = run.about["snapshots"].index(step), theory.debiased_step(task_of(run.about))
+    A, b = (part[at] for part in course(run, *next(place for name, *place in shown() if name == layer)))
+    # The mean of A's diagonal on the features, and the entry of b for the label.
+    omega, mu = np.einsum("hii->h", A[:, :-1, :-1]) / (A.shape[-1] - 1), b[:, -1]
+    values = {"omega": omega, "mu": mu, "A": A, "b": b, "eta": omega @ mu, "sum": mu.sum(), "step": best}
     return values | {"said": [step, int(layer[0]), omega @ mu, best, mu.sum(), 0.15, 2.5]}
 
 
@@ -136,6 +137,42 @@ def fast_weights(start, beta, order) -> dict:
     return values | {"said": said}
 
 
+def cloud(cloud, C, x, y) -> dict:
+    """Least squares of the constant 1 on the products of two features."""
+    rows = np.array([*explorers()["cloud"]["clouds"][cloud], [x, y]])
+    products = np.stack([rows[:, 0] ** 2, rows[:, 0] * rows[:, 1], rows[:, 1] ** 2], axis=1)
+    e_1 = np.linalg.lstsq(products, np.ones(len(rows)), rcond=None)[1][0] / len(rows)
+    share = e_1 / (e_1 + C * (1 - e_1))
+    return {"e1": e_1, "share": share, "said": [e_1, C, share]}
+
+
+def depth(L, C, d) -> dict:
+    price, one = (theory.depth_price(task(d, C), layers) for layers in (L, 1))
+    t = max(1 - np.sqrt(2 / (C * d)), 0)
+    k, moment = np.arange(1, L + 1), np.cumprod([1, *(1 + 2 * np.arange(2 * L) / (C * d))])
+    left = 1 - np.linalg.solve(moment[np.add.outer(k, k)], moment[k]) @ t**k
+    return {"price": price, "one": one, "left": left, "said": [price, L, one, left]}
+
+
+def arrival(mean, rate, step) -> dict:
+    """The number of steps is that of the kept ones at which the risk has come within 1%."""
+    data = explorers()["arrival"]
+    run, at, gd = data["runs"][f"{mean:g} {rate:g}"], data["steps"].index(step), theory.gd_risk(task(10, 10))
+    near = np.array(run["risk"]) < 1.01 * gd
+    after = [data["steps"][near.argmax()]] if near.any() else []
+    values = {"share": run["share"][at], "risk": run["risk"][at], "gd": gd}
+    return values | {"said": [step, *values.values(), *after, 1]}
+
+
+def race(mean, width) -> dict:
+    run = stored.load("training_speed")
+    row = run.about["levels"].index(mean)
+    mine = stats.gmean(run.arrays["block"][0, row, run.about["widths"].index(width)])
+    other = stats.gmean(run.arrays["yq"][0, row, 0])
+    values = {"block": mine, "guess": other, "ratio": mine / other}
+    return values | {"said": [mean, other, width, mine, mine / other]}
+
+
 PAGES = {
     "answer": "intro",
     "guess": "embedding",
@@ -145,6 +182,10 @@ PAGES = {
     "stand-in": "initial_guess",
     "patterns": "softmax",
     "fast-weights": "fast_weights",
+    "cloud": "other_inputs",
+    "depth": "depth",
+    "arrival": "yq_lsa",
+    "race": "linear_transformer_block",
 }
 STEPS = explorers()["triangle"]["controls"][0]["values"]
 # The numbers of each explorer, and the grid of its controls on which they are compared.
@@ -155,12 +196,23 @@ FORMULAS = {
     "triangle": (triangle, {"m": [STEPS[0], STEPS[50], STEPS[-1]], "c": [-1.5, 0, 0.8]}),
     "pair": (pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
     "stand-in": (stand_in, {"d": [1, 10, 20], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
+    "cloud": (cloud, {"cloud": ["ellipse", "lines", "gauss", "tails"], "C": [1, 10], "x": [-4, 1.6], "y": [0, 2.5]}),
+    "depth": (depth, {"L": [1, 2, 3], "C": [1, 10, 1000], "d": [1, 10]}),
+    "arrival": (arrival, {"mean": [0.5, 2.0, 3.0], "rate": [5e-4, 2e-3], "step": [50, 5000, 10_000]}),
+    "race": (race, {"mean": [0.25, 1.0, 4.0], "width": [1, 8, 64]}),
     "fast-weights": (fast_weights, {"start": [0, 0.7, 1.5], "beta": [0.05, 0.25, 0.4], "order": list(ORDERS)}),
 }
 
 
 # The charts with logarithmic axes, and the states in which the drawings are compared.
-LOG = {("pair", 0): "x", ("stand-in", 1): "xy"}
+LOG = {
+    ("pair", 0): "x",
+    ("stand-in", 1): "xy",
+    ("depth", 1): "xy",
+    ("arrival", 0): "x",
+    ("arrival", 1): "xy",
+    ("race", 0): "xy",
+}
 DRAWINGS = [
     *[("answer", {"d": 7, "C": 5, "noise": 0, "error": 59, "over": over}) for over in ("error", "C", "d")],
     ("answer", {"d": 7, "C": 5, "noise": 0.5, "error": 59, "over": "noise"}),
@@ -168,5 +220,8 @@ DRAWINGS = [
     ("guess", {"guess": 1, "eta": 0.25}),
     ("fast-weights", {"start": 0.5, "beta": 0.2, "order": "longest"}),
     ("pair", {"d": 3, "C": 30, "mean": 1, "entry": "yy"}),
+    *[("depth", {"d": 3, "C": 10, "L": layers}) for layers in (1, 3)],
+    ("arrival", {"mean": 1.0, "rate": 1e-3, "step": 5000}),
+    ("race", {"mean": 0.5, "width": 4}),
     *[("stand-in", {"d": 3, "C": 10, "error": 40, "noise": noise}) for noise in (0, 3)],
 ]

@@ -1,5 +1,7 @@
 """Layers with a state: what one example does to an error (a context with C = 1), and the shift of a state."""
 
+import itertools
+
 import numpy as np
 import pytest
 import sympy
@@ -94,3 +96,27 @@ def test_which_layers_need_a_guess():
     certify(1 - Rational(2, 3) / (1 - 1 / (d + 2)), (d - 1) / (3 * (d + 1)), d / (3 * (d + 1)))
     relative = sympy.limit(2 / (C * d + 2) / (d * (d + 1) / (C + d + 1)), C, sympy.oo)
     certify(relative, 2 / (d**2 * (d + 1)), 2 / (d * (d + 1)))
+
+
+@pytest.mark.claim("unit-keys-state", kind="brute force")
+def test_a_state_that_is_only_erased():
+    """Keys of length one, values zero: the error of the start is projected, so in the mean (1 - 1/d)^C of it stays.
+
+    The mean is over all contexts of two features along the axes, with lengths 1 or 2: their directions have the mean
+    square I/d, which is all that the proof uses of standard normal features.
+    """
+    dim, size, start, weights = 2, 3, np.array([1.0, -1.0]), np.array([0.5, 2.0])
+    features = [length * axis for axis in np.eye(dim) for length in (1.0, 2.0)]
+
+    def error(context, a):
+        s = np.append(start / a, -1)
+        for example in context:
+            key = np.append(a * example, weights @ example)
+            key = key / np.linalg.norm(key)
+            s = s + (0 - s @ key) * key
+        return np.square(a * s[:-1] - weights).sum()
+
+    risk = lambda a: np.mean([error(context, a) for context in itertools.product(features, repeat=size)])
+    limit = (1 - 1 / dim) ** size * np.square(start - weights).sum()
+    assert risk(1e4) == pytest.approx(limit, rel=1e-6)
+    assert risk(1.0) != pytest.approx(limit, rel=1e-2)

@@ -197,7 +197,7 @@ def sides(dim: int, size: int, best: bool = True, symmetric: bool = True):
     return square(layer - target), square(step - target) + square(layer - step)
 
 
-@pytest.mark.claim("pythagoras-general", kind="certificate")
+@pytest.mark.claim("right-triangle", "pythagoras-general", kind="certificate")
 def test_pythagoras_general():
     """The risk is that of the best step plus the mean squared distance from it.
 

@@ -12,7 +12,10 @@ from tools.notebooks import execute, install_cell, pages
 
 PLAIN = {"dim": 4, "context_size": 7, "prior_mean": 1.0}
 SETTINGS = {
-    **dict.fromkeys(("beyond", "depth", "fast_weights", "gradients", "gradients_appendix", "intro", "trust"), PLAIN),
+    **dict.fromkeys(
+        ("beyond", "depth", "depth_appendix", "fast_weights", "gradients", "gradients_appendix", "intro", "trust"),
+        PLAIN,
+    ),
     "embedding": PLAIN | {"heads": 3},
     "few_heads": {"dim": 4, "context_size": 3, "error": 1.2, "offset": 0.3},
     "guess_price": {"dim": 1, "context_size": 2},

@@ -69,27 +69,24 @@ def output(cell: int, *args, **values):
 
 
 # An edit of the notebook, and what --check says. Cells: 0 about, 1 prose, 2 install, 3 glue, 4 prose, 5 sum.
-another_nine, device = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}, "[CpuDevice(id=0)]"
+another_nine = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}
+DIFFERS = "book/tiny.ipynb, not as its page makes it; run: make notebook NAME=tiny"
 NOTEBOOK_DEFECTS = {
-    "not executed": (lambda cells: cells[5].update(execution_count=None, outputs=[]), "cell tiny-003: not executed"),
-    "other code in the notebook": (
-        lambda cells: cells[5].update(source="2 + 3"),
-        "cell tiny-003: source not as in the page",
+    "not executed": (
+        lambda cells: cells[5].update(execution_count=None, outputs=[]),
+        "tiny-003: executed as number None",
     ),
-    "other tags": (lambda cells: cells[5].metadata.update(tags=[]), "cell tiny-003: metadata not as in the page"),
-    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), "7 cells, but the page makes 6"),
-    "a missing cell": (lambda cells: cells.pop(), "5 cells, but the page makes 6"),
+    "other code in the notebook": (lambda cells: cells[5].update(source="2 + 3"), DIFFERS),
+    "other tags": (lambda cells: cells[5].metadata.update(tags=[]), DIFFERS),
+    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), DIFFERS),
     "two glued texts": (output(5, "display_data", **another_nine), "glue «square»: glued with 2 different texts"),
     "an error": (output(5, "error", ename="Error", evalue="by zero"), "error in cell tiny-003: Error: by zero"),
     "stderr": (output(5, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
-    "a path": (output(5, "stream", text="saved /home/someone/x"), "cell tiny-003: shows an absolute path: /home/"),
-    "an address": (output(5, "stream", text="<object at 0x7f00deadbeef>"), "cell tiny-003: shows a memory address"),
-    "a device": (output(5, "display_data", data={"text/plain": device}), "cell tiny-003: shows a device: CpuDevice"),
 }
 PAGE_DEFECTS = {
-    "other code": ("2 + 2", "2 + 3", "cell tiny-003: source not as in the page"),
-    "other prose": ("shows the sum", "shows a sum", "cell tiny-002: source not as in the page"),
-    "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, cell tiny-000: no cell glues «cube»"),
+    "other code": ("2 + 2", "2 + 3", DIFFERS),
+    "other prose": ("shows the sum", "shows a sum", DIFFERS),
+    "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, no cell glues «cube»"),
     "a number typed by hand": ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
     "a hidden value": ("2 + 2", "2 + 2;", "book/tiny.md, cell tiny-003: ends in «;»"),
     "a fold without a title": (":tags: [sum]", ":tags: [hide-input]", "folded without a first line «# @title …»"),
@@ -115,7 +112,7 @@ def test_check_reports_stray_and_broken_files(root, capsys):
     (root / "book/plain.md").write_text("# Plain\n\n{glue:text}`square`\n")
     said = fails(capsys, root, "--check")
     assert "book/stray.ipynb: no text notebook beside it" in said
-    assert "book/tiny.ipynb: missing or no notebook" in said
+    assert DIFFERS in said
     assert "book/plain.md, glue «square» on a page that runs no code" in said
 
 
@@ -148,7 +145,7 @@ def test_validation_fails_if_an_output_changes(root, capfd):
         validate.main(["tiny", "--root", str(root)])
     assert "Cell outputs differ" in capfd.readouterr().out
     edit(root / "book/tiny.ipynb", lambda cells: cells[5].update(execution_count=None, outputs=[]))
-    with pytest.raises(SystemExit, match="not executed"):
+    with pytest.raises(SystemExit, match="executed as number None"):
         validate.main(["--root", str(root)])
 
 

@@ -12,8 +12,6 @@ from datetime import date
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -24,10 +22,9 @@ from tools.notebooks import install_cell, pages
 from tools.notebooks.pages import Page
 
 TIMEOUT = 1800  # seconds for one cell
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def run_cells(page: Page, parameters: Mapping[str, object] = NOTHING) -> NotebookNode:
+def run_cells(page: Page, parameters: Mapping[str, object] | None = None) -> NotebookNode:
     """The page's cells, run in a new kernel in an empty folder, since a hosted notebook stands alone too.
 
     Other parameters take effect right after the page's own, as papermill does it.
@@ -52,14 +49,18 @@ def run_cells(page: Page, parameters: Mapping[str, object] = NOTHING) -> Noteboo
     return notebook
 
 
-def execute(page: Page) -> NotebookNode:
-    """The page with its outputs, and with the date, versions and machine of this run."""
-    notebook = run_cells(page)
+def run_page(page: Page) -> None:
+    """Execute the page; save it with date, versions and machine, unless something is wrong with it."""
+    start, notebook = time.perf_counter(), run_cells(page)
     versions = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")}
     machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
     run = {"date": f"{date.today()}", "python": platform.python_version(), **versions, "machine": machine}
     notebook.metadata[pages.RUN] = run
-    return pages.with_outputs(page, notebook)
+    notebook = pages.with_outputs(page, notebook)
+    if defects := pages.pair_defects(page, notebook):
+        raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is unchanged."]))
+    save(page, notebook)
+    print(f"{page.stem}: executed in {time.perf_counter() - start:.1f} s", flush=True)
 
 
 def save(page: Page, notebook: NotebookNode) -> None:
@@ -72,24 +73,12 @@ def refresh(page: Page) -> str:
     notebook = pages.load(page)
     if not pages.pair_defects(page, notebook):
         return "up to date"
-    code = lambda *of: [source for _, source in pages.own_code(page, *of)]
-    if notebook is None or code(notebook) != code():
-        return ""
-    updated = pages.with_outputs(page, notebook)
-    if pages.pair_defects(page, updated):
-        return ""
-    save(page, updated)
-    return "prose updated"
-
-
-def run_page(page: Page) -> None:
-    """Execute the page and save its notebook, unless something is wrong with it."""
-    start = time.perf_counter()
-    notebook = execute(page)
-    if defects := pages.pair_defects(page, notebook):
-        raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is unchanged."]))
-    save(page, notebook)
-    print(f"{page.stem}: executed in {time.perf_counter() - start:.1f} s", flush=True)
+    if notebook is not None and pages.own_code(page, notebook) == pages.own_code(page):
+        updated = pages.with_outputs(page, notebook)
+        if not pages.pair_defects(page, updated):
+            save(page, updated)
+            return "prose updated"
+    return ""
 
 
 def run(todo: list[Page]) -> None:

@@ -3,13 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-from mdit_py_plugins.amsmath import amsmath_plugin
-from mdit_py_plugins.colon_fence import colon_fence_plugin
-from mdit_py_plugins.dollarmath import dollarmath_plugin
-from mdit_py_plugins.front_matter import front_matter_plugin
-from mdit_py_plugins.myst_role import myst_role_plugin
 from nbformat import NotebookNode
 
 GLUED = "application/papermill.record/text/plain"
@@ -19,12 +12,14 @@ ROLE = re.compile(r"\{glue:text\}`([^`]+)`")
 # (1,200,35), of a word or of a DOI are not numbers.
 NUMBER = re.compile(r"(?<![\w.])((?<!,)\d{1,3}(?:,\d{3})+(?!\w|,\d)|\d+)(?:\.(\d+))?(?!\d|\.\d|/[A-Za-z])(\s?%)?")
 ARXIV = re.compile(r"\d{4}\.\d{5}")
-OPTION = re.compile(r"^:[\w-]+:.*$", re.MULTILINE)
-NOT_PROSE = ("code", "code-block", "code-cell", "math", "raw")
-
-PARSER = MarkdownIt("commonmark").enable("table")
-for plugin in (front_matter_plugin, dollarmath_plugin, amsmath_plugin, colon_fence_plugin, myst_role_plugin):
-    PARSER.use(plugin)
+# A fence with what it is for, and its body; the header of a page; formulas, code, links, tags and options in a text.
+FENCE = re.compile(r"^([`:]{3,})(?:\{([\w:-]+)\})?.*\n((?:.*\n)*?)\1[ ]*$", re.MULTILINE)
+NO_PROSE = re.compile(
+    r"\A---\n.*?^---$|\$\$.*?\$\$|\$[^$]+\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}|`[^`]*`"
+    r"|\[[^\]]*\]\([^)]*\)|<[\w/][^>]*>|https?://\S+|^:[\w-]+:[^\n]*$",
+    re.DOTALL | re.MULTILINE,
+)
+CODE = (None, "code", "code-block", "code-cell", "math", "raw")
 
 
 def recorded(notebook: NotebookNode) -> list[tuple[str, str]]:
@@ -50,7 +45,19 @@ def literals(markdown: str) -> list[tuple[int, str]]:
     decimal (8.1 %), or a whole number such as 65,536. Round numbers of a setup (2.0, 0.25, 5e-4, 5,000, 50 %), dates,
     versions, section numbers and arXiv ids are not. Code, formulas and links do not count.
     """
-    return [(line, number) for line, text in _prose(markdown) for number in _results(text)]
+    prose = NO_PROSE.sub(_blank, FENCE.sub(_fenced, markdown))
+    return [(line, number) for line, text in enumerate(prose.split("\n"), start=1) for number in _results(text)]
+
+
+def _blank(found: re.Match[str]) -> str:
+    """As many lines, without words."""
+    return "\n" * found[0].count("\n")
+
+
+def _fenced(found: re.Match[str]) -> str:
+    """What a directive holds is text, too, and may hold others."""
+    inside = found[0].replace(found[3], FENCE.sub(_fenced, found[3])).replace(found[1], "")
+    return _blank(found) if found[2] in CODE else inside
 
 
 def _results(text: str) -> Iterator[str]:
@@ -60,25 +67,3 @@ def _results(text: str) -> Iterator[str]:
         fine = (len(significant) >= 3 and not ARXIV.fullmatch(found[0])) or (percent and decimals.strip("0"))
         if fine or ("," in whole and len(whole.replace(",", "").rstrip("0")) >= 3):
             yield found[0]
-
-
-def _prose(markdown: str, line: int = 1) -> Iterator[tuple[int, str]]:
-    """The (line, text) pairs of running text, including the text inside directives."""
-    for token in PARSER.parse(markdown):
-        begin = line + (token.map[0] if token.map else 0)
-        if token.type in ("fence", "colon_fence") and token.info.startswith("{"):
-            name, _, title = token.info[1:].partition("}")
-            if name not in NOT_PROSE:
-                yield from _prose(title, begin)
-                yield from _prose(OPTION.sub("", token.content), begin + 1)
-        elif token.type == "inline":
-            yield from _texts(token.children or [], begin)
-
-
-def _texts(children: list[Token], line: int) -> Iterator[tuple[int, str]]:
-    links = 0
-    for child in children:
-        links += (child.type == "link_open") - (child.type == "link_close")
-        line += child.type in ("softbreak", "hardbreak")
-        if child.type == "text" and not links:
-            yield line, re.sub(r"https?://\S+", "", child.content)

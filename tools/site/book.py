@@ -1,6 +1,7 @@
 """Sphinx extension of the book's frame: how it reads a notebook, its buttons, its folds, its list of sources."""
 
 import os
+import re
 
 import nbformat
 from docutils import nodes
@@ -10,6 +11,8 @@ from sphinx.config import Config
 
 from tools.notebooks import pages
 
+# A cell's checks are folded with its code: their result needs no second fold.
+RESULT = re.compile(r'<details class="claims"><summary>.*?</summary>(.*)</details>', re.DOTALL)
 THEME_HOSTS = ("github", "gitlab", "bitbucket")
 # The label would hide the title, which says what is inside.
 UNNAMED = '<summary aria-label="Toggle hidden content">'
@@ -25,8 +28,18 @@ def read(text: str) -> NotebookNode:
     stem = notebook.cells[0].id.rpartition("-")[0]
     shown = pages.with_outputs(pages.Page(pages.ROOT, stem), notebook, plainly=False)
     for cell in pages.code_cells(shown):
+        if pages.title(cell).startswith("Checks"):
+            fold_checks(cell)
         cell.source = pages.TITLE.sub("", cell.source, count=1)
     return shown
+
+
+def fold_checks(cell: NotebookNode) -> None:
+    """One line for code and result. A check that fails stops its page, so what is shown has passed."""
+    cell.metadata["tags"] = ["hide-cell", *cell.metadata["tags"]]
+    cell.metadata["mystnb"] |= {key: f"✓ {words}" for key, words in cell.metadata["mystnb"].items()}
+    for data in (output.data for output in cell.outputs if "data" in output and "text/html" in output.data):
+        data["text/html"] = RESULT.sub(r"\1", data["text/html"])
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
@@ -38,8 +51,6 @@ def add_buttons(app: Sphinx, config: Config) -> None:
     address = options.pop("repository_url", "")
     if any(host in address for host in THEME_HOSTS):
         options |= {"repository_url": address, "use_repository_button": True}
-    elif address.startswith("http"):
-        options["icon_links"] = [{"name": "Repository", "url": address, "icon": "fa-solid fa-code-branch"}]
     if address.startswith("https://github.com/") and os.environ.get("BOOK_COLAB") != "no":
         options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
 

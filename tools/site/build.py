@@ -3,23 +3,46 @@
 import argparse
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from tools import ledger
+from tools.notebooks.install_cell import PLACE
 from tools.notebooks.pages import ROOT
 
 STRICT = ["-W", "-n", "--keep-going", "-q"]
 # What a build leaves in _build. Nothing else there is removed.
 MADE = ("html", ".doctrees", "jupyter_execute", ".jupyter_cache")
+SOURCE = "lsalib-book.zip"
+OFFER = """The site also offers <a href="../{}">the book’s source</a>, and <a href="../_sources/book/{}">a wheel of the
+library</a>."""
 
 
 def toc_pages(root: Path = ROOT) -> list[str]:
     """The pages that _toc.yml names, without suffix: «book/intro»."""
     return [str(Path(name).with_suffix("")) for name in parse_toc_yaml(root / "_toc.yml")]
+
+
+def carry(html: Path) -> None:
+    """Put the book's source beside the pages and, beside their notebooks, the wheel of the library that they install."""
+    notebooks, front = html / "_sources/book", html / f"{toc_pages()[0]}.html"
+    made = (ROOT / ".gitignore").read_text(encoding="utf-8").replace("/", "").split()
+    with TemporaryDirectory() as folder:
+        copy = shutil.copytree(ROOT, Path(folder) / "lsalib-book", ignore=shutil.ignore_patterns(".git", *made))
+        shutil.make_archive(str(html / Path(SOURCE).stem), "zip", folder)
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+        subprocess.run([*pip, f"--wheel-dir={notebooks}", copy], check=True)
+    (wheel,) = notebooks.glob("*.whl")
+    for notebook in notebooks.glob("*.ipynb"):
+        notebook.write_text(PLACE.sub(wheel.name, notebook.read_text(encoding="utf-8")), encoding="utf-8")
+    offer = OFFER.format(SOURCE, wheel.name)
+    front.write_text(front.read_text(encoding="utf-8").replace('<span id="source"></span>', offer), encoding="utf-8")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -38,4 +61,5 @@ def main(argv: list[str] | None = None) -> None:
             jupyter_book_build.main([str(ROOT), "--path-output", str(out), *STRICT], standalone_mode=False)
     except (RuntimeError, SystemExit):
         raise SystemExit("The book was not built: see the warnings above; each one counts as an error.") from None
+    carry(out / "_build/html")
     print(f"Open {os.path.relpath(out / '_build/html/index.html')}")

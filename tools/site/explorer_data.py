@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from functools import cache
 
+import jax
 import numpy as np
+from scipy import stats
 
-from lsalib import theory
+from lsalib import theory, training
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
 
@@ -14,8 +16,6 @@ DIM, CONTEXT, MEAN = 10, 10, 2.0
 LENGTHS = [digit * 10**power for power in range(5) for digit in (1, 2, 3, 5)] + [10**5]
 # Full color in a picture of A and of b, as in the static figure.
 FULL = {"A": 0.15, "b": 2.5}
-# A and b are kept in these units.
-UNITS = {"A": 1e-3, "b": 1e-2}
 
 
 def slider(name: str, label: str, low: float, high: float, step: float, value: float) -> dict:
@@ -54,7 +54,7 @@ ANSWER = {
         dimension(12),
         NOISE,
     ],
-    "risk": [0, 12],
+    "cost": {"error": [0, 2], "C": [0, 10], "d": [0, 10], "noise": [0, 2]},
 }
 HEADS = {
     "controls": [
@@ -77,7 +77,7 @@ GUESS = {
 }
 TRIANGLE = {
     "controls": [
-        lengths(STEPS, 1.0, "m", "step m"),
+        lengths(STEPS, 1.0, "m", "step η"),
         slider("c", "c, which ignores the sign of ε", -1.5, 1.5, 0.05, 0.8),
     ]
 }
@@ -94,7 +94,7 @@ STAND_IN = {"controls": [lengths(SHORTER, CONTEXT), dimension(20), error(low=1),
 FAST_WEIGHTS = {
     "controls": [
         slider("start", "start, in units of the prior mean", 0, 1.5, 0.1, 0),
-        slider("beta", "step size β", 0, 0.5, 0.05, 0.25),
+        slider("beta", "step size η", 0, 0.5, 0.05, 0.25),
         choice("order", "order of the examples", ORDERS),
     ],
     "plane": [[-0.5, 2.5], [-0.5, 2]],
@@ -103,12 +103,60 @@ FAST_WEIGHTS = {
     "w": [1.6, 0.3],
     "prior_mean": [1, 1],
 }
+DEPTH = {"controls": [slider("L", "layers L", 1, 3, 1, 1), lengths(SHORTER, CONTEXT), dimension(20)]}
 
 
-def sizes(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """omega and mu: the mean of A's diagonal on the features, and the entry of b for the label."""
-    d = A.shape[-1] - 1
-    return np.einsum("...ii->...", A[..., :d, :d]) / d, b[..., -1]
+def cloud() -> dict:
+    """Clouds of 24 points: directions in a mixed order, and lengths at the quantiles of their distribution."""
+    chance, angle = (np.arange(24) + 0.5) / 24, 2 * np.pi * np.random.default_rng(0).permutation(24) / 24
+    normal, length = stats.norm.ppf(chance), np.sqrt(-2 * np.log(chance))
+    around = lambda r: (r * np.array([np.cos(angle), np.sin(angle)])).T @ [[1.1, 0.4], [0, 0.7]]
+    lines = np.column_stack([np.where(np.arange(24) % 2, 1, -1), normal])
+    clouds = {"ellipse": around(2**0.5), "lines": lines, "gauss": around(length), "tails": around(length**2 / 2.2)}
+    names = {"ellipse": "on an ellipse", "lines": "on two lines", "gauss": "Gaussian", "tails": "heavy tails"}
+    more = [
+        slider(name, f"one more point, feature {k}", -4, 4, 0.1, at) for k, name, at in ((1, "x", 1.6), (2, "y", 0.6))
+    ]
+    controls = [choice("cloud", "cloud", names), lengths(SHORTER, CONTEXT), *more]
+    points = {name: np.round(each, 3).tolist() for name, each in clouds.items()}
+    return {"controls": controls, "clouds": points, "plane": [[-4, 4], [-3, 3]]}
+
+
+MEANS, RATES = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0], [5e-4, 1e-3, 2e-3]
+STEPS_KEPT = [50, 70, 100, 150, 200, 300, 500, 700, *range(1000, 7000, 500), *range(7000, 10_001, 1000)]
+
+
+def arrival() -> dict:
+    """Trainings of one head and its guess on the exact risk, at the paper's scale."""
+    steps = STEPS_KEPT
+    places = [(mean, rate) for mean in MEANS for rate in RATES]
+    runs = [
+        training.Run(GaussianTask([mean] * DIM, CONTEXT), 1, train_guess=True, learning_rate=rate)
+        for mean, rate in places
+    ]
+    fits = training.sweep(jax.random.key(0), runs, steps=steps[-1] + 1, objective="population", snapshots=steps)
+    rounded = lambda values: [float(f"{value:.5g}") for value in np.asarray(values)]
+    kept = {}
+    for (mean, rate), fit in zip(places, fits, strict=True):
+        guesses = [fit.snapshot(k).guess[0].mean() / mean for k in range(len(steps))]
+        kept[f"{mean:g} {rate:g}"] = {"share": rounded(guesses), "risk": rounded(fit.losses[0, np.array(steps)])}
+    controls = [
+        lengths(MEANS, MEAN, "mean", "prior mean, each entry"),
+        lengths(RATES, 5e-4, "rate", "learning rate"),
+        lengths(steps, 5000, "step", "training step"),
+    ]
+    return {"controls": controls, "steps": steps, "runs": kept, "gd": theory.gd_risk(GaussianTask([0] * DIM, CONTEXT))}
+
+
+def race() -> dict:
+    """Steps until arrival, geometric means over the seeds of stored runs in the paper's setting."""
+    run = stored.load("training_speed")
+    block, guess = (np.exp(np.log(run.arrays[name][0]).mean(-1)) for name in ("block", "yq"))
+    controls = [
+        lengths(run.about["levels"], 1.0, "mean", "prior mean, each entry"),
+        lengths(run.about["widths"], 8, "width", "width m of the linear MLP"),
+    ]
+    return {"controls": controls, "block": block.tolist(), "guess": guess[:, 0].tolist()}
 
 
 def course(run: stored.Stored, layer: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -138,20 +186,14 @@ def task_of(about: dict) -> GaussianTask:
 
 def patterns() -> dict:
     run = stored.load("softmax_heads")
-    layers, snapshots = {}, run.about["snapshots"]
-    rounded = np.vectorize(lambda value: float(f"{value:.5g}"))
-    for name, layer, seed in shown():
-        A, b = course(run, layer, seed)
-        whole = {key: np.rint(value / UNITS[key]).astype(int).tolist() for key, value in (("A", A), ("b", b))}
-        omega, mu = (rounded(part).tolist() for part in sizes(A, b))
-        layers[name] = whole | {"omega": omega, "mu": mu}
+    layers = {name: [part.round(4).tolist() for part in course(run, layer, seed)] for name, layer, seed in shown()}
+    steps = run.about["snapshots"]
     return {
         "controls": [
-            lengths(snapshots, snapshots[0], "step", "training step"),
+            lengths(steps, steps[0], "step", "training step"),
             choice("layer", "layer", {name: name for name in layers}),
         ],
         "layers": layers,
-        "units": UNITS,
         "full": FULL,
         "step": float(theory.debiased_step(task_of(run.about))),
     }
@@ -161,4 +203,5 @@ def patterns() -> dict:
 def explorers() -> dict[str, dict]:
     """The data of each explorer."""
     fixed: dict[str, dict] = {"answer": ANSWER, "heads": HEADS, "guess": GUESS, "triangle": TRIANGLE, "pair": PAIR}
-    return fixed | {"stand-in": STAND_IN, "patterns": patterns(), "fast-weights": FAST_WEIGHTS}
+    fixed |= {"stand-in": STAND_IN, "depth": DEPTH, "fast-weights": FAST_WEIGHTS}
+    return fixed | {"cloud": cloud(), "arrival": arrival(), "race": race(), "patterns": patterns()}

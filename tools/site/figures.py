@@ -16,17 +16,6 @@ IDS = re.compile(r'((?<!\w)id="|href="#|url\(#)')
 POINTS = 4 / 3  # pixels
 
 
-def sheet() -> str:
-    """The colours of figures in both themes, from the one table of them; others are shaded."""
-    themes = [("html", 1, "black"), ('html[data-theme="dark"]', 2, "white")]
-    return "".join(
-        f"{theme} {{ --fig-shade: {shade}; "
-        + "".join(f"--fig-{name}: {tones[tone]}; " for name, tones in PALETTE.items())
-        + "} "
-        for theme, tone, shade in themes
-    )
-
-
 def inline(drawing: str, name: str, alt: str) -> str:
     """The drawing as a part of a page: its ids begin with its name, its colours are the theme's.
 
@@ -61,8 +50,10 @@ class DrawingsInline(SphinxPostTransform):
 
 
 def add_sheet(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """In the page itself: a file would be one more to ask for."""
-    context["metatags"] = context.get("metatags", "") + f"<style>{sheet()}</style>"
+    """The colors of figures in both themes, from the one table of them; others are shaded."""
+    inks = "".join(f"--fig-{name}: light-dark({light}, {dark}); " for name, (_, light, dark) in PALETTE.items())
+    sheet = f"html {{ --fig-shade: light-dark(black, white); {inks}}}"
+    context["metatags"] = context.get("metatags", "") + f"<style>{sheet}</style>"
 
 
 def setup(app: Sphinx) -> None:

@@ -21,17 +21,16 @@ from studies.provenance import provenance
 
 
 def store(folder: Path, home: Path) -> None:
-    """Store all finished results of a folder, one file each, without sentences."""
+    """Store all results of a folder, one file each, without sentences; of an unfinished run what ``own`` counts."""
     for result in records.own(folder):
         asked = design.Experiment(**result["experiment"])
         runs = design.items(asked, design.prepare(asked))
         digest = prompts.digest([design.prompt(asked, item) for item in runs])
-        pairs = zip(result["records"], runs, strict=True)
+        pairs = [(row, runs[row["run"]]) for row in result["records"]]
         rows = [row | {"answer": without_sentences(row["answer"], item)} for row, item in pairs]
         made: dict = dict(provenance("python -m studies.record_answers"))
         made |= {"experiment": asdict(asked), "versions": result["versions"], "prompts": digest, "records": rows}
-        split = "train" if asked.context_split == "train" else None
-        parts = (asked.model.rpartition("/")[2], asked.style, asked.condition, asked.guess_model, asked.draw, split)
+        parts = (asked.model.rpartition("/")[2], asked.style, asked.condition, asked.guess_model, asked.draw)
         path = home / f"{'-'.join(str(part) for part in parts if part is not None)}.json"
         path.write_text(json.dumps(made, separators=(",", ":"), ensure_ascii=False), encoding="utf-8")
         print(path.name)

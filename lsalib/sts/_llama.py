@@ -1,4 +1,4 @@
-"""A Llama in JAX: read a prompt, continue it greedily, and tell how likely given answers are."""
+"""A Llama in JAX: read a prompt, and continue it greedily."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 
 class Config(NamedTuple):
@@ -28,30 +28,17 @@ class Params(NamedTuple):
     layers: dict[str, Float[Array, "L ..."]]  # (layers, out, in)
 
 
-class Reading(NamedTuple):
-    """A prompt that was read: its tokens, padded, their number, its keys and values, and the next token's logits."""
-
-    tokens: Int[np.ndarray, " T"]
-    length: int
-    cache: tuple[Float[Array, "L kv_heads T d"], Float[Array, "L kv_heads T d"]]
-    logits: Float[Array, " vocab"]
-
-
-def forward(params: Params, config: Config, tokens, positions, mask, past=None):
+def forward(params: Params, config: Config, tokens, positions, mask, past):
     """Read T tokens: their last hidden states, (T, dim), and their keys and values, (L, kv_heads, T, d) each.
 
-    A token sees the S slots of the cache ``past``, if there is one, and the new tokens, where its row of the mask,
-    (T, S + T), allows it. Each layer adds ``W_o softmax(q k^T / sqrt(d)) v`` and then
-    ``W_down (silu(W_gate n) * W_up n)``, where n is the root-mean-square normalized stream, q and k are rotated by
-    their positions (RoPE), and heads/kv_heads queries share a key head. Rotations turn neighboring entries
-    (2i, 2i+1), as in the original Llama and in GGUF files.
+    A token sees the S slots of the cache ``past`` and the new tokens, where its row of the mask, (T, S + T), allows it.
+    Each layer adds ``W_o softmax(q k^T / sqrt(d)) v`` and then ``W_down (silu(W_gate n) * W_up n)``, where n is the
+    root-mean-square normalized stream, q and k are rotated by their positions (RoPE), and heads/kv_heads queries share
+    a key head. Rotations turn neighboring entries (2i, 2i+1), as in the original Llama and in GGUF files.
 
     Source: Touvron et al. (2023), Su et al. (2021), Ainslie et al. (2023).
     """
     x = params.embedding[tokens]
-    if past is None:
-        nothing = jnp.zeros((len(params.layers["attn_q"]), config.kv_heads, 0, x.shape[1] // config.heads), x.dtype)
-        past = nothing, nothing
 
     def layer(x, weights_and_past):
         w, *past = weights_and_past
@@ -60,8 +47,7 @@ def forward(params: Params, config: Config, tokens, positions, mask, past=None):
         n = _norm(x, w["ffn_norm"], config)
         return x + (jax.nn.silu(n @ w["ffn_gate"].T) * (n @ w["ffn_up"].T)) @ w["ffn_down"].T, entry
 
-    with jax.default_matmul_precision("float32"):
-        x, cache = jax.lax.scan(layer, x, (params.layers, *past))
+    x, cache = jax.lax.scan(layer, x, (params.layers, *past))
     return _norm(x, params.norm, config), cache
 
 
@@ -92,38 +78,28 @@ def _attention(config, w, n, positions, mask, past):
     return mixed.reshape(T, -1) @ w["attn_output"].T, (k, v)
 
 
-def _logits(params, hidden):
-    with jax.default_matmul_precision("float32"):
-        return hidden @ params.embedding.T
-
-
-def read(params: Params, config: Config, prompt: Sequence[int], room: int) -> Reading:
-    """Read a prompt, token ids, with room for so many tokens after it."""
-    most = config.context - room
-    if not 1 <= len(prompt) <= most:
-        raise ValueError(f"prompt must have 1 to {most} tokens, so that {room} can follow, got {len(prompt)}")
+def greedy(
+    params: Params, config: Config, prompt: Sequence[int], stops: Bool[np.ndarray, " vocab"], most: int
+) -> list[int]:
+    """Continue a prompt, token ids, by the most likely tokens, up to the first of ``stops``, or to ``most``."""
+    room = config.context - most
+    if not 1 <= len(prompt) <= room:
+        raise ValueError(f"prompt must have 1 to {room} tokens, so that {most} can follow, got {len(prompt)}")
     # Few lengths, so that few programs are compiled: nobody sees the padding.
     tokens = np.pad(np.array(prompt, np.int32), (0, -len(prompt) % 128))
-    return Reading(tokens, len(prompt), *_read(params, config, tokens, len(prompt)))
-
-
-@partial(jax.jit, static_argnums=1)
-def _read(params, config, tokens, length):
-    T = len(tokens)
-    hidden, cache = forward(params, config, tokens, jnp.arange(T), jnp.tri(T, dtype=bool))
-    return cache, _logits(params, jax.lax.dynamic_index_in_dim(hidden, length - 1, keepdims=False))
-
-
-def greedy(params: Params, config: Config, reading: Reading, stops: Bool[np.ndarray, " vocab"], most: int) -> list[int]:
-    """Continue a prompt by the most likely tokens, up to the first of ``stops``, which is the last, or to ``most``."""
-    answer, written = _greedy(params, config, reading.cache, reading.logits, reading.length, stops, most)
+    with jax.default_matmul_precision("float32"):
+        answer, written = _greedy(params, config, tokens, len(prompt), stops, most)
     return np.asarray(answer)[: int(written)].tolist()
 
 
-@partial(jax.jit, static_argnums=(1, 6))
-def _greedy(params, config, cache, logits, length, stops, most):
-    width = cache[0].shape[2]  # the slots from here on hold what is written
+@partial(jax.jit, static_argnums=(1, 5))
+def _greedy(params, config, tokens, length, stops, most):
+    width = len(tokens)  # the slots from here on hold what is written
     slots = jnp.arange(width + most)
+    (_, dim), layers = params.embedding.shape, len(params.layers["attn_q"])
+    nothing = jnp.zeros((layers, config.kv_heads, 0, dim // config.heads))
+    hidden, cache = forward(params, config, tokens, jnp.arange(width), jnp.tri(width, dtype=bool), (nothing, nothing))
+    cache = jax.tree.map(lambda part: jnp.pad(part, [(0, 0), (0, 0), (0, most), (0, 0)]), cache)
 
     def body(state):
         cache, logits, answer, written, _ = state
@@ -133,32 +109,8 @@ def _greedy(params, config, cache, logits, length, stops, most):
         hidden, new = forward(params, config, token[None], (length + written)[None], mask, cache)
         write = lambda part, new: jax.lax.dynamic_update_slice_in_dim(part, new, width + written, axis=2)
         cache = jax.tree.map(write, cache, new)
-        return cache, _logits(params, hidden[0]), answer.at[written].set(token), written + 1, stops[token]
+        return cache, params.embedding @ hidden[0], answer.at[written].set(token), written + 1, stops[token]
 
-    cache = jax.tree.map(lambda part: jnp.pad(part, [(0, 0), (0, 0), (0, most), (0, 0)]), cache)
+    logits = params.embedding @ hidden[length - 1]
     start = cache, logits, jnp.zeros(most, jnp.int32), jnp.int32(0), jnp.bool_(False)
     return jax.lax.while_loop(lambda state: (state[3] < most) & ~state[4], body, start)[2:4]
-
-
-def logprobs(params: Params, config: Config, reading: Reading, answers: Sequence[list[int]]) -> Float[np.ndarray, " A"]:
-    """The log-probability of each answer, token ids, after a prompt: the sum over its tokens."""
-    longest = max(map(len, answers))
-    tokens = np.array([answer + [-1] * (longest - len(answer)) for answer in answers], np.int32)
-    last = reading.tokens[reading.length - 1]
-    return np.asarray(_logprobs(params, config, reading.cache, last, reading.length, tokens))
-
-
-@partial(jax.jit, static_argnums=1)
-def _logprobs(params, config, past, last, length, tokens):
-    K, slots = tokens.shape[1], past[0].shape[2]
-    # The prompt's last token is read again, before each answer: it predicts the answer's first token.
-    before = jnp.broadcast_to(jnp.arange(slots)[None] < length - 1, (K, slots))
-    mask = jnp.concatenate([before, jnp.tri(K, dtype=bool)], axis=1)
-
-    def one(answer):
-        seen = jnp.concatenate([last[None], answer[:-1]])
-        hidden, _ = forward(params, config, seen, length - 1 + jnp.arange(K), mask, past)
-        found = jax.nn.log_softmax(_logits(params, hidden), axis=-1)[jnp.arange(K), answer]
-        return jnp.where(answer >= 0, found, jnp.zeros_like(found)).sum()
-
-    return jax.vmap(one)(tokens)

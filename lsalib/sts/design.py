@@ -15,12 +15,12 @@ __all__ = ["CHOICES", "Experiment", "Item", "Sources", "check_style", "facts", "
 
 # What some fields of an ``Experiment`` may be.
 CHOICES: dict[str, tuple[str, ...]] = {
-    "condition": ("none", "guess", "shuffled"),
+    "condition": ("none", "constant", "guess", "shuffled"),
     "guess_model": ("concat", "strong"),
-    "style": ("completion", "chat", "prefill"),
-    "context_split": ("dev", "train"),
+    "style": ("completion", "chat"),
 }
 GUESSES = Path(__file__).with_name("guesses.npz")
+CONSTANT = 2.5  # the guess of the condition "constant": the middle of the scale, which takes nothing from the data
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Experiment:
 
     Args:
         model: lsalib/smollm2-135m-instruct, or as Inspect names it, as in vllm/Qwen/Qwen2.5-7B-Instruct
-        condition: no guess anywhere; guesses; or guesses shuffled among all pairs of the experiment
-        guess_model: which network guesses: the one of C.3, or a stronger one; None without guesses
-        style: of the prompt: a text to complete, a chat, or a chat whose answer begins with "Score:" (prefill)
+        condition: no guess anywhere; the guess 2.50 for all pairs; guesses of a network; or these guesses shuffled
+            among all pairs of the experiment
+        guess_model: which network guesses: the one of C.3, or a stronger one; None where none does
+        style: of the prompt: a text to complete, or a chat
         draw: which queries and contexts
-        seed: of the guess model's training, 0, 1 or 2; 0 without guesses
+        seed: of the guess model's training, 0, 1 or 2; 0 where no network guesses
         runs: how many queries, each with a context of its own; with another number, all are asked again
         context_size: labeled examples a context
-        context_split: where the examples come from; guess models were trained on "train"
         max_new_tokens: the longest answer
 
     Source: section 5.3 and appendix C.3 of arXiv 2512.04268.
@@ -50,16 +50,15 @@ class Experiment:
     seed: int = 0
     runs: int = 100
     context_size: int = 10
-    context_split: str = "dev"
     max_new_tokens: int = 150
 
     def __post_init__(self):
-        if self.condition == "none":
+        if unguided := self.condition in ("none", "constant"):
             object.__setattr__(self, "guess_model", None)
             object.__setattr__(self, "seed", 0)
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (name == "guess_model" and self.condition == "none"):
+            if value not in choices and not (name == "guess_model" and unguided):
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
         for name, least in {"runs": 1, "context_size": 1, "max_new_tokens": 1, "draw": 0, "seed": 0}.items():
             if not isinstance(value := getattr(self, name), int) or value < least:
@@ -97,14 +96,14 @@ class Item(NamedTuple):
 def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sources:
     """Read the data, from a folder as in ``data.load``, and the guesses, which come with the package.
 
-    The queries are of the split "test". The file guesses.npz says how the guesses were made.
+    Contexts are of the split "dev" and queries of "test", because guess models were trained on "train". The file
+    guesses.npz says how the guesses were made.
     """
-    splits, kind = (experiment.context_split, "test"), experiment.guess_model
-    context, query = (data.load(split, folder) for split in splits)
-    if kind is None:
+    context, query = (data.load(split, folder) for split in ("dev", "test"))
+    if (kind := experiment.guess_model) is None:
         return Sources(context, query)
     with np.load(GUESSES) as known:
-        made = [known[f"{kind}_{split}"] for split in splits]
+        made = [known[f"{kind}_{split}"] for split in ("dev", "test")]
     if experiment.seed > (most := len(made[0]) - 1):
         raise ValueError(f"seed must be at most {most}, the guesses that come with the package, got {experiment.seed}")
     return Sources(context, query, *(np.asarray(guesses[experiment.seed], np.float64) for guesses in made))
@@ -129,7 +128,9 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
     contexts = [_context(experiment, sources, query, random(1, run)) for run, query in enumerate(order)]
     shown = np.full((experiment.runs, experiment.context_size + 1), np.nan)
     # A new condition fills the guesses of the contexts, and in the last column those of the queries.
-    if experiment.condition != "none":
+    if experiment.condition == "constant":
+        shown[:] = CONSTANT
+    elif experiment.condition != "none":
         shown[:, :-1] = np.asarray(sources.context_guess)[np.array(contexts)]
         shown[:, -1] = np.asarray(sources.query_guess)[order]
     if experiment.condition == "shuffled":

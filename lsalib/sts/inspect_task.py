@@ -19,37 +19,31 @@ from lsalib.sts.prompts import digest
 
 __all__ = ["InProcess", "stsb"]
 
-# How a server of vLLM is told to read an answer as the beginning of the assistant's own message.
-_PREFILL = {"continue_final_message": True, "add_generation_prompt": False}
+ALL = ",".join(design.CHOICES["condition"])
 
 
 @task
-def stsb(
-    condition: str | list[str] = "none,guess,shuffled",
-    guess: str = "concat",
-    style: str = "chat",
-    **settings: int | str,
-) -> Task:
+def stsb(condition: str | list[str] = ALL, guess: str = "concat", style: str = "chat", **settings: int) -> Task:
     """The same queries and contexts in one or more conditions.
 
     Args:
         condition: one or more, separated by commas.
         guess: which model makes the guesses.
-        style: "chat"; "prefill", a chat whose answer begins with “Score:”, for a provider that continues it, such as
-            vllm; or "completion" for a provider that continues a text, such as vllm-completions.
+        style: "chat", or "completion" for a provider that continues a text, such as vllm-completions.
         settings: other fields of ``lsalib.sts.design.Experiment``, as in draw=1, seed=1, runs=20.
     """
-    samples, prompts = [], []
+    found, prompts = [], []
     for name in condition.split(",") if isinstance(condition, str) else condition:
-        asked = design.Experiment("", name, guess, style, **settings)  # type: ignore[arg-type]
+        asked = design.Experiment("", name, guess, style, **settings)
         for item in design.items(asked, design.prepare(asked)):
             known = design.facts(item) | {"condition": name, "experiment": asdict(asked)}
             text: Any = design.prompt(asked, item)
             prompts.append(text)
-            samples.append(Sample(text, target=str(item.query.score), id=f"{name}: {item.run}", metadata=known))
+            found.append(Sample(text, target=str(item.query.score), id=f"{name}: {item.run}", metadata=known))
+    # Query by query, so that what is answered so far is a comparison.
+    samples = [sample for run in range(asked.runs) for sample in found[run :: asked.runs]]
     config = GenerateConfig(temperature=0.0, max_tokens=asked.max_new_tokens)
     config.stop_seqs = None if style == "chat" else ["\n"]
-    config.extra_body = _PREFILL if style == "prefill" else None
     # Answers to other prompts are another experiment, which Inspect does not continue.
     version = digest(prompts)
     return Task(samples, solver=ask(style), scorer=squared_error(), config=config, version=version)
@@ -80,7 +74,7 @@ def squared_error() -> Scorer:
 
 @modelapi("lsalib")
 class InProcess(ModelAPI):
-    """The small model of this package, in this process. It also gives the log-probabilities of all scores."""
+    """The small model of this package, in this process."""
 
     def __init__(self, model_name, base_url=None, api_key=None, config=None, **_):
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
@@ -90,14 +84,9 @@ class InProcess(ModelAPI):
         return 1
 
     async def generate(self, input, tools, tool_choice, config) -> ModelOutput:
-        """A single message is a text to complete: a chat of ours has two or three."""
+        """A single message is a text to complete: a chat of ours has two."""
         talk = [{"role": each.role, "content": each.text} for each in input]
         prompt: Any = talk if len(talk) > 1 else talk[0]["content"]
         (stop,) = config.stop_seqs or [""]
         (answer,) = self.model.complete([prompt], max_new_tokens=config.max_tokens or 150, stop=stop)
-        # After "Score:" there is a space before the score.
-        space = " " if talk[-1]["content"].endswith("Score:") else ""
-        (logprobs,) = self.model.score_logprobs([prompt], [space + score for score in results.ANSWERS])
-        output = ModelOutput.from_content(self.model_name, answer)
-        output.metadata = {"logprobs": logprobs.astype(float).round(3).tolist()}
-        return output
+        return ModelOutput.from_content(self.model_name, answer)

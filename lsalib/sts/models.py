@@ -30,7 +30,6 @@ _ATTENTION = ("attention.head_count", "attention.head_count_kv")
 _CONFIG = (*_ATTENTION, "rope.freq_base", "attention.layer_norm_rms_epsilon", "context_length")
 _LAYER = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
 _CONTROL = 3  # the token type of control tokens, such as <|im_end|>
-_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
 class SmolLM2:
@@ -48,7 +47,6 @@ class SmolLM2:
         self.version = {package: importlib.metadata.version(package) for package in packages}
         weights = {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256, "dtype": "float32"}
         self.version |= weights | {"device": jax.default_backend()}
-        self._last: tuple[list[int], llama.Reading] | None = None
 
     def complete(self, prompts: Sequence[Prompt], *, max_new_tokens: int, stop: str = "") -> list[str]:
         """Continue each text, or answer each conversation, a list of ``{"role": …, "content": …}``.
@@ -57,42 +55,14 @@ class SmolLM2:
         """
         stops = np.array([bool(stop) and stop in word for word in self.words])
         stops[self.end] = True
-        answers = []
-        for prompt in prompts:
-            reading = self._read(self.encode(chat_prompt(prompt)), max_new_tokens)
-            ids = llama.greedy(self.params, self.config, reading, stops, max_new_tokens)
-            words = self.tokenizer.decode(ids, skip_special_tokens=True)
-            answers.append(words.partition(stop)[0] if stop else words)
-        return answers
-
-    def score_logprobs(self, prompts: Sequence[Prompt], answers: Sequence[str]) -> np.ndarray:
-        """``log p(answer | prompt)``, (n, len(answers)): the sum over the answer's tokens.
-
-        An answer that changes the tokens of the prompt is refused: the model would not write it this way.
-        """
-        rows = []
-        for prompt in prompts:
-            text = chat_prompt(prompt)
-            ids, endings = self.encode(text), []
-            for answer in answers:
-                whole = self.encode(text + answer)
-                if whole[: len(ids)] != ids or len(whole) == len(ids):
-                    raise ValueError(f"answers must begin where a token begins, got {answer!r} after {text[-20:]!r}")
-                endings.append(whole[len(ids) :])
-            reading = self._read(ids, max(map(len, endings)))
-            rows.append(llama.logprobs(self.params, self.config, reading, endings))
-        return np.array(rows)
+        asked = [self.encode(chat_prompt(prompt)) for prompt in prompts]
+        ids = [llama.greedy(self.params, self.config, each, stops, max_new_tokens) for each in asked]
+        words = [self.tokenizer.decode(each, skip_special_tokens=True) for each in ids]
+        return [each.partition(stop)[0] if stop else each for each in words]
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text."""
         return self.tokenizer.encode(text).ids
-
-    def _read(self, ids: list[int], room: int) -> llama.Reading:
-        """A prompt, read once if it is asked about twice in a row: for its answer, and for its probabilities."""
-        if self._last is None or self._last[0] != ids:
-            self._last = None  # frees the memory of the one before
-            self._last = ids, llama.read(self.params, self.config, ids, room)
-        return self._last[1]
 
 
 @cache
@@ -110,16 +80,11 @@ def open_model(name: str = SmolLM2.name) -> SmolLM2:
 
 
 def chat_prompt(conversation: Prompt) -> str:
-    """A conversation as the text that the model was tuned on, by the template in its file; a text as it is.
-
-    The model continues a last message of the assistant, and otherwise begins one.
-    """
+    """A conversation as the text that the model was tuned on, up to the answer's beginning; a text as it is."""
     if isinstance(conversation, str):
         return conversation
-    own = [] if conversation[0]["role"] == "system" else [{"role": "system", "content": _SYSTEM}]
-    end, begun = "<|im_end|>\n", conversation[-1]["role"] == "assistant"
-    said = "".join(f"<|im_start|>{message['role']}\n{message['content']}{end}" for message in own + conversation)
-    return said.removesuffix(end) if begun else said + "<|im_start|>assistant\n"
+    said = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in conversation]
+    return "".join(said) + "<|im_start|>assistant\n"
 
 
 def _weights():

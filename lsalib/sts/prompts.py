@@ -14,6 +14,7 @@ _TASK = "Rate how similar two sentences are in meaning, from 0 (nothing in commo
 _PRIOR = "Each pair comes with an initial guess of its score, made by a small model."
 _REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
 _GIVE = "Give a similarity score between 0 and 5 for the last pair."
+_NUMBER = "Answer with one number."
 
 
 class Example(NamedTuple):
@@ -34,7 +35,7 @@ def build(
         context, query: labeled examples, in the order in which they are shown, and the pair to rate.
         guesses: whether guesses are shown, and refining them is asked for.
         style: "completion" for a text that ends in “Score:”, which the model continues; "chat" for a system and a user
-            message, with ``role`` and ``content``; "prefill" for the same chat with an answer that begins “Score:”.
+            message, with ``role`` and ``content``: the second has the pairs, and ends in the same way.
 
     Example:
         >>> build([], Example("C.", "D.", guess=2.5), guesses=True)[-56:]
@@ -46,12 +47,10 @@ def build(
     scores = (np.format_float_positional(_number("score", example), 3, unique=False, trim="0") for example in context)
     blocks = [f"{_block(example, guesses)} {score}" for example, score in zip(context, scores, strict=True)]
     task, request = (f"{_TASK} {_PRIOR}", _REFINE) if guesses else (_TASK, _GIVE)
-    last = _block(query, guesses)
+    pairs = "\n\n".join([*blocks, _block(query, guesses)])
     if style == "completion":
-        return "\n\n".join([f"{task} {request}", *blocks, last])
-    user = "\n\n".join([*blocks, last.removesuffix("\nScore:"), request])
-    begun = [{"role": "assistant", "content": "Score:"}] if style == "prefill" else []
-    return [{"role": "system", "content": task}, {"role": "user", "content": user}, *begun]
+        return f"{task} {request}\n\n{pairs}"
+    return [{"role": "system", "content": f"{task} {request} {_NUMBER}"}, {"role": "user", "content": pairs}]
 
 
 def digest(prompts: Sequence[str | list[dict[str, str]]]) -> str:

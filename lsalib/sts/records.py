@@ -6,23 +6,18 @@ contain no sentences: a record names pairs by their index.
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from lsalib.sts import needed
 
-__all__ = ["own", "pick", "recorded"]
+__all__ = ["own", "recorded"]
 
 FOLDER = Path(__file__).parents[1] / "results/sts"
 
 
 def recorded() -> list[dict]:
     """The stored results; some hold only the first runs."""
-    found = [json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))]
-    for one in found:
-        one["experiment"].pop("moved", None)  # a field of earlier versions, always null
-    answered = lambda row: row.get("answer") is not None or row.get("logprobs")
-    return [one | {"records": list(filter(answered, one["records"]))} for one in found]
+    return [json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))]
 
 
 def own_folder() -> Path:
@@ -31,39 +26,33 @@ def own_folder() -> Path:
 
 
 def own(folder: str | os.PathLike | None = None) -> list[dict]:
-    """The finished results, one a condition, in Inspect's logs in a folder and below; by default the user's own."""
-    paths = sorted(Path(folder or own_folder()).rglob("*.eval"))
-    return [result for path in paths for result in _logged(path)]
+    """The results in Inspect's logs in a folder and below, one a condition; by default the user's own.
+
+    Of an unfinished log, those queries that are answered in all of its conditions.
+    """
+    logged = {}
+    for path in sorted(Path(folder or own_folder()).rglob("*.eval")):
+        task, found = _logged(path)
+        logged[task] = found  # of what was continued, the last log
+    return [result for found in logged.values() for result in found]
 
 
-def _logged(path: Path) -> list[dict]:
-    """The results in a log of Inspect; none where it is unfinished, or of another task."""
+def _logged(path: Path) -> tuple[str, list[dict]]:
+    """The task in a log of Inspect, and its results; none where it is another task."""
     with needed("logs of Inspect are read by inspect-ai", "sts,inspect"):
         from inspect_ai.log import read_eval_log
-    if (log := read_eval_log(str(path))).status != "success" or log.eval.task.rpartition("/")[2] != "stsb":
-        return []
+    log = read_eval_log(str(path))
+    if log.eval.task.rpartition("/")[2] != "stsb":
+        return log.eval.task_id, []
     versions = log.eval.packages | (log.eval.metadata or {}).get("versions", {})
-    made: dict[str, dict] = {}
+    rows: dict[int, list[dict]] = {}
     for sample in log.samples or []:
-        known = dict(sample.metadata)
-        asked = known.pop("experiment") | {"model": log.eval.model}
-        about = {"experiment": asked, "versions": versions, "records": []}
-        said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
-        row = known | said | (sample.output.metadata or {})
+        if sample.output.choices and not sample.error:
+            said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
+            rows.setdefault(sample.metadata["run"], []).append(sample.metadata | said)
+    conditions = len({str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []})
+    made: dict[str, dict] = {}
+    for row in [row for _, each in sorted(rows.items()) if len(each) == conditions for row in each]:
+        about = {"experiment": row.pop("experiment") | {"model": log.eval.model}, "versions": versions, "records": []}
         made.setdefault(row.pop("condition"), about)["records"].append(row)
-    for result in made.values():
-        result["records"].sort(key=lambda row: row["run"])
-    return list(made.values())
-
-
-def pick(found: Sequence[dict], **fields) -> dict:
-    """The one result whose ``Experiment`` has these values; a ValueError if there is none, or more than one.
-
-    Example:
-        >>> pick(recorded(), condition="none", draw=1, style="completion")["experiment"]["runs"]
-        100
-    """
-    matching = [result for result in found if fields.items() <= result["experiment"].items()]
-    if len(matching) != 1:
-        raise ValueError(f"fields must single out one result, got {len(matching)} with {fields}")
-    return matching[0]
+    return log.eval.task_id, list(made.values())

@@ -1,27 +1,24 @@
-"""What came back: predictions out of answers, their errors with intervals, and a table."""
+"""What came back: scores out of answers, their errors with intervals, whether they add to the guess, and a table."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import softmax
 
-from lsalib.book.statistics import Interval, mse
-from lsalib.sts._parsing import parse
+from lsalib.book.statistics import Interval, bootstrap, mse
 
-__all__ = ["ANSWERS", "LEAST_MASS", "READOUTS", "Outcome"]
-__all__ += ["compare", "expected", "mass", "outcome", "parse", "table", "written"]
+__all__ = ["SETTING", "Outcome", "added", "compare", "outcome", "parse", "pooled", "table"]
 
-# The scores whose probabilities give an expected score: steps of a tenth, about as fine as the data.
-ANSWERS = tuple(f"{tenths / 10:.1f}" for tenths in range(51))
-READOUTS = ("written", "expected")
-# Where the answers together have less probability, the model mostly says something else: there is no expected score.
-LEAST_MASS = 0.5
-
-_SETTING = ("model", "style", "runs", "context_size", "context_split", "max_new_tokens")
-_HEADINGS = (*"model style guess condition draws readout runs failed mass error".split(), "less: the guess itself")
-_HEADINGS += ("less: none", "less: shuffled")
+# A first line that is one number; before it at most the word "score" and signs, after it "out of 5" and signs.
+_NUMBER = (
+    r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[.,][0-9]+)?)(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
+)
+SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
+_OTHERS = ("none", "constant", "shuffled")
+_HEADINGS: tuple[str, ...] = ("model", "style", "guess", "condition", "draws", "runs", "failed", "error")
+_HEADINGS += (*(f"less: {name}" for name in ("the guess itself", *_OTHERS)), "adds to the guess")
 
 
 class Outcome(NamedTuple):
@@ -33,49 +30,24 @@ class Outcome(NamedTuple):
     failed: Bool[np.ndarray, " n"]
 
 
-def expected(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
-    """The mean score ``sum_k s_k p_k / sum_k p_k``, for ``s_k`` = 0.0, 0.1, ..., 5.0 and ``log p_k``, (..., 51).
+def parse(text: str) -> float | None:
+    """The score, from 0 to 5, in an answer that begins with it; None where it begins with anything else.
+
+    The prompt asks for one number. A longer answer may be about another pair, so it is not searched for a number.
 
     Example:
-        >>> expected(np.zeros((1, 51))).round(6).tolist()
-        [2.5]
+        >>> [parse(answer) for answer in ("**4**", "Score: 3.5 out of 5", "Initial guess: 2.31\\nScore: 3.0", "3 or 4")]
+        [4.0, 3.5, None, None]
     """
-    return np.asarray(softmax(np.asarray(logprobs, np.float64), axis=-1) @ np.array(ANSWERS, np.float64))
+    found = re.match(_NUMBER, text, re.IGNORECASE)
+    value = float(found[1].replace(",", ".")) if found else np.inf
+    return value if value <= 5 else None
 
 
-def written(logprobs: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n"]:
-    """The score that is written digit by digit: the likeliest first digit, then the likeliest second one; (..., 51).
-
-    Example:
-        >>> logprobs = np.full(51, -9.0)
-        >>> logprobs[[10, 30, 31]] = np.log([0.4, 0.3, 0.29])
-        >>> float(written(logprobs))  # 1.0 is the likeliest score, 3 the likeliest digit
-        3.0
-    """
-    probabilities = np.exp(np.asarray(logprobs, np.float64))
-    digits = np.pad(probabilities, [(0, 0)] * (probabilities.ndim - 1) + [(0, 9)])  # of 5.1 to 5.9
-    digits = digits.reshape(*digits.shape[:-1], 6, 10)
-    first = digits.sum(-1).argmax(-1)
-    second = np.take_along_axis(digits, first[..., None, None], -2)[..., 0, :].argmax(-1)
-    return np.asarray(first + second / 10)
-
-
-def mass(result: dict) -> float:
-    """The probability of the answers 0.0, 0.1, ..., 5.0 together, the mean over the runs.
-
-    Example:
-        >>> round(mass({"records": [{"logprobs": [np.log(0.01)] * 51}]}), 2)
-        0.51
-    """
-    return float(np.exp([record["logprobs"] for record in result["records"]]).sum(1).mean())
-
-
-def outcome(result: dict, readout: str = "written") -> Outcome:
+def outcome(result: dict) -> Outcome:
     """Predictions beside the truth; guesses are NaN in the condition without.
 
-    The readout is "written", the score in the answer's text, or "expected", the mean over answer probabilities. A
-    written answer without a score fails: it is replaced by the mean score of its context. Expected scores are refused
-    where the answers' ``mass`` is below ``LEAST_MASS``.
+    An answer without a score fails: it is replaced by the mean score of its context.
 
     Example:
         >>> common = {"guess": None, "context_mean": 2.0}
@@ -84,64 +56,80 @@ def outcome(result: dict, readout: str = "written") -> Outcome:
         [3.0, 2.0]
     """
     column = lambda name: [record[name] for record in result["records"]]
-    if readout not in (known := _given(result)):
-        raise ValueError(f"readout must be one of {', '.join(known)}, which the model gave, got {readout!r}")
-    if readout == "expected" and (least := mass(result)) < LEAST_MASS:
-        hint = "ask with the style prefill, or take what is written"
-        raise ValueError(f"readout must have a mass of at least {LEAST_MASS}, got expected with {least:.2f}; {hint}")
-    if readout == "written":
-        prediction = np.array([parse(answer) for answer in column("answer")], np.float64)  # None becomes NaN
-    else:
-        prediction = expected(np.array(column("logprobs")))
+    prediction = np.array([parse(answer) for answer in column("answer")], np.float64)  # None becomes NaN
     truth, guess, mean = (np.array(column(name), np.float64) for name in ("truth", "guess", "context_mean"))
     failed = np.isnan(prediction)
     return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
 
-def compare(result: dict, other: dict | None, readout: str = "written", *, family: int = 1) -> Interval:
+def compare(result: dict, other: dict | None, *, family: int = 1) -> Interval:
     """The difference of two results' mean squared errors, of the same pairs; negative where the first is better.
 
     The other result None stands for the guesses that the first was shown. As many intervals as ``family`` says hold
     together with a confidence of 95 %.
     """
-    mine = outcome(result, readout)
+    mine = outcome(result)
     if other is None:
         return mse(mine.prediction, mine.truth, less=mine.guess, family=family)
     if _pairs(result) != _pairs(other):
         raise ValueError("other must be about the same queries and contexts as result, got other ones")
-    return mse(mine.prediction, mine.truth, less=outcome(other, readout).prediction, family=family)
+    return mse(mine.prediction, mine.truth, less=outcome(other).prediction, family=family)
 
 
-def table(results: Sequence[dict]) -> str:
-    """Mean squared errors with 95 % intervals, a row for each condition and readout, all its draws together.
+def added(prediction, truth, guess, *, family: int = 1) -> Interval:
+    """What an answer adds to the guess: the coefficient b of the regression ``y ~ c + a guess + b (answer - guess)``.
 
-    The last columns have differences: the error less that of the guess itself, of the condition without guesses, and of
-    shuffled guesses. There is a dash where a mass is too small, or where conditions have other draws.
+    It is near 1 for one who refines the guess by what else is known, and near 0 for one who copies it, with or without
+    errors of one's own. Arguments are vectors, (n,).
+
+    Example:
+        >>> guess, news, noise = np.random.default_rng(0).normal(size=(3, 500))
+        >>> refined, copied = (added(guess + change, guess + news, guess) for change in (news, noise))
+        >>> round(refined.estimate, 6), abs(copied.estimate) < 0.1
+        (1.0, True)
+    """
+
+    def coefficient(answer, y, x):
+        y, x, d = (column - column.mean(-1, keepdims=True) for column in (y, x, answer - x))
+        dot = lambda a, b: (a * b).sum(-1)
+        # Where all answers are the guess, or all guesses are equal, no coefficient exists, and 0 takes its place.
+        scale = dot(d, d) * dot(x, x) - dot(x, d) ** 2
+        return (dot(d, y) * dot(x, x) - dot(x, y) * dot(x, d)) / np.where(scale > 1e-9, scale, np.inf)
+
+    return bootstrap(coefficient, prediction, truth, guess, family=family)
+
+
+def pooled(results: Sequence[dict]) -> dict[tuple, dict]:
+    """All draws of a condition as one result, by setting, guess model and condition; a copy counts once.
+
+    A setting has the values of ``SETTING``, with the model first.
     """
     groups: dict[tuple, dict[tuple, list]] = {}
     for one in results:
         asked = one["experiment"]
-        key = (*(asked[name] for name in _SETTING), asked["guess_model"], asked["condition"])
+        key = tuple(asked[name] for name in SETTING), asked["guess_model"], asked["condition"]
         groups.setdefault(key, {})[asked["draw"], asked["seed"]] = one["records"]
-    pooled = {
-        key: {"records": [row for _, part in sorted(parts.items()) for row in part]} for key, parts in groups.items()
-    }
-    rows = [_HEADINGS]
-    for (*setting, guesser, condition), one in pooled.items():
-        others = {"none": pooled.get((*setting, None, "none")), "shuffled": pooled.get((*setting, guesser, "shuffled"))}
-        draws = ",".join(str(draw) for draw, _ in sorted(groups[*setting, guesser, condition]))
-        for readout in _given(one):
-            least = mass(one) if readout == "expected" else 1.0
-            found = outcome(one, readout) if least >= LEAST_MASS else None
-            values = [mse(*found[:2]) if found else None, *[None] * 3]
-            if found and condition != "none":
-                values[1] = compare(one, None, readout)
-                for place, (name, other) in enumerate(others.items(), 2):
-                    if other and name != condition and _pairs(one) == _pairs(other) and readout in _given(other):
-                        values[place] = compare(one, other, readout)
-            failed = str(found.failed.sum()) if found else "-"
-            cells = (*setting[:2], guesser or "-", condition, draws, readout, str(len(one["records"])), failed)
-            rows.append((*cells, f"{least:.2f}", *map(_cell, values)))
+    rows = lambda parts: [row | {"draw": draw} for (draw, _), part in sorted(parts.items()) for row in part]
+    return {key: {"records": rows(parts)} for key, parts in groups.items()}
+
+
+def table(results: Sequence[dict]) -> str:
+    """Mean squared errors with 95 % intervals, a row for each condition, all its draws together.
+
+    The next columns have differences: the error less that of the guess itself and of the other conditions. The last one
+    has the coefficient of ``added``. There is a dash where conditions have other draws.
+    """
+    found, rows = pooled(results), [_HEADINGS]
+    for (setting, guesser, condition), one in found.items():
+        said, draws = outcome(one), sorted({row["draw"] for row in one["records"]})
+        values: list = [mse(said.prediction, said.truth), compare(one, None) if condition != "none" else None]
+        for name in _OTHERS:
+            other = found.get((setting, guesser if name == "shuffled" else None, name))
+            alike = other and name != condition and _pairs(one) == _pairs(other)
+            values.append(compare(one, other) if alike else None)
+        values.append(added(said.prediction, said.truth, said.guess) if guesser else None)
+        cells = (*setting[:2], guesser or "-", condition, ",".join(map(str, draws)), str(len(said.truth)))
+        rows.append((*cells, str(said.failed.sum()), *map(_cell, values)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -156,9 +144,3 @@ def _cell(value: Interval | None) -> str:
 def _pairs(result: dict) -> list:
     """Which queries were asked, after which examples."""
     return [(row["query"], row["context"]) for row in result["records"]]
-
-
-def _given(result: dict) -> tuple[str, ...]:
-    """The readouts that the model gave for all runs."""
-    names = zip(READOUTS, ("answer", "logprobs"), strict=True)
-    return tuple(readout for readout, name in names if all(row.get(name) is not None for row in result["records"]))

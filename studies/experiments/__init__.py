@@ -9,7 +9,6 @@ from studies.experiments import (
     depth_products,
     depth_training,
     fast_weights,
-    language_models,
     softmax,
     training_speed,
     unit_keys,
@@ -18,4 +17,4 @@ from studies.experiments import (
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
 EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
-EXPERIMENTS |= language_models.EXPERIMENTS | unit_keys.EXPERIMENTS
+EXPERIMENTS |= unit_keys.EXPERIMENTS

@@ -8,7 +8,7 @@ from refusals import refusals
 from sts_support import data_folder, made_up
 
 from lsalib.sts import data
-from lsalib.sts.design import CHOICES, GUESSES, Experiment, Sources, items, prepare, prompt
+from lsalib.sts.design import CHOICES, CONSTANT, GUESSES, Experiment, Sources, items, prepare, prompt
 
 SOURCES = made_up()
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
@@ -21,11 +21,13 @@ def shown(runs):
 
 def test_the_conditions_ask_about_the_same_pairs():
     runs = {name: items(replace(ASKED, condition=name), SOURCES) for name in CHOICES["condition"]}
-    for n, (none, right, shuffled) in enumerate(zip(*runs.values(), strict=True)):
-        assert none[:3] == right[:3] == shuffled[:3] and none.run == n and len(set(none.context_index)) == 5
+    for n, (none, constant, right, shuffled) in enumerate(zip(*runs.values(), strict=True)):
+        assert none[:3] == constant[:3] == right[:3] == shuffled[:3] and none.run == n
+        assert len(set(none.context_index)) == 5
         for a, b, c in zip(*([*item.context, item.query] for item in (none, right, shuffled)), strict=True):
             assert a[:3] == b[:3] == c[:3] and a.guess is None and b.guess is not None
         assert right.query.guess == round(min(max(SOURCES.query_guess[right.query_index], 0), 5), 2)
+        assert set(shown([constant])) == {CONSTANT}
         assert "guess" in prompt(ASKED, right) and "guess" not in prompt(replace(ASKED, condition="none"), none)
     assert len({item.query_index for item in runs["none"]}) == 20
     # A permutation among everything that is shown, and one that moves nearly all of it.
@@ -59,14 +61,14 @@ def test_contexts_are_uniform_and_never_hold_the_query():
 def test_guesses_are_those_that_come_with_the_package():
     """Of the network of the seed, for the examples' part and for the test part; they are as good as published."""
     folder, kept = data_folder(), np.load(GUESSES)
-    parts = {split: data.load(split, folder) for split in ("train", "dev", "test")}
+    parts = {split: data.load(split, folder) for split in ("dev", "test")}
     none = prepare(Experiment("any", "none"), folder)
     assert none.context_guess is None and none.context.first == parts["dev"].first
-    for kind, split, seed in product(CHOICES["guess_model"], CHOICES["context_split"], (0, 2)):
-        found = prepare(Experiment("any", "guess", kind, seed=seed, context_split=split), folder)
-        np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_{split}"][seed])
+    for kind, seed in product(CHOICES["guess_model"], (0, 2)):
+        found = prepare(Experiment("any", "guess", kind, seed=seed), folder)
+        np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_dev"][seed])
         np.testing.assert_array_equal(found.query_guess, kept[f"{kind}_test"][seed])
-        assert (found.context.first, found.query.first) == (parts[split].first, parts["test"].first)
+        assert (found.context.first, found.query.first) == (parts["dev"].first, parts["test"].first)
     errors = {kind: ((kept[f"{kind}_test"] - parts["test"].score) ** 2).mean() for kind in CHOICES["guess_model"]}
     assert errors["strong"] < 0.8 < 1.6 < errors["concat"]
 
@@ -76,7 +78,7 @@ drawn = lambda sources=SOURCES, **fields: items(replace(ASKED, **fields), source
 own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)
 style = "style must be one that the provider can ask, got"
 test_bad_input_is_refused = refusals(
-    (lambda: asked("maybe"), "condition must be one of none, guess, shuffled, got 'maybe'"),
+    (lambda: asked("maybe"), "condition must be one of none, constant, guess, shuffled, got 'maybe'"),
     (lambda: asked("guess", "magic"), "guess_model must be one of concat, strong, got 'magic'"),
     (lambda: asked(seed=0.5), r"seed must be a whole number of at least 0, got 0\.5"),
     (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),

@@ -28,17 +28,18 @@ Sentence 2: A car\u2019s asleep.
 Initial guess: 0.46"""
 BARE = "\n".join(line for line in PAIRS.split("\n") if "guess" not in line)
 WITH, WITHOUT = f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:", f"{RATE} {GIVE}\n\n{BARE}\nScore:"
-CHAT = [{"role": "system", "content": f"{RATE} {COMES}"}, {"role": "user", "content": f"{PAIRS}\n\n{REFINE}"}]
-BEGUN = {"role": "assistant", "content": "Score:"}
-PLAIN = [{"role": "system", "content": RATE}, {"role": "user", "content": f"{BARE}\n\n{GIVE}"}]
+NUMBER = "Answer with one number."
+CHAT = [{"role": "system", "content": f"{RATE} {COMES} {REFINE} {NUMBER}"}]
+CHAT += [{"role": "user", "content": f"{PAIRS}\nScore:"}]
+PLAIN = [{"role": "system", "content": f"{RATE} {GIVE} {NUMBER}"}, {"role": "user", "content": f"{BARE}\nScore:"}]
 
 
 @pytest.mark.parametrize(("guesses", "text", "chat"), [(True, WITH, CHAT), (False, WITHOUT, PLAIN)])
 def test_it_is_written_to_the_character(guesses, text, chat):
     """The query's score is not in it, nor a guess that is not asked for."""
     for query in (QUERY, QUERY._replace(score=3.3), QUERY._replace(score=None, guess=0.456 if guesses else None)):
-        written = [build(EXAMPLES, query, guesses=guesses, style=style) for style in ("completion", "chat", "prefill")]
-        assert written == [text, chat, [*chat, BEGUN]]
+        written = [build(EXAMPLES, query, guesses=guesses, style=style) for style in ("completion", "chat")]
+        assert written == [text, chat]
 
 
 def test_scores_are_written_as_the_data_has_them():

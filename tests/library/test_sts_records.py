@@ -2,13 +2,21 @@
 
 import json
 
-import numpy as np
 import pytest
 from sts_support import data_folder, small_model
 
 from lsalib.sts import data, prompts, records, results
-from lsalib.sts.design import Experiment, items, prepare, prompt
+from lsalib.sts.design import Experiment, Item, items, prepare, prompt
+from lsalib.sts.prompts import Example
 from studies.record_answers import without_sentences
+
+FIRST = {"model": "smollm2-135m-instruct", "condition": "guess", "guess_model": "strong", "draw": 0}
+
+
+def first(found):
+    """The first draw of the small model with strong guesses."""
+    (one,) = [each for each in found if FIRST.items() <= each["experiment"].items()]
+    return one
 
 
 def built(result, **changes):
@@ -25,18 +33,14 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
         rows, asked = result["records"], result["experiment"]
         assert [row["truth"] for row in rows] == [truth[row["query"]] for row in rows]
         assert [row["run"] for row in rows] == list(range(len(rows))), "the first runs, one after the other"
-        assert len(rows) == (100 if (asked["style"], asked["context_split"]) == ("completion", "dev") else 16) or (
-            asked["context_split"] == "train" and len(rows) == 32
-        )
-        assert (results.mass(result) < 0.1) if asked["style"] == "chat" else (results.mass(result) > 0.7)
-        # Answers on record are bare numbers, which no rule about words touches; in chats they are texts.
-        for row in rows if asked["style"] != "chat" else ():
+        assert len(rows) == 100 or "smollm2" not in asked["model"]
+        # Answers on record are bare numbers; some are above 5.
+        for row in rows:
             number = float(row["answer"])
             assert results.parse(row["answer"]) == (number if number <= 5 else None)
     # Control: another draw, or the guesses of another seed, are other prompts.
-    fields = {"style": "completion", "context_split": "dev", "draw": 0}
-    result = records.pick(found, condition="guess", guess_model="concat", **fields)
-    for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}, {"context_split": "train"}):
+    result = first(found)
+    for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
         assert built(result, **changes) != result["prompts"]
 
 
@@ -55,42 +59,21 @@ def test_nothing_recorded_holds_a_sentence():
     assert not any(sentence in text for sentence in sentences)
 
 
-def test_one_result_is_picked_or_none():
-    found = records.recorded()
-    one = records.pick(found, condition="none", style="completion", draw=0, context_split="dev")
-    assert one["experiment"]["guess_model"] is None
-    for fields in ({}, {"draw": 99}):
-        with pytest.raises(ValueError, match="fields must single out one result, got "):
-            records.pick(found, **fields)
-
-
-@pytest.mark.claim("smollm2-copies")
-def test_what_is_written_can_be_read_off_the_probabilities():
-    """Digit by digit, in nine of ten recorded answers; the likeliest of the 51 is often another one: the control."""
-    found = [one for one in records.recorded() if one["experiment"]["style"] == "completion"]
-    rows = [row for one in found for row in one["records"]]
-    said = np.array([results.parse(row["answer"]) or 0.0 for row in rows])
-    logprobs = np.array([row["logprobs"] for row in rows])
-    agrees = lambda scores: np.mean(np.abs(scores - said) < 0.051)
-    assert agrees(results.written(logprobs)) > 0.9 > 0.8 > agrees(logprobs.argmax(1) / 10)
-
-
-REPLAYED = [
-    {"style": "completion", "condition": "guess", "guess_model": "strong", "draw": 0, "context_split": "dev"},
-    {"style": "prefill", "condition": "shuffled", "draw": 1},
-]
-
-
-@pytest.mark.claim("smollm2-guess-helps")
-@pytest.mark.parametrize("fields", REPLAYED, ids=lambda fields: fields["style"])
-def test_an_answer_on_record_is_written_again(fields):
-    """Letter by letter, with the probabilities of all scores; those of the next run are others."""
-    model, result = small_model(), records.pick(records.recorded(), **fields)
+@pytest.mark.claim("guess-helps-two-sizes")
+def test_an_answer_on_record_is_written_again():
+    """Letter by letter; the next one is another."""
+    model, result = small_model(), first(records.recorded())
     asked = Experiment(**result["experiment"])
     item = items(asked, prepare(asked, data_folder()))[0]
-    text, (row, other) = prompt(asked, item), result["records"][:2]
-    (answer,) = model.complete([text], max_new_tokens=asked.max_new_tokens, stop="\n")
-    assert without_sentences(answer, item) == row["answer"]
-    (logprobs,) = model.score_logprobs([text], [f" {answer}" for answer in results.ANSWERS])
-    np.testing.assert_allclose(logprobs, row["logprobs"], atol=5e-3)
-    assert np.abs(logprobs - other["logprobs"]).max() > 0.1
+    (answer,) = model.complete([prompt(asked, item)], max_new_tokens=asked.max_new_tokens, stop="\n")
+    row, other = result["records"][:2]
+    assert without_sentences(answer, item) == row["answer"] != other["answer"]
+
+
+def test_answers_are_stored_without_the_sentences_of_their_prompts():
+    """Whole sentences, and four words in a row of one; in another prompt's company an answer stays as it is."""
+    context = [Example("A dog runs in the park.", "Rain", 3.0)]
+    item = Item(0, 0, [0], context, Example("A cat sleeps.", "The cat is on a mat."))
+    answer = "Sentence 1: a dog runs in the sun, rain. A cat sleeps! The cat is 3.5"
+    assert without_sentences(answer, item) == "Sentence 1: … sun, …. …! The cat is 3.5"
+    assert without_sentences(answer, item._replace(query=Example("One.", "Two."), context=[])) == answer

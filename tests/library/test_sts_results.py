@@ -1,10 +1,11 @@
-"""Results: failures, pairs, and a table whose numbers are those of the records."""
+"""Results: scores out of answers, pairs, what answers add to the guess, and a table with the numbers of the records."""
 
 import re
 
 import numpy as np
 import pytest
-from refusals import refusals
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lsalib.book import statistics
 from lsalib.sts import results
@@ -15,26 +16,19 @@ TRUTH = RNG.uniform(0, 5, (2, N))  # of two draws
 GUESS = np.clip(TRUTH + RNG.standard_normal((2, N)), 0, 5)
 
 
-def peak(center, probability=0.9):
-    """Log-probabilities of the answers: a narrow normal distribution around the center, of this probability in all."""
-    density = np.exp(-((np.arange(51) / 10 - center) ** 2) / 0.02)
-    return np.log(np.maximum(probability * density / density.sum(), 1e-300)).tolist()
-
-
-def made(condition, answers, draw=0, seed=0, probability=None, context=()):
+def made(condition, answers, draw=0, seed=0, context=()):
     """A result; the answers are numbers, or texts without one."""
-    asked = {"model": "m", "style": "completion", "runs": N, "context_size": 3, "context_split": "dev"}
+    asked = {"model": "m", "style": "completion", "runs": N, "context_size": 3}
     asked |= {"max_new_tokens": 8, "condition": condition, "draw": draw, "seed": seed, "guess_model": "strong"}
-    asked |= {"guess_model": None} if condition == "none" else {}
+    asked |= {"guess_model": None} if condition in ("none", "constant") else {}
     rows = []
     for run, answer in enumerate(answers):
         row = {"run": run, "query": run, "context": [draw, *context], "context_mean": 2.0, "answer": str(answer)}
-        row |= {"truth": TRUTH[draw, run], "guess": None if condition == "none" else GUESS[draw, run]}
-        rows.append(row | ({"logprobs": peak(answer, probability)} if probability else {}))
+        rows.append(row | {"truth": TRUTH[draw, run], "guess": None if condition == "none" else GUESS[draw, run]})
     return {"experiment": asked, "records": rows}
 
 
-NONE, SHUFFLED = made("none", [2.5] * N), made("shuffled", GUESS[0])
+NONE, CONSTANT, SHUFFLED = made("none", [2.5] * N), made("constant", [3] * N), made("shuffled", GUESS[0])
 RIGHT = made("guess", [*GUESS[0, :9], "?", "no idea", ""])
 
 
@@ -43,31 +37,48 @@ def shown(interval):
 
 
 def lines(*found):
-    """The table's cells by their headings, a line by its condition and readout."""
+    """The table's cells by their headings, a line by its condition."""
     heading, *rows = (re.split("  +", line) for line in results.table(found).splitlines())
     cells = [dict(zip(heading, row, strict=True)) for row in rows]
-    return {(row["condition"], row["readout"]): row for row in cells}
+    return {row["condition"]: row for row in cells}
+
+
+READ = {
+    0: "0",
+    0.067: "0.067\nSentence 1",
+    3: "3| 3|3.|**3**|Score: 3.0|Similarity score: 3|`3`|3/5|3 / 5|3 out of 5.|3,0|(3.0)",
+    5: "5.0",
+}
+# More than a number, about something else, no number from 0 to 5, or none at all.
+UNREAD = (
+    "|none|nan|-2|\u22122|3-4|3 to 4|3 or 4|8/10|80%|5.1|10|1e5|4.5.6|.5|3 dogs|\u0663|\u00bd|3rd|#3 is 4|Score 3, or 4"
+)
+UNREAD += "|Initial guess: 2.31\nScore: 3.0|Sentence 1: A dog.\nScore: 3|I refine 2.31 to 3.0"
+
+
+def test_an_answer_that_begins_with_its_score_is_read():
+    """An answer about another pair, which it names first, is none."""
+    cases = [(text, score) for score, texts in READ.items() for text in texts.split("|")]
+    cases += [(text, None) for text in UNREAD.split("|")]
+    assert [(text, score, results.parse(text)) for text, score in cases if results.parse(text) != score] == []
+
+
+PIECES = st.sampled_from(
+    [*"score|Score:|similarity |4|3.5|-|/5|out of 5|,|.| |\n|*|x".split("|"), "9" * 400, "*" * 400]
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.one_of(st.text(), st.lists(PIECES).map("".join), st.floats(width=32).map(str)))
+def test_any_text_gives_a_score_or_none(text):
+    score = results.parse(text)
+    assert score is None or (type(score) is float and 0 <= score <= 5)
 
 
 def test_failures_are_replaced_by_the_mean_of_the_context():
     found = results.outcome(RIGHT)
     assert found.failed.tolist() == [False] * 9 + [True] * 3
     np.testing.assert_array_equal(found.prediction, [*GUESS[0, :9], 2.0, 2.0, 2.0])
-
-
-def test_expected_scores_are_means_over_answers_and_need_mass():
-    """Where the answers have little probability the readout is refused, whatever their mean is."""
-    sure, unsure = (made("guess", GUESS[0], probability=probability) for probability in (0.6, 0.4))
-    logprobs = np.array([row["logprobs"] for row in sure["records"]])
-    by_hand = np.exp(logprobs) @ (np.arange(51) / 10) / np.exp(logprobs).sum(1)
-    np.testing.assert_allclose(results.outcome(sure, "expected").prediction, by_hand)
-    np.testing.assert_allclose(by_hand, GUESS[0], atol=0.1)
-    assert results.mass(sure) == pytest.approx(0.6)
-    with pytest.raises(ValueError, match=r"readout must have a mass of at least 0\.5, got expected with 0\.40"):
-        results.outcome(unsure, "expected")
-    rows = lines(unsure)
-    assert (rows["guess", "expected"]["mass"], rows["guess", "expected"]["error"]) == ("0.40", "-")
-    assert rows["guess", "written"]["error"] != "-"
 
 
 def test_conditions_are_compared_run_by_run():
@@ -80,30 +91,39 @@ def test_conditions_are_compared_run_by_run():
             results.compare(RIGHT, other)
 
 
+def test_what_an_answer_adds_to_the_guess():
+    """The coefficient of NumPy's least squares: 1 for who adds what is new, about 0 for who copies with noise."""
+    rng = np.random.default_rng(1)
+    truth, error, noise = rng.uniform(1, 4, 300), *rng.standard_normal((2, 300))
+    guess = truth + error
+    refined, copied = guess - 0.3 * error + 0.1 * noise, guess + 0.3 * noise
+    for answer in (refined, copied):
+        by_hand = np.linalg.lstsq(np.stack([np.ones(300), guess, answer - guess], 1), truth, rcond=None)[0][2]
+        assert results.added(answer, truth, guess).estimate == pytest.approx(by_hand)
+    assert results.added(refined, truth, guess).low > 0.5
+    assert abs(results.added(copied, truth, guess).estimate) < 0.3
+    assert results.added(guess, truth, guess) == (0, 0, 0)  # all are copied: nothing is added
+
+
 def test_the_table_has_the_numbers_of_the_records():
     """Of every condition, and every difference that verdicts rest on; where draws differ, there is a dash."""
-    found = lines(RIGHT, NONE, SHUFFLED)
-    row, o = found["guess", "written"], results.outcome(RIGHT)
+    found = lines(RIGHT, NONE, CONSTANT, SHUFFLED)
+    row, o = found["guess"], results.outcome(RIGHT)
     assert row["error"] == shown(statistics.mse(o.prediction, o.truth))
     assert (row["runs"], row["failed"], row["draws"], row["guess"]) == ("12", "3", "0", "strong")
-    for other, result in {"the guess itself": None, "none": NONE, "shuffled": SHUFFLED}.items():
+    for other, result in {"the guess itself": None, "none": NONE, "constant": CONSTANT, "shuffled": SHUFFLED}.items():
         assert row[f"less: {other}"] == shown(results.compare(RIGHT, result))
-    assert found["shuffled", "written"]["less: the guess itself"] == "0.000 [0.000, 0.000]"
-    assert {found["none", "written"][f"less: {other}"] for other in ("none", "shuffled", "the guess itself")} == {"-"}
-    assert lines(RIGHT, made("none", [2.5] * N, draw=1))["guess", "written"]["less: none"] == "-"
+    assert row["adds to the guess"] == shown(results.added(o.prediction, o.truth, o.guess))
+    assert found["none"]["adds to the guess"] == "-"
+    assert found["shuffled"]["less: the guess itself"] == "0.000 [0.000, 0.000]"
+    assert {found["none"][f"less: {other}"] for other in ("none", "the guess itself")} == {"-"}
+    assert lines(RIGHT, made("none", [2.5] * N, draw=1))["guess"]["less: none"] == "-"
 
 
 def test_the_draws_of_a_setting_are_taken_together():
     """A copy counts once, and another seed of the guess model is no copy."""
     more = made("guess", GUESS[1], draw=1, seed=1), made("none", [3.0] * N, draw=1)
     both = [{"records": one["records"] + two["records"]} for one, two in zip((RIGHT, NONE), more, strict=True)]
-    row = lines(more[0], RIGHT, NONE, *more, RIGHT)["guess", "written"]
+    row = lines(more[0], RIGHT, NONE, *more, RIGHT)["guess"]
     assert row["less: none"] == shown(results.compare(*both)) and (row["draws"], row["runs"]) == ("0,1", "24")
-    assert lines(RIGHT, made("guess", GUESS[0], seed=1))["guess", "written"]["runs"] == "24"
-
-
-SOME = {"records": [{"answer": "3", "truth": 3.5, "guess": None, "context_mean": 2.0, "query": 0, "context": [0]}]}
-test_bad_arguments_are_refused = refusals(
-    (lambda: results.outcome(SOME, "spoken"), "readout must be one of written, which the model gave, got 'spoken'"),
-    (lambda: results.expected(np.zeros((2, 50))), "mismatch in its core dimension"),
-)
+    assert lines(RIGHT, made("guess", GUESS[0], seed=1))["guess"]["runs"] == "24"

@@ -59,7 +59,10 @@ def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path
     assert len(plt.gca().containers) == 3
     # The contrasts, over all draws, from the table that `show` prints and the page's last cell.
     said = capsys.readouterr().out
-    assert all(f"less: {other}" in said for other in ("none", "constant", "the guess itself", "shuffled")) and " 0,1,2 " in said
+    assert (
+        all(f"less: {other}" in said for other in ("none", "constant", "the guess itself", "shuffled"))
+        and " 0,1,2 " in said
+    )
     (last,) = [cell.source for cell in jupytext.read(PAGE).cells if "if own else" in cell.source]
     exec("from lsalib.sts import records, results\n" + last, {})
     assert capsys.readouterr().out in said

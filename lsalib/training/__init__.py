@@ -1,7 +1,6 @@
 """Training in context (section 5 of the paper), each training in one compiled loop.
 
-``train`` takes any loss and optimizer, ``fit`` trains (yq-)LSA on any task, ``sweep`` many at once, and ``minimize``
-finds the minimum of an exact risk by L-BFGS.
+``train`` takes any loss and optimizer, ``fit`` trains (yq-)LSA, ``sweep`` many at once; ``minimize`` is L-BFGS.
 """
 
 from lsalib._minimum import Minimum, minimize

@@ -35,8 +35,7 @@ def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sample
         >>> end.losses.shape, end.params.W_K.shape, end.predict(np.eye(2), [1.0, 2.0], [1.0, 1.0]).shape
         ((3,), (1, 3, 3), ())
     """
-    names = [field.name for field in dataclasses.fields(Run)]
-    given = {name: options.pop(name) for name in names if name in options}
+    given = {field.name: options.pop(field.name) for field in dataclasses.fields(Run) if field.name in options}
     how = {"seeds": 1, "steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
     return sweep(key, [Run(task, heads, **given)], **how, **options)[0].seed(0)
 
@@ -101,8 +100,7 @@ def sweep(
         end, bad = group.trained(keys, common | own, options | {"callback": callback and told, "checkpoint": folder})
         for r, place in enumerate(places):
             fits[place] = group.fit(end, r)
-            names = [f"run {place}, seed {seed}" for seed in common["seeds"]]
-            stopped |= dict(zip(names, bad[:, r].tolist(), strict=True))
+            stopped |= {f"run {place}, seed {s}": int(step) for s, step in zip(common["seeds"], bad[:, r], strict=True)}
     report_diverged(stopped)
     return [fits[place] for place in range(len(runs))]
 

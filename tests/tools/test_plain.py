@@ -41,6 +41,7 @@ BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}
         ),
         ("[there](heads.md#part), [out](https://a.b/c.md)", "[there](heads.ipynb#part), [out](https://a.b/c.md)"),
         ("a\n\n```{bibliography}\n:style: unsrt\n```\n", "a"),
+        ("a\n\n::::{dropdown} All\n```{bibliography}\n:style: unsrt\n```\n::::\n", "a"),
         ("```python\nx = {1: 2}\n```", "```python\nx = {1: 2}\n```"),
     ],
 )

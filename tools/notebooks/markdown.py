@@ -137,6 +137,8 @@ def directive(found: re.Match[str], book: Book) -> str:
     name, title, body = found["name"], found["title"].strip(), found["body"].strip("\n")
     if name in LEFT_OUT:
         return ""
+    if name == "dropdown" and not body.strip():  # it held only what is left out
+        return ""
     if name == "dropdown":
         return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
     if name == "brief":

@@ -23,7 +23,7 @@ from lsalib.book import figures, stored
 from lsalib.sts import models, records
 
 answer = models.open_model("smollm2-135m-instruct").complete(["One, two, three, four,"], max_new_tokens=1)
-answer, len(records.recorded()), stored.load("softmax_heads").about["heads"]
+answer, len(records.recorded()) > 0, stored.load("softmax_heads").about["heads"]
 ```
 """
 
@@ -88,7 +88,7 @@ def test_a_page_installs_what_it_needs_and_changes_nothing(hosted, repository):
     client = NotebookClient(opened(ADDRESS), kernel_name="hosted", timeout=600, **options)
     install, cell = pages.code_cells(client.execute())
     assert install.id == "models-install" and install.outputs == []
-    assert cell.outputs[0].data["text/plain"] == "([' five'], 36, [1, 2, 4, 8])"
+    assert cell.outputs[0].data["text/plain"] == "([' five'], True, [1, 2, 4, 8])"
     after = versions()
     assert after.keys() >= {"lsalib", "matplotlib", *MODELS} and "torch" not in after
     assert after.items() >= before.items()

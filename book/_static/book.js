@@ -1,7 +1,7 @@
 /* The book's own script: wide things that say so, folds that open and close together, notebooks that find their library. */
 "use strict";
 
-const WIDE = ".formula, .claims-table, div.cell_output .text_html";
+const WIDE = ".formula, .claims-table, .pst-scrollable-table-container, div.cell_output .text_html";
 
 /* What scrolls sideways can be reached by keyboard, and fades at the side where it goes on. */
 const showMore = (box) => {

@@ -38,8 +38,8 @@
         { color: "other", x, y, grip: true }],
       drag: (a, b) => ({ x: a, y: b }), free: true,
     };
-    const text = `In one token the best form misses e₁ = ${digits(e1)} of the constant. In contexts of ${C} such tokens, `
-      + `${digits(share)} of the guess’s squared error remains.`;
+    const text = `In one token the best form misses e₁ = ${digits(e1)} of the constant. With C = ${C} such tokens in a context, `
+      + `${digits(share)} of the guess’s squared error remains. The filled point is the one that you can move.`;
     return { values, text, draw: charts(spec) };
   };
 })();

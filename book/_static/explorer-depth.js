@@ -30,16 +30,16 @@
     const cost = {
       title: "Share of the guess's squared error that remains, against context length",
       x: { label: "context length C", domain: grid, log: true },
-      y: { label: "share of the guess’s squared error that remains", log: true, domain: [1e-10, 1] },
-      lines: [L, ...[1, 2, 3].filter((k) => k !== L)].map((k) => ({ name: `${k} layer${k > 1 ? "s" : ""}`, color: "lsa",
+      y: { label: "share of the guess’s squared error that remains", log: true, domain: [1e-12, 1] },
+      lines: [1, 2, 3].map((k) => ({ name: `${k} layer${k > 1 ? "s" : ""}`, color: k === L ? "lsa" : "ink",
         dash: dashes[k - 1], points: range(...grid.map(Math.log10), 60).map((x) => place(x, k)) })),
       dots: [{ color: "lsa", x: C, y: values.price, grip: true }],
       at: C,
       drag: (x) => ({ C: x }),
     };
-    const text = `Of the guess’s squared error, ${digits(values.price)} is what the best stand-in of degree ${L} misses; `
-      + `one layer misses ${digits(values.one)}. Where t is one standard deviation too small, ${digits(left)} of the `
-      + "error is left." + (L > 2 ? " For so many layers this is only a lower bound of the price." : "");
+    const text = `The best stand-in of degree ${L} misses ${digits(values.price)} of the guess’s squared error`
+      + (L > 1 ? `; one layer misses ${digits(values.one)}` : "") + ". Where t is one standard deviation too small, "
+      + `${digits(left)} times the error is left.` + (L > 2 ? " For so many layers this is only a lower bound of the price." : "");
     return { values, text, draw: charts(stand, cost) };
   };
 })();

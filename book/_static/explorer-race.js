@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const { made, charts, digits } = window.explorers;
+  const count = (steps) => steps.toLocaleString("en", { maximumSignificantDigits: 4 });
 
   made.race = ({ mean, width }, { controls, guess, block }) => {
     const [means, widths] = ["mean", "width"].map((key) => controls.find(({ name }) => name === key).values);
@@ -18,8 +19,8 @@
       drag: (x) => ({ width: x }),
     };
     const first = at < yq ? "The block arrives first" : "The trained guess arrives first";
-    const text = `For prior means of ${digits(mean)} in each entry, the trained guess arrives after ${digits(yq)} steps and the `
-      + `block of width ${width} after ${digits(at)}. ${first}: the block takes ${digits(at / yq)} times as long.`;
+    const text = `For prior means of ${digits(mean)} in each entry, the trained guess arrives after ${count(yq)} steps and the `
+      + `block of width ${width} after ${count(at)}. ${first}: the block takes ${digits(at / yq)} times as long.`;
     return { values, text, draw: charts(spec) };
   };
 })();

@@ -29,11 +29,14 @@
   const logTicks = ([low, high], most) => {
     const powers = integers(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)));
     const sparse = Math.max(1, Math.ceil(Math.log10(high / low) / most));
-    const digit = high / low < 300 ? [1, 2, 5] : [1];
-    const all = powers.filter((power) => power % sparse === 0).flatMap((power) => digit.map((d) => d * 10 ** power));
-    return all.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+    const of = (digit) => powers.filter((power) => power % sparse === 0)
+      .flatMap((power) => digit.map((d) => d * 10 ** power))
+      .filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+    const fine = of([1, 2, 5]);
+    return high / low < 300 && fine.length <= most ? fine : of([1]);
   };
-  const shown = (tick) => minus(Math.abs(tick) >= 1e4 ? tick.toLocaleString("en") : String(Number(tick.toPrecision(10))));
+  const shown = (tick) => minus(tick > 0 && tick < 1e-4 ? tick.toExponential()
+    : Math.abs(tick) >= 1e4 ? tick.toLocaleString("en") : String(Number(tick.toPrecision(10))));
 
   // An axis {label, domain, log} along [from, to] pixels: from a value to its pixel, and back within the domain.
   const scale = ({ domain, log }, from, to, most) => {
@@ -97,7 +100,7 @@
     const width = Math.min(box.clientWidth || 600, 672), right = width - 26;
     const [wide, high] = [spec.x, spec.y].map(({ domain }) => domain[1] - domain[0]);
     const height = spec.aspect ? top + below + ((right - left) * spec.aspect * high) / wide
-      : Math.max(260, Math.min(330, 0.6 * width));
+      : Math.max(260, Math.min(300, 0.6 * width));
     const bottom = height - below, clip = `explorer-clip-${clips++}`;
     const x = scale(spec.x, left, right, Math.max(3, width / 70)), y = scale(spec.y, bottom, top, 5);
     const text = (words, attributes) => svg("text", attributes, words);

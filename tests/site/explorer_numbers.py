@@ -151,7 +151,7 @@ def depth(L, C, d) -> dict:
     t = max(1 - np.sqrt(2 / (C * d)), 0)
     k, moment = np.arange(1, L + 1), np.cumprod([1, *(1 + 2 * np.arange(2 * L) / (C * d))])
     left = 1 - np.linalg.solve(moment[np.add.outer(k, k)], moment[k]) @ t**k
-    return {"price": price, "one": one, "left": left, "said": [price, L, one, left]}
+    return {"price": price, "one": one, "left": left, "said": [L, price, *[one] * (L > 1), left]}
 
 
 def arrival(mean, rate, step) -> dict:
@@ -196,7 +196,7 @@ FORMULAS = {
     "triangle": (triangle, {"m": [STEPS[0], STEPS[50], STEPS[-1]], "c": [-1.5, 0, 0.8]}),
     "pair": (pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
     "stand-in": (stand_in, {"d": [1, 10, 20], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
-    "cloud": (cloud, {"cloud": ["ellipse", "lines", "gauss", "tails"], "C": [1, 10], "x": [-4, 1.6], "y": [0, 2.5]}),
+    "cloud": (cloud, {"cloud": ["ellipse", "lines", "gauss", "tails"], "C": [1, 10], "x": [-4, 1.6], "y": [0, 2.4]}),
     "depth": (depth, {"L": [1, 2, 3], "C": [1, 10, 1000], "d": [1, 10]}),
     "arrival": (arrival, {"mean": [0.5, 2.0, 3.0], "rate": [5e-4, 2e-3], "step": [50, 5000, 10_000]}),
     "race": (race, {"mean": [0.25, 1.0, 4.0], "width": [1, 8, 64]}),

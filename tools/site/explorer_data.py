@@ -115,11 +115,12 @@ def cloud() -> dict:
     clouds = {"ellipse": around(2**0.5), "lines": lines, "gauss": around(length), "tails": around(length**2 / 2.2)}
     names = {"ellipse": "on an ellipse", "lines": "on two lines", "gauss": "Gaussian", "tails": "heavy tails"}
     more = [
-        slider(name, f"one more point, feature {k}", -4, 4, 0.1, at) for k, name, at in ((1, "x", 1.6), (2, "y", 0.6))
+        slider(name, f"one more point, feature {k}", -most, most, 0.1, at)
+        for k, name, most, at in ((1, "x", 4, 1.0), (2, "y", 2.4, 0.6))
     ]
     controls = [choice("cloud", "cloud", names), lengths(SHORTER, CONTEXT), *more]
     points = {name: np.round(each, 3).tolist() for name, each in clouds.items()}
-    return {"controls": controls, "clouds": points, "plane": [[-4, 4], [-3, 3]]}
+    return {"controls": controls, "clouds": points, "plane": [[-4, 4], [-2.4, 2.4]]}
 
 
 MEANS, RATES = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0], [5e-4, 1e-3, 2e-3]

@@ -76,8 +76,8 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
         [[0.5, 0.0], [0.0, 0.5]]
 
     Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors, with noise Wu et al. (2024);
-    Zhang, Wu and Bartlett (2024) for any positive definite `\Psi`. Singular covariances are new
-    (``preconditioned-optimum`` in the ledger).
+    Zhang, Wu and Bartlett (2024) for a prior mean, as it seems with positive definite `\Psi` (we read only their
+    abstract). We know of no source for singular covariances (``preconditioned-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, _ = in_units(task)
     return _preconditioner(xp, L, P, noise, task.context_size) / lam

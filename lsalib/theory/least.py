@@ -46,10 +46,10 @@ def least_risk(
 
     .. math:: \min_{b, A} E \Big[ \Big( y_q + \sum_{h \le H} b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    The result is exact by ``optimal_weights`` if H heads are enough for them: one for a correct guess, otherwise d, and
-    d+1 with label noise. It is exact by ``few_heads_weights`` if both covariances are multiples of the identity.
-    Otherwise it is the lowest end of many searches in float64, and exact if that attains ``optimal_risk``, a lower
-    bound.
+    The result is exact by ``optimal_weights`` if H heads are enough for them: one for a correct guess, otherwise the
+    rank of `\Lambda`, and one more with label noise. It is exact by ``few_heads_weights`` if both covariances are
+    multiples of the identity. Otherwise it is the lowest end of many searches in float64, and exact if that attains
+    ``optimal_risk``, a lower bound.
 
     Args:
         task: the task distribution, its numbers known. A search works on d (d+1)/2 numbers at a time, for a d of up to
@@ -80,6 +80,8 @@ def least_risk(
     guess, bias = guess_vector(task, guess), _check.number("bias", bias)
     with jax.enable_x64(True):
         params, exact, reason = optimal_weights(task, guess, bias), True, "heads enough for optimal_risk (page heads)"
+        if len(params.W_K) > 1:
+            params = _in_range(params, numbers(task)[2])
         if len(params.W_K) > heads:
             if isotropic(task.feature_cov) and isotropic(task.prior_cov):
                 params, reason = few_heads_weights(task, heads, guess, bias), "the best few heads (page few_heads)"
@@ -88,6 +90,17 @@ def least_risk(
         standard = jax.tree.map(lambda x: np.asarray(x, np.float64), standardize(task))
         risk, gradient = _risk_and_gradient(params, np.append(guess, bias), standard)
         return LeastRisk(float(risk), jax.tree.map(np.asarray, params), exact, reason, float(gradient))
+
+
+def _in_range(params: LSAParams, L) -> LSAParams:
+    """One head for each direction that features have, in place of one for each feature; the same function."""
+    d, k = len(L), int(rank(np, L))
+    if k == d:
+        return params
+    U = np.linalg.eigh(L)[1][:, d - k :]
+    b, A = map(np.asarray, effective(params))
+    b, A = np.concatenate([U.T @ b[:d], b[d:]]), np.concatenate([np.einsum("hk,hmn->kmn", U, A[:d]), A[d:]])
+    return from_effective(b, A)
 
 
 @jax.jit
@@ -101,7 +114,9 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
     """The weights of the lowest of many searches, whether they are proved to be the best, and the reason."""
     _, w, L, _, s = numbers(task)
     if rank(np, L) < task.dim:
-        raise ValueError("task must have a positive definite feature_cov where optimal_weights has more heads")
+        raise ValueError(
+            "task must have a positive definite feature_cov if heads are fewer than its rank, plus 1 with noise"
+        )
     d, standard = task.dim, standardize(task)
     # White features, and labels to which each adds a variance of 1 on average.
     U, T = np.asarray(standard.basis), np.asarray(standard.prior_root)

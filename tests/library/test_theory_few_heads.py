@@ -17,6 +17,7 @@ from lsalib.theory.least import _risk_and_gradient, _search, _starts
 
 PLAIN, SCALED = TASKS["isotropic"], TASKS["isotropic, noisy"]
 GENERAL, NOISY = TASKS["general"], TASKS["general, noisy"]
+FLAT = TASKS["singular features"]
 # All searches have one shape: two heads, three features.
 SEARCH = {"starts": 16, "steps": 150}
 # Task, heads, guess, bias: where the answer is proved.
@@ -24,6 +25,7 @@ EXACT = {
     "a right guess": (NOISY, 1, NOISY.prior_mean, 0.0),
     "d heads": (GENERAL, 3, GUESS, BIAS),
     "d + 1 heads with noise": (NOISY, 4, GUESS, BIAS),
+    "singular features, noise: rank + 1 heads": (FLAT, 3, GUESS, BIAS),
     "more than enough": (NOISY, 9, None, 0.0),
     "isotropic": (PLAIN, 2, None, 0.0),
     "isotropic, one head": (PLAIN, 1, GUESS, 0.0),
@@ -145,7 +147,6 @@ def test_units_do_not_count(x64):
     assert risk_of(scaled, 2, 2 * GUESS, 0.5) < 36 * risk_of(plain, 2, GUESS, 0.5) * (1 - 1e-3)
 
 
-FLAT = TASKS["singular features"]
 NEARLY = replace(PLAIN, feature_cov=np.diag([1.0, 1.0, 1.0 + 1e-6]))
 test_bad_input_is_refused = refusals(
     *(

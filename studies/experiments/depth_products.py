@@ -65,7 +65,7 @@ def search(length: int, size: float, allowed: np.ndarray, count: int) -> tuple[n
     begin = SCALE * np.random.default_rng(length).normal(size=(count, 18))
     ends = [minimize(value, start, jac=True, options={"gtol": 1e-9, "maxiter": STEPS}) for start in begin]
     risks = np.array([end.fun for end in ends])
-    first = ends[risks.argmin()].x.reshape(6, 3) * allowed
+    first = ends[int(np.argmin(risks))].x.reshape(6, 3) * allowed
     return risks, np.stack([first, compiled()(jnp.asarray(first), *given)[0][1] * allowed])
 
 

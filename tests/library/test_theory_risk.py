@@ -149,14 +149,6 @@ def test_products_are_asked_for_in_full_precision():
     assert "HIGHEST" not in text(lambda x: x @ x, jnp.eye(3)), "the control"
 
 
-def test_the_result_has_the_widest_type(x64):
-    """Of weights, guess and bias; Python's numbers fit all of them."""
-    narrow = make_params(0, 2, 2)
-    narrow = jax.tree.map(lambda W: W.astype(jnp.float32), narrow)
-    assert population_risk(narrow, TASKS["general"], bias=0.5).dtype == jnp.float32
-    assert population_risk(narrow, TASKS["general"], GUESS).dtype == jnp.float64
-
-
 PLAIN, LAYER = TASKS["general"], make_params(0, 2, 2)
 test_bad_input_is_refused = refusals(
     (lambda: population_risk(LAYER, GaussianTask([1.0], 3)), r"params.W_K must have shape \(H, 2, 2\), got shape"),

@@ -5,11 +5,9 @@ from itertools import product
 from statistics import NormalDist
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from dense import moments, three_values
 
-from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, sample
 
 
@@ -42,12 +40,6 @@ TASKS = {
 GUESS, BIAS = np.array([0.4, -0.3, 0.9]), 0.8
 
 
-def make_params(seed: int, heads: int, pad: int = 0, scale: float = 0.5) -> LSAParams:
-    """Random weights for three features, and heads of zeros behind them."""
-    weights = scale * np.random.default_rng(seed).normal(size=(4, heads, 4, 4))
-    return LSAParams(*map(jnp.asarray, np.pad(weights, ((0, 0), (0, pad), (0, 0), (0, 0)))))
-
-
 def lifted(params) -> np.ndarray:
     """M_j = sum_h b_h a_hj^T for the last rows b_h of W_P W_V and A_h = W_K^T W_Q."""
     W_K, W_Q, W_P, W_V = (np.asarray(W, np.float64) for W in params)
@@ -78,6 +70,13 @@ def dense_risk(M, task: GaussianTask, guess, bias, moments) -> float:
     pairs = products(moments, c, N)
     with_w = np.outer(c[:-1], w) + np.einsum("jmn,imn->ji", N[:-1], moments[2])
     return np.vdot(L, pairs[:-1, :-1] - with_w - with_w.T + np.outer(w, w) + P) + pairs[-1, -1]
+
+
+def dense_distance(one, two, task: GaussianTask, moments) -> float:
+    """The mean squared distance of two layers, each given by its lift, its guess and its bias."""
+    (c, N), (its_c, its_N) = forms(*one), forms(*two)
+    pairs = products(moments, c - its_c, N - its_N)
+    return np.vdot(covs(task)[0], pairs[:-1, :-1]) + pairs[-1, -1]
 
 
 def largest_z(draws, exact) -> float:

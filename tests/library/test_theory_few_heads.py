@@ -112,14 +112,6 @@ def test_d_heads_are_enough_and_a_right_guess_needs_one(x64):
     assert far.exact and far.gradient < 1e-6 * far.risk, "the best mixture is far from one to one"
 
 
-def test_units_do_not_count(x64):
-    """Features times 3 and task weights times 2: the risk times 36. The bias is in units of labels, as the noise is."""
-    plain = replace(PLAIN, noise_std=0.7)
-    scaled = GaussianTask(2 * PLAIN.prior_mean, 5, 9 * np.eye(3), 4 * np.eye(3), noise_std=6 * 0.7)
-    assert risk_of(scaled, 2, 2 * GUESS, 3.0) == pytest.approx(36 * risk_of(plain, 2, GUESS, 0.5), rel=1e-12)
-    assert risk_of(scaled, 2, 2 * GUESS, 0.5) < 36 * risk_of(plain, 2, GUESS, 0.5) * (1 - 1e-3)
-
-
 NEARLY = replace(PLAIN, feature_cov=np.diag([1.0, 1.0, 1.0 + 1e-6]))
 test_bad_input_is_refused = refusals(
     (lambda: few_heads_weights(GENERAL, 1), "task must have covariances that are multiples of the identity"),

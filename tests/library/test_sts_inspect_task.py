@@ -38,8 +38,8 @@ def last_guess(prompt):
     return " " + re.findall(r"Initial guess: (\S+)", f"Initial guess: 2.5\n{prompt}")[-1]
 
 
-def run(server, *more, model=LOCAL):
-    return command.main(["run", *model, *SMALL, "--option", f"base_url={server.url}", *more])
+def run(server, *more):
+    return command.main(["run", *LOCAL, *SMALL, "--option", f"base_url={server.url}", *more])
 
 
 def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):

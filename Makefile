@@ -86,4 +86,4 @@ lock:  ## write requirements.txt from pyproject.toml again, with the newest pack
 	  --quiet --output-file requirements.txt
 	@rm -rf .venv-lock
 clean:  ## remove everything that the commands made, except study-runs
-	rm -rf .venv .venv-* _build build *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* _build build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -9,14 +9,10 @@ import jax
 import jaxtyping
 import matplotlib
 import pytest
-from hypothesis import HealthCheck, settings
 
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-# No test fails because the machine is busy.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,8 +1,7 @@
 """A server on loopback that speaks OpenAI's protocol, and fails on command."""
 
 import json
-import threading
-from collections import Counter
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -10,13 +9,12 @@ from loopback import running
 
 
 class Server(ThreadingHTTPServer):
-    """It answers by a function of the last message, or of the text to complete; failures are HTTP statuses."""
+    """It answers by a function of the last message, after a pause; the first answers are failures, HTTP statuses."""
 
-    def __init__(self, answer, failures=(), pause=lambda: None):
+    def __init__(self, answer, failures=(), pause=0.0):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.failures, self.pause = answer, list(failures), pause
-        self.asked, self.requests, self.lock = Counter(), [], threading.Lock()
-        self.open, self.most = 0, 0  # requests at the same time
+        self.answer, self.failures, self.pause = answer, iter(failures), pause
+        self.requests, self.open, self.most = [], set(), 0  # how many requests at the same time
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def handle_error(self, request, client_address):
@@ -30,19 +28,17 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        server = self.server
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = request.get("prompt") or request["messages"][-1]["content"]
-        with server.lock:
-            server.asked[prompt] += 1
-            server.requests.append(request)
-            failure = server.failures.pop(0) if server.failures else None
-            server.open += 1
-            server.most = max(server.most, server.open)
-        server.pause()
-        with server.lock:
-            server.open -= 1
-        body = json.dumps({"error": {"message": "refused"}} if failure else self._body(request, prompt)).encode()
+        server, request = self.server, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server.requests.append(request)
+        failure = next(server.failures, None)
+        server.open.add(self)
+        server.most = max(server.most, len(server.open))
+        time.sleep(server.pause)
+        server.open.discard(self)
+        message = {"role": "assistant", "content": server.answer(request["messages"][-1]["content"])}
+        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": None}
+        answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
+        body = json.dumps({"error": {"message": "refused"}} if failure else answer).encode()
         self.send_response(failure or 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -50,17 +46,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "0")
         self.end_headers()
         self.wfile.write(body)
-
-    def _body(self, request, prompt):
-        known = {"id": "1", "created": 1, "model": request["model"], "usage": None}
-        choice = {"index": 0, "finish_reason": "stop"}
-        if "messages" in request:
-            choice |= {"message": {"role": "assistant", "content": self.server.answer(prompt)}}
-            return known | {"object": "chat.completion", "choices": [choice]}
-        return known | {
-            "object": "text_completion",
-            "choices": [choice | {"text": self.server.answer(prompt), "logprobs": None}],
-        }
 
 
 @contextmanager

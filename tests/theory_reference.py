@@ -5,10 +5,9 @@ from itertools import product
 from statistics import NormalDist
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from dense import moments, three_values
 
-from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, sample
 
 
@@ -39,12 +38,6 @@ TASKS = {
     "singular prior": make_task(5, 3, 4, ranks=(None, 1)),
 }
 GUESS, BIAS = np.array([0.4, -0.3, 0.9]), 0.8
-
-
-def make_params(seed: int, heads: int, pad: int = 0, scale: float = 0.5) -> LSAParams:
-    """Random weights for three features, and heads of zeros behind them."""
-    weights = scale * np.random.default_rng(seed).normal(size=(4, heads, 4, 4))
-    return LSAParams(*map(jnp.asarray, np.pad(weights, ((0, 0), (0, pad), (0, 0), (0, 0)))))
 
 
 def lifted(params) -> np.ndarray:
@@ -79,6 +72,13 @@ def dense_risk(M, task: GaussianTask, guess, bias, moments) -> float:
     return np.vdot(L, pairs[:-1, :-1] - with_w - with_w.T + np.outer(w, w) + P) + pairs[-1, -1]
 
 
+def dense_distance(one, two, task: GaussianTask, moments) -> float:
+    """The mean squared distance of two layers, each given by its lift, its guess and its bias."""
+    (c, N), (its_c, its_N) = forms(*one), forms(*two)
+    pairs = products(moments, c - its_c, N - its_N)
+    return np.vdot(covs(task)[0], pairs[:-1, :-1]) + pairs[-1, -1]
+
+
 def largest_z(draws, exact) -> float:
     """The largest |mean - exact| in standard errors over all entries; entries that never vary must be right."""
     draws = np.asarray(draws).reshape(len(draws), -1)
@@ -111,27 +111,12 @@ def root(cov, dim: int):
     return vectors * np.sqrt(np.maximum(values, 0))
 
 
-def listed_moments(task: GaussianTask, features=None, noise=None):
-    """E[G], E[G⊗G] and E[w_i G] by brute force: all values of a token's features and noise, with their chances.
-
-    They are Gaussian unless they are given as (values, chances).
-    """
-    points, weight = gauss_hermite(task.dim)
-    x, odds = (points @ root(task.feature_cov, task.dim).T, weight) if features is None else features
-    hermite = gauss_hermite(1)
-    n, of_noise = (task.noise_std * hermite[0][:, 0], hermite[1]) if noise is None else noise
-    x, n, odds = np.repeat(x, len(n), axis=0), np.tile(n, len(x)), np.outer(odds, of_noise).ravel()
-    mean, second, cross = 0, 0, 0
-    for eps, chance in zip(points, weight, strict=True):
-        w = task.prior_mean + root(task.prior_cov, task.dim) @ eps
-        z = np.column_stack([x, x @ w + n])
-        pairs = np.einsum("tm,tn->tmn", z, z).reshape(len(z), -1)
-        pair, four = (odds @ pairs).reshape(2 * z.shape[1:]), ((odds * pairs.T) @ pairs).reshape(4 * z.shape[1:])
-        mean = mean + chance * pair
-        both = four + (task.context_size - 1) * np.multiply.outer(pair, pair)
-        second = second + chance * both / task.context_size
-        cross = cross + chance * np.multiply.outer(w, pair)
-    return mean, second, cross
+def listed_moments(task: GaussianTask, features=None):
+    """E[G], E[G⊗G] and E[w_i G] by brute force; features are Gaussian unless all of their values are given."""
+    (points, chance), (n, of_noise) = three_values(*[3.0] * task.dim), three_values(3.0)
+    x = (points @ root(task.feature_cov, task.dim).T, chance) if features is None else features
+    w = task.prior_mean + points @ root(task.prior_cov, task.dim).T
+    return moments(task.context_size, x, (w, chance), (task.noise_std * n, of_noise))[:3]
 
 
 @cache

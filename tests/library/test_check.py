@@ -69,19 +69,10 @@ test_bad_input_is_refused = refusals(
     (lambda: _check.vector("w", []), "w must hold finite numbers"),
     (lambda: _check.covariance("cov", [[1, np.inf], [np.inf, 1]], 2), "cov must be finite and symmetric"),
     (lambda: _check.covariance("cov", [[1, 0.5], [0.499, 1]], 2), "cov must be finite and symmetric"),
-    (
-        lambda: _check.covariance("cov", [[1, 2], [2, 1]], 2),
-        r"cov must be positive semidefinite .* got eigenvalues \[-1\. +3\.\]",
-    ),
-    (
-        lambda: _check.covariance("cov", [[1e-13, 2e-13], [2e-13, 1e-13]], 2),
-        r"cov must be .* eigenvalues \[-1\.e-13 +3\.e-13\]",
-    ),
+    (lambda: _check.covariance("cov", [[1, 2], [2, 1]], 2), r"cov must be positive semi.* eigenvalues \[-1\. +3\.\]"),
+    (lambda: _check.covariance("cov", [[1e-13, 2e-13], [2e-13, 1e-13]], 2), r"cov must be positive semi.* \[-1\.e-13"),
     (lambda: _check.covariance("cov", np.zeros((2, 2)), 2), "cov must be positive semidefinite and not zero"),
     (lambda: _check.key(0), r"key must be a key of jax.random, got 0; write jax.random.key\(0\)"),
     (lambda: _check.context(np.ones((3, 2)), np.ones(2)), r"y must have shape \(3,\), got shape \(2,\)"),
-    (
-        lambda: _check.context(np.ones((0, 2)), np.ones(0)),
-        "the context size C of X must be a whole number of at least 1",
-    ),
+    (lambda: _check.context(np.ones((0, 2)), np.ones(0)), "the context size C of X must be a whole number"),
 )

@@ -55,9 +55,8 @@ def shown(monkeypatch):
 def test_check_and_control_are_opposites(shown, measured, expected, kwargs, holds):
     passes, fails = (check, control) if holds else (control, check)
     record = passes(measured, expected, **kwargs)
-    with pytest.raises(
-        claims.ClaimError, match="some-claim: " + ("the control “a label” passes" if holds else "a label")
-    ):
+    words = "the control “a label” passes" if holds else "a label"
+    with pytest.raises(claims.ClaimError, match=f"some-claim: {words}"):
         fails(measured, expected, **kwargs)
     assert record.passed
     claims._show_pending()
@@ -258,10 +257,7 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
         *((1.0, bad, {}, "expected must be a real number") for bad in (["1.0"], np.array([1j]), True)),
         *((bad, 1.0, {"atol": 0.1}, "measured must be finite and not empty") for bad in ([], np.nan, [1.0, np.inf])),
         (1.0, np.nan, {"atol": 1.0}, "expected must be finite"),
-        *(
-            ([1.0, 2.0], bad, {}, r"expected must broadcast to .*, \(2,\), got")
-            for bad in (np.ones(3), np.ones((2, 1)))
-        ),
+        *(([1.0, 2.0], np.ones(shape), {}, r"expected must broadcast to .*, \(2,\), got") for shape in (3, (2, 1))),
         (1.0, 1e9, {"atol": np.inf}, "atol must be finite"),
         ([1.0, 2.0], 1.0, {"atol": [1.0, np.nan]}, "atol must be finite"),
         (1.0, 1.0, {"atol": True}, "atol must be a real number"),

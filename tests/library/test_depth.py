@@ -17,11 +17,6 @@ def traces(d, C):
     return [d, d, d * (C + d + 1) / C, d * third / C**2, d * fourth / C**3]
 
 
-def law(d, C, layers, u):
-    """Of layers of whose guess u is the error's length."""
-    return theory.depth_risk(GaussianTask([u] + [0.0] * (d - 1), C), layers)
-
-
 @pytest.mark.parametrize(("dim", "context_size"), [(1, 3), (2, 1), (2, 3), (3, 5)])
 def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
     """E tr S^k for k up to 4, which takes degree two; degree one misses the fourth."""
@@ -129,5 +124,5 @@ def test_a_tested_layer_has_its_risk(monkeypatch):
         layer = np.zeros((d, d)), add, factor * step * np.eye(d)
         layers = tuple(np.float32(part)[None, None] for part in layer)
         risk, error = depth_training.evaluate(depth_training.labels, layers, np.array([u], np.float32))[0]
-        off.append(abs(risk - law(d, C, 1, u * np.sqrt(d))) / error)
+        off.append(abs(risk - theory.depth_risk(GaussianTask([u] * d, C), 1)) / error)
     assert off[0] < 5 < off[1] and error < 0.02

@@ -13,12 +13,6 @@ rng = np.random.default_rng(0)
 X, y, x_q, w0 = rng.normal(size=(C, d)), rng.normal(size=C), rng.normal(size=d), rng.normal(size=d)
 
 
-def test_one_gradient_step_by_dense_algebra(x64):
-    found = estimators.one_step_gd(X, y, x_q, w0, 0.3)
-    np.testing.assert_allclose(found, x_q @ (w0 - 0.3 * X.T @ (X @ w0 - y) / C), rtol=1e-12)
-    assert abs(found - x_q @ (w0 - 0.3 * X.T @ (X @ w0 - y))) > 1e-2, "the control: without the division by C"
-
-
 def test_a_debiased_step_is_a_plain_one_on_one_example_fewer(x64):
     """A rotation that takes the mean to one coordinate leaves C - 1 examples. A shift of labels changes nothing."""
     rotation = np.linalg.qr(np.column_stack([np.ones(C), np.eye(C)[:, 1:]]))[0][:, 1:].T

@@ -35,12 +35,8 @@ def test_book_imports_no_other_part_and_nobody_imports_book_or_sts():
     assert imported("book") == set()
     of_book = {name.split(".")[1] for name in imported("sts") if name.startswith("book")}
     assert "statistics" in of_book <= {"statistics", "stored"}
-    for part, others in {
-        "attention": "training",
-        "theory": "training",
-        "layers": "training",
-        "training": "book",
-    }.items():
+    outside = dict.fromkeys(("attention", "theory", "layers"), "training") | {"training": "book"}
+    for part, others in outside.items():
         assert imported(part) and not [name for name in imported(part) if name.startswith(("book", "sts", others))]
 
 

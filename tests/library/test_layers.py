@@ -1,13 +1,12 @@
-"""Layers with a state: against the papers' recurrences in plain NumPy, attention, and the risks of ``theory``."""
+"""Layers with a state: against the papers' recurrences in plain NumPy."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from refusals import refusals
 
-from lsalib import attention, layers, tasks, theory
+from lsalib import layers, tasks, theory
 from lsalib.layers import Layer
 
 d, C, H = 3, 5, 2
@@ -67,28 +66,6 @@ def test_predictions_by_loops(x64, layer):
             assert abs(predict(other, *batch)[0] - expected[0]) > 1e-8, name
 
 
-def test_a_linear_layer_with_state_zero_is_yq_lsa(x64):
-    """Control: with a state it is another layer."""
-    [lsa] = [attention.LSAParams(*np.random.default_rng(3).normal(size=(4, H, d + 1, d + 1)))]
-    layer, w = Layer("linear", heads=H), np.array([1.0, -2.0, 0.5])
-    same = weights(layer, **{name: W[None] for name, W in lsa._asdict().items()}, guess=w)
-    expected = attention.yq_lsa(lsa, w, X, y, x_q)
-    np.testing.assert_allclose(layer.predict(same._replace(state=0 * same.state), X, y, x_q), expected, rtol=1e-12)
-    assert abs(layer.predict(same, X, y, x_q) - expected) > 1e-2
-
-
-def test_a_shut_gate_forgets_and_an_open_one_does_not(x64):
-    """Gates of 1 give the delta rule, gates of 0 read the last example alone. Controls: gates between."""
-    layer = Layer("gated_delta", heads=H)
-    params = weights(layer)
-    of = lambda gate, rows=slice(None): float(
-        layer.predict(params._replace(gate=np.full((1, H), gate)), X[rows], y[rows], x_q)
-    )
-    np.testing.assert_allclose(of(1.0), Layer("delta", heads=H).predict(params._replace(gate=None), X, y, x_q))
-    np.testing.assert_allclose(of(0.0), of(0.0, slice(4, 5)), rtol=1e-12)
-    assert abs(of(0.9) - of(1.0)) > 1e-3 and abs(of(0.1) - of(0.1, slice(4, 5))) > 1e-6
-
-
 def test_normalized_steps_learn_the_last_example_by_heart(x64):
     """One head with keys x, values y and one row; an example of length zero writes nothing and has a gradient."""
     reads, label = np.eye(d, d + 1)[None, None], np.eye(d + 1)[-1]
@@ -130,44 +107,6 @@ def test_layers_that_write_only_labels_never_multiply_two(x64, depth):
     # Features stay as they are: a head that writes into them changes nothing.
     other = params._replace(W_P=params.W_P + np.append(np.ones(d), 0)[None, None, :, None])
     np.testing.assert_allclose(labels.predict(other, X, y, x_q), labels.predict(params, X, y, x_q), rtol=1e-12)
-
-
-def trained_risks(models, task, steps=300, batch_size=512):
-    """Each layer's mean risk in the last third of a training from guess zero; all see the same tasks."""
-    starts = [layer.init(jax.random.key(1), task.dim, scale=0.4) for layer in models]
-    adam = optax.adam(optax.cosine_decay_schedule(3e-2, steps))
-
-    def losses(params, batch):
-        return jnp.stack(
-            [
-                ((jax.vmap(layer.predict, (None, 0, 0, 0))(p, batch.X, batch.y, batch.x_q) - batch.target) ** 2).mean()
-                for layer, p in zip(models, params, strict=True)
-            ]
-        )
-
-    def step(carry, key):
-        params, state = carry
-        batch = tasks.sample(key, task, batch_size)
-        each = losses(params, batch)
-        slope = jax.grad(lambda p: losses(p, batch).sum())(params)
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = adam.update(slope, state)
-        return (optax.apply_updates(params, updates), state), each
-
-    keys = jax.random.split(jax.random.key(2), steps)
-    return np.asarray(jax.jit(lambda p: jax.lax.scan(step, (p, adam.init(p)), keys)[1])(starts))[-100:].mean(0)
-
-
-def test_depth_risk_is_the_minimum_of_the_layers_that_it_speaks_of():
-    """``labels_only`` comes near the formula and never below. Control: a trained state does, as a right guess would."""
-    task = tasks.GaussianTask([2.0, 2.0], 4)
-    options = {"heads": 3, "frozen": ("guess",)}
-    models = [Layer("linear", labels_only=True, **options), Layer("linear", **options)]
-    one, with_state = trained_risks(models, task)
-    sampling = 0.03
-    least = theory.depth_risk(task, 1)
-    assert least * (1 - sampling) < one < least * 1.15
-    assert theory.gd_risk(task) * (1 - sampling) < with_state < 0.85 * least
 
 
 PARAMS = weights(Layer("delta", heads=H))

@@ -5,12 +5,23 @@ from itertools import product
 
 import numpy as np
 from refusals import refusals
-from sts_support import data_folder, made_up
+from sts_support import data_folder
 
 from lsalib.sts import data
 from lsalib.sts.design import CHOICES, CONSTANT, GUESSES, Experiment, Sources, items, prepare, prompt
 
-SOURCES = made_up()
+RNG = np.random.default_rng(7)
+
+
+def made_up(name, n):
+    """Sentence pairs, and guesses that are right up to noise of variance 0.25, before they are limited to 0 … 5."""
+    first, second = ([f"{name} {k} {which}" for k in range(n)] for which in "ab")
+    pairs = data.Pairs(first, second, np.round(RNG.uniform(0, 5, n), 2))
+    return pairs, pairs.score + 0.5 * RNG.standard_normal(n)
+
+
+(CONTEXT, CONTEXT_GUESS), (QUERIES, QUERY_GUESS) = made_up("context", 40), made_up("query", 30)
+SOURCES = Sources(CONTEXT, QUERIES, CONTEXT_GUESS, QUERY_GUESS)
 ASKED = Experiment("fake", "guess", runs=20, context_size=5)
 
 

@@ -1,24 +1,22 @@
 """The task of Inspect and the command line around it, against a server on loopback and a model in this process."""
 
-import asyncio
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sts_server import serving
-from sts_support import ROOT, data_folder, last_guess
+from sts_support import data_folder
 
 pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'")
 
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig
-
 from lsalib.sts import __main__ as command
-from lsalib.sts import design, inspect_task, models, prompts, records, results
+from lsalib.sts import design, models, prompts, records, results
 from studies import record_answers
 
 LOCAL = ["--model", "openai-api/local/m"]
@@ -35,17 +33,22 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def run(server, *more, model=LOCAL):
-    return command.main(["run", *model, *SMALL, "--option", f"base_url={server.url}", *more])
+def last_guess(prompt):
+    """The guess of the query; 2.5 where there is none."""
+    return " " + re.findall(r"Initial guess: (\S+)", f"Initial guess: 2.5\n{prompt}")[-1]
+
+
+def run(server, *more):
+    return command.main(["run", *LOCAL, *SMALL, "--option", f"base_url={server.url}", *more])
 
 
 def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
     """Two requests at a time, without a key, again after a failure. What is known of the server is stored."""
     words = lambda prompt: f"Score:{last_guess(prompt)}"
     about = ["--about", "weights_sha256=abc", "--about", "server=llama.cpp b1"]
-    with serving(words, failures=[503, 429], pause=lambda: time.sleep(0.02)) as server:
+    with serving(words, failures=[503, 429], pause=0.02) as server:
         assert run(server, *about) == 0
-    assert sum(server.asked.values()) == 2 * 8 + 2 and server.most == 2
+    assert len(server.requests) == 2 * 8 + 2 and server.most == 2
     assert all(request["temperature"] == 0 and request["max_tokens"] == 150 for request in server.requests)
     found = {one["experiment"]["condition"]: one for one in records.own()}
     sent = {request["messages"][-1]["content"]: request["messages"] for request in server.requests}
@@ -81,15 +84,13 @@ def test_answers_to_other_prompts_are_not_continued(monkeypatch, capsys):
         assert run(server, "--out", "mine") == 2
         said = capsys.readouterr().err
         assert "error: Existing log file" in said and "continues" not in said
-    assert sum(server.asked.values()) == 16
+    assert len(server.requests) == 16
 
 
 def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
     """Before anything is asked, if it is about the settings; and with the reason that a server gives."""
     cases = [
         (["run", "--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (["run", *LOCAL, "--style", "completion"], "style must be one that the provider can ask, got completion for"),
-        (["run", *LOCAL, "--runs", "2000"], "runs must be at most 1379, the number of queries"),
         (["run", "--model", "openai-api/other/m"], "No OTHER_API_KEY defined in the environment"),
         (["show", "nowhere"], "no finished result in nowhere or below; python -m lsalib.sts run writes one"),
     ]
@@ -111,12 +112,12 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
 
 def test_an_interrupted_command_continues_at_another_port():
     """What was answered before a stop is not asked again."""
-    with serving(last_guess, pause=lambda: time.sleep(0.3)) as first:
+    with serving(last_guess, pause=0.3) as first:
         line = [sys.executable, "-m", "lsalib.sts", "run", *LOCAL, *SMALL, "--out", "mine"]
         line += ["--option", f"base_url={first.url}", "--option", "max_connections=1"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         with subprocess.Popen(line, env=environment, stderr=-1, stdout=-1, text=True) as process:
-            while sum(first.asked.values()) < 5 and process.poll() is None:
+            while len(first.requests) < 5 and process.poll() is None:
                 time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
             said = process.communicate()[1]
@@ -129,39 +130,29 @@ def test_an_interrupted_command_continues_at_another_port():
     ]
     with serving(last_guess) as second:
         assert run(second, "--out", "mine") == 0
-    assert 8 < sum(second.asked.values()) < 16 and sum(second.asked.values()) + sum(first.asked.values()) <= 16 + 1
+    assert 8 < len(second.requests) < 16 and len(second.requests) + len(first.requests) <= 16 + 1
     assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
 
 
 class Echo:
     """In place of the small model: it copies the guess."""
 
-    version = {"weights_sha256": "def"}  # noqa: RUF012
+    version, asked = {"weights_sha256": "def"}, []
 
     def complete(self, asked, *, max_new_tokens, stop=""):
-        self.asked, self.stop = asked, (max_new_tokens, stop)
-        return [last_guess(str(asked[0]))]
+        (prompt,) = asked
+        self.asked.append((prompt, max_new_tokens, stop))
+        return [last_guess(prompt if stop else prompt[-1]["content"])]
 
 
-def test_the_small_model_is_a_model_of_inspect(monkeypatch, capsys):
-    """By default, with versions on record."""
+@pytest.mark.parametrize(("style", "stop"), [("completion", "\n"), ("chat", "")])
+def test_the_small_model_is_a_model_of_inspect(style, stop, monkeypatch):
+    """By default, with versions on record. Texts and chats reach it as they are."""
     monkeypatch.setattr(models, "open_model", lambda name="": Echo())
-    assert command.main(["run", *SMALL[:2], "guess", *SMALL[3:], "--out", "mine"]) == 0
-    _, right = sorted(records.own("mine"), key=lambda one: one["experiment"]["condition"], reverse=True)
-    assert (
-        right["experiment"]["model"] == "lsalib/smollm2-135m-instruct" and right["experiment"]["style"] == "completion"
-    )
-    assert right["versions"]["weights_sha256"] == "def"
+    assert command.main(["run", *SMALL[:2], "guess", *SMALL[3:], "--style", style, "--out", "mine"]) == 0
+    right = next(found for found in records.own("mine") if found["experiment"]["condition"] == "guess")
+    one = design.Experiment(**right["experiment"])
+    assert one.model == "lsalib/smollm2-135m-instruct" and right["versions"]["weights_sha256"] == "def"
     assert results.outcome(right).prediction.tolist() == [row["guess"] for row in right["records"]]
-
-
-def test_texts_and_chats_reach_the_small_model_as_they_are(monkeypatch):
-    monkeypatch.setattr(models, "open_model", lambda name: Echo())
-    model = inspect_task.InProcess("smollm2-135m-instruct")
-    text, system, user = "Score:", ChatMessageSystem(content="s"), ChatMessageUser(content="u")
-    talk = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    for given, prompt, stop in (([ChatMessageUser(content=text)], text, ["\n"]), ([system, user], talk, None)):
-        config = GenerateConfig(stop_seqs=stop, max_tokens=9)
-        output = asyncio.run(model.generate(given, [], "none", config))
-        assert model.model.asked == [prompt] and model.model.stop == (9, (stop or [""])[0])
-        assert output.completion == " 2.5"
+    for item in design.items(one, design.prepare(one)):
+        assert (design.prompt(one, item), 150, stop) in Echo.asked

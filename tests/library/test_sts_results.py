@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lsalib.book import statistics
 from lsalib.sts import results
@@ -53,7 +51,8 @@ READ = {
 UNREAD = (
     "|none|nan|-2|\u22122|3-4|3 to 4|3 or 4|8/10|80%|5.1|10|1e5|4.5.6|.5|3 dogs|\u0663|\u00bd|3rd|#3 is 4|Score 3, or 4"
 )
-UNREAD += "|Initial guess: 2.31\nScore: 3.0|Sentence 1: A dog.\nScore: 3|I refine 2.31 to 3.0"
+UNREAD += "|Initial guess: 2.31\nScore: 3.0|Sentence 1: A dog.\nScore: 3|I refine 2.31 to 3.0|"
+UNREAD += "|".join(("9" * 400, "*" * 400 + "x"))
 
 
 def test_an_answer_that_begins_with_its_score_is_read():
@@ -61,24 +60,6 @@ def test_an_answer_that_begins_with_its_score_is_read():
     cases = [(text, score) for score, texts in READ.items() for text in texts.split("|")]
     cases += [(text, None) for text in UNREAD.split("|")]
     assert [(text, score, results.parse(text)) for text, score in cases if results.parse(text) != score] == []
-
-
-PIECES = st.sampled_from(
-    [*"score|Score:|similarity |4|3.5|-|/5|out of 5|,|.| |\n|*|x".split("|"), "9" * 400, "*" * 400]
-)
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.one_of(st.text(), st.lists(PIECES).map("".join), st.floats(width=32).map(str)))
-def test_any_text_gives_a_score_or_none(text):
-    score = results.parse(text)
-    assert score is None or (type(score) is float and 0 <= score <= 5)
-
-
-def test_failures_are_replaced_by_the_mean_of_the_context():
-    found = results.outcome(RIGHT)
-    assert found.failed.tolist() == [False] * 9 + [True] * 3
-    np.testing.assert_array_equal(found.prediction, [*GUESS[0, :9], 2.0, 2.0, 2.0])
 
 
 def test_conditions_are_compared_run_by_run():

@@ -73,7 +73,6 @@ test_bad_input_is_refused = refusals(
     (lambda: GaussianTask([[1.0]], 3), r"prior_mean must have shape \(d,\), got shape \(1, 1\)"),
     (lambda: GaussianTask([np.nan], 3), "prior_mean must hold finite numbers"),
     (lambda: GaussianTask([1.0], 0), "context_size must be a whole number of at least 1, got 0"),
-    (lambda: GaussianTask([1.0], 2.5), "context_size must be a whole number of at least 1, got 2.5"),
     (lambda: GaussianTask([1.0], 10**400), "context_size must have a size between 1e-30 and 1e30, got 1000"),
     (lambda: GaussianTask([1.0], 3, np.eye(2)), r"feature_cov must have shape \(1, 1\), got shape \(2, 2\)"),
     (lambda: GaussianTask([1.0], 3, None, [[-1.0]]), "prior_cov must be positive semidefinite"),
@@ -81,11 +80,7 @@ test_bad_input_is_refused = refusals(
     (lambda: GaussianTask([1.0], 3, [[1e200]]), "feature_cov must have a size between 1e-30 and"),
     (lambda: GaussianTask([1.0], 3, noise_std=-1), "noise_std must be a finite number of at least 0, got -1"),
     (lambda: GaussianTask([1.0], 3, noise_std=1e200), "noise_std must have a size between 1e-30 and"),
-    (lambda: GaussianTask([1.0], 3, noise_std=10**400), "noise_std must be an array of real numbers"),
-    (
-        lambda: sample(KEY, object(), 3),
-        r"task must be a GaussianTask, got a object.* its own sample\(key, n\)|got <object",
-    ),
+    (lambda: sample(KEY, object(), 3), r"task must be a GaussianTask, got a object|got <object"),
     (lambda: sample(0, GENERAL, 3), "key must be a key of jax.random, got 0"),
     (lambda: sample(KEY, GENERAL, 0), "batch_size must be a whole number of at least 1, got 0"),
 )

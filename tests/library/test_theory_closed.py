@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dense import gaussian, least, linear_guess
 from refusals import refusals
-from theory_reference import BIAS, GUESS, TASKS, covs, dense_risk, lifted, listed_moments, make_task, moments_of
+from theory_reference import BIAS, GUESS, TASKS, covs, dense_risk, lifted, make_task, moments_of, root
 
 from lsalib import theory
 from lsalib.attention import gd_weights
@@ -45,26 +46,20 @@ def test_weights_have_the_stated_risk(name, x64):
         assert abs(stated(replace(task, context_size=task.context_size + 1)) / found - 1) > 1e-3
 
 
-def lowest(task, guess, bias, moments):
-    """The minimum risk over all lifts, by least squares with singular moments, and by no formula of the library."""
-    (L, _), (mean, second, cross), D = covs(task), moments, task.dim + 1
-    size, reads = D * D, np.vstack([np.eye(task.dim), guess])
-    query = reads @ L @ reads.T
-    query[-1, -1] += bias**2
-    features = np.einsum("jk,kmn->jmn", L, np.multiply.outer(guess, mean) - cross)
-    slope = np.concatenate([features, (np.tensordot(guess, features, 1) + bias**2 * mean)[None]]).reshape(D, size)
-    inverse = lambda matrix: np.linalg.pinv(matrix, 1e-11, hermitian=True)
-    start = dense_risk(np.zeros((D, D, D)), task, guess, bias, moments)
-    return start - np.vdot(inverse(query) @ slope @ inverse(second.reshape(size, size)), slope)
+def by_brute_force(task, kurtosis=3.0):
+    """Moments with residual labels."""
+    roots = (root(cov, task.dim) for cov in (task.feature_cov, task.prior_cov))
+    return gaussian(task.dim, task.context_size, task.noise_std, *roots, noise_kurtosis=kurtosis)
 
 
 @pytest.mark.claim("exact-multihead-risk", "conjecture-global-optimum", "price-general")
 @NAMES
 def test_no_weights_do_better(name):
     """The least value of the dense quadratic is the stated minimum, for a wrong guess and for the right one."""
-    task, moments = TASKS[name], moments_of(name)
-    np.testing.assert_allclose(theory.optimal_risk(task, GUESS, BIAS), lowest(task, GUESS, BIAS, moments), rtol=1e-8)
-    np.testing.assert_allclose(theory.yq_risk(task), lowest(task, *OFF(task), moments), rtol=1e-8)
+    task, given = TASKS[name], by_brute_force(TASKS[name])
+    lowest = lambda guess, bias: least(given, linear_guess(covs(task)[0], task.prior_mean - guess, bias))
+    np.testing.assert_allclose(theory.optimal_risk(task, GUESS, BIAS), lowest(GUESS, BIAS), rtol=1e-8)
+    np.testing.assert_allclose(theory.yq_risk(task), lowest(*OFF(task)), rtol=1e-8)
     steps = theory.optimal_step(task) * np.array([0.9, 1.0, 1.1])
     risks = [theory.gd_risk(task, step) for step in steps]
     assert risks[1] == pytest.approx(theory.gd_risk(task)) and risks[1] < min(risks[0], risks[2])
@@ -76,13 +71,11 @@ def test_no_weights_do_better(name):
 @pytest.mark.parametrize("name", ["general, noisy", "singular features"])
 def test_the_best_constant(name, kurtosis):
     """Least squares for 1 on all entries of S and q, by brute force, with random signs and heavy tails as noise."""
-    task = replace(TASKS[name], prior_mean=np.zeros(3))
-    s, k = task.noise_std, kurtosis**0.5
-    noise = (s * k * np.array([-1, 0, 1]), np.array([0.5 / kurtosis, 1 - 1 / kurtosis, 0.5 / kurtosis]))
-    mean, second, _ = listed_moments(task, noise=noise)
+    task, s = TASKS[name], TASKS[name].noise_std
+    given = by_brute_force(task, kurtosis)
     seen = np.zeros((4, 4), bool)
     seen[:3, :3] = seen[3, 3] = True
-    m, K = mean[seen], second[seen][:, seen]
+    m, K = given.mean[seen], given.second[seen][:, seen]
     stated = theory.constant_regression(task, noise_cumulant=(kurtosis - 3) * s**4)
     np.testing.assert_allclose(stated.error, 1 - m @ np.linalg.pinv(K, 1e-11, hermitian=True) @ m, rtol=1e-8)
     weights = np.append(stated.features.ravel(), stated.residual)

@@ -33,7 +33,8 @@
       x: { label: "first feature", domain: plane[0] },
       y: { label: "second feature", domain: plane[1] },
       aspect: 1,
-      lines: pieces.map((piece, k) => ({ name: k ? "" : "best x⊤Mx = constant", color: "yq", points: piece })),
+      widest: 584, // so that the whole figure fits on a small screen
+      lines: pieces.map((piece, k) => ({ name: k ? "" : "best xᵀMx = constant", color: "yq", points: piece })),
       dots: [...clouds[cloud].map(([a, b]) => ({ color: "lsa", x: a, y: b, open: true })),
         { color: "other", x, y, grip: true }],
       drag: (a, b) => ({ x: a, y: b }), free: true,

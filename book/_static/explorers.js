@@ -94,10 +94,10 @@
   let clips = 0;
   // {title, x, y: axes; lines: [{name, color, dash, points, fill}], dots: [{color, x, y, open, grip}], at: x,
   // notes: [{x, y, words, anchor}], drag: (x, y) => new state, free: drags in both directions,
-  // aspect: pixels of a unit of y over those of x}. The axes may depend on a choice, but on no slider.
+  // aspect: pixels of a unit of y over those of x, widest: in pixels}. The axes may depend on a choice, but on no slider.
   const chart = (stage, k, spec, write) => {
     const box = frame(stage, k), left = 58, top = 30, below = 46;
-    const width = Math.min(box.clientWidth || 600, 672), right = width - 26;
+    const width = Math.min(box.clientWidth || 600, spec.widest ?? 672), right = width - 26;
     const [wide, high] = [spec.x, spec.y].map(({ domain }) => domain[1] - domain[0]);
     const height = spec.aspect ? top + below + ((right - left) * spec.aspect * high) / wide
       : Math.max(260, Math.min(300, 0.6 * width));

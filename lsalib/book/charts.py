@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from lsalib.book.figures import INK, color_of, use_style
 from lsalib.book.notebook import written
@@ -83,6 +83,7 @@ class Chart:
         if kind is None:
             # Only now: matplotlib fits an end that is None to what is drawn by then.
             self.ax.set(**{name: ends for name, ends in self._limits.items() if ends is not None})
+            self._thin_ticks()
             self._write_names()
         if kind is not None or not self._show:
             plt.close(self.figure)
@@ -99,6 +100,13 @@ class Chart:
     def _name(self, name: str, x: float, y: float, color: str) -> None:
         if name:
             self._names.append((x, y, name, color))
+
+    def _thin_ticks(self) -> None:
+        """On a logarithmic axis of more than two decades only powers of ten have numbers, which would run together."""
+        for axis in (self.ax.xaxis, self.ax.yaxis):
+            low, high = axis.get_view_interval()
+            if isinstance(ticks := axis.get_major_locator(), LogLocator) and high > 100 * low:
+                ticks.set_params(subs=(1,))
 
     def _write_names(self) -> None:
         """The names to the right of the plot, each as near to its line's end as the others let it."""
@@ -159,7 +167,7 @@ def chart(
         getattr(ax, f"set_{axis}scale")("log")
         lines = getattr(ax, f"{axis}axis")
         lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        lines.set_major_formatter(ScalarFormatter())
+        lines.set_major_formatter("{x:g}")
         lines.set_minor_formatter(NullFormatter())
     return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
 

@@ -23,9 +23,9 @@ PALETTE = {
     "softmax": ("#94780b", "#8b700a", "#a9890d"),
     "ltb": ("#16858f", "#157f88", "#199aa5"),
     "ink": ("#7a828e", "#535861", "#a5aab2"),
-}
-COLOURS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}
-INK = PALETTE["ink"][0]
+}  #: Each ink as it is drawn, by day and by night: the book writes the last two into its style.
+COLOURS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}  #: The ink of each predictor.
+INK = PALETTE["ink"][0]  #: The ink of axes and text.
 # Nothing in a drawing but what is drawn: the same figure has the same bytes.
 BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
 

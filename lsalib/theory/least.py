@@ -54,7 +54,7 @@ def least_risk(
     Args:
         task: the task distribution, its numbers known. A search works on d (d+1)/2 numbers at a time, for a d of up to
             about ten.
-        heads: H.
+        heads: `H`.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
         bias: `\beta`, its constant part.
         starts: how many searches there are, side by side.

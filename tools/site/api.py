@@ -17,7 +17,7 @@ SHORT = {
     r"float \| Float\[ndarray, ''\] \| Float\[Array, ''\]": "Number",
     r"Float\[Array, ''\]": "Scalar",
 }
-# «theory.optimal_risk», «lsalib.theory.optimal_risk», «metrics.sampled_risk()».
+# “theory.optimal_risk”, “lsalib.theory.optimal_risk”, “metrics.sampled_risk()”.
 NAME = re.compile(r"(?:lsalib\.)?((\w+)(?:\.\w+)+)(?:\(\))?")
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class NamesLead(SphinxPostTransform):
                 code.replace_self(make_refnode(self.app.builder, here, *target, code.deepcopy()))
             elif found or f"lsalib.{match[2]}" in entries:
                 log.warning(
-                    "«%s» names %s of the API's entries", match[0], "several" if found else "none", location=code
+                    "“%s” names %s of the API's entries", match[0], "several" if found else "none", location=code
                 )
 
 

@@ -13,7 +13,7 @@ GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 BRANCH = "main"
 
 SOURCE = """\
-# If lsalib is missing, as in a hosted notebook, this cell installs it, with what draws figures{and_models}.
+# If lsalib is missing, as in a hosted notebook, this cell installs it, with matplotlib and scikit-learn{and_models}.
 # It keeps the installed JAX. No GPU is needed; JAX uses one if there is one.
 import importlib.util
 import subprocess
@@ -62,7 +62,7 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
     models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
     return SOURCE.format(
         place=json.dumps(f"git+{address}" if address else ""),
-        and_models=" and the weights of a small model" if models else "",
+        and_models=", and the weights of a small model" if models else "",
         weights=WEIGHTS.format(re.findall(r"^\S+==\S+", MODELS.read_text(), re.MULTILINE)[0]) if models else "",
         extra="[sts]" if models else "",
     )

@@ -73,7 +73,7 @@ class Layer:
 
     Args:
         rule: one of the names above.
-        heads: H.
+        heads: `H`.
         depth: N, the number of layers one after the other.
         normalized: for the delta rules, whether each step is divided by `\lVert k_t \rVert^2`. With `\eta = 1` the
             layer then returns `v_t` for the last key, whatever its length.

@@ -159,7 +159,7 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     Args:
         key: a key of ``jax.random``.
         task: the distribution.
-        batch_size: B.
+        batch_size: `B`.
         compress: whether a context of C > p tokens, p = d or d+1 with label noise, is replaced by p tokens
             whose Gram matrix ``attention.gram`` has the same distribution jointly with w, and with it every prediction
             of linear attention. The single tokens have another distribution, and softmax sees the difference.

@@ -1,5 +1,6 @@
 """A book of one page that needs only Python, for tests of the notebooks."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -7,8 +8,6 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-
-from tools.notebooks import install_cell
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,7 +62,7 @@ def make(root: Path, page: str = PAGE) -> Path:
 def write_address(root: Path, url: str) -> None:
     """Write the repository's address into the book's _config.yml, whichever stands there."""
     config = root / "_config.yml"
-    config.write_text(install_cell.URL_LINE.sub(lambda line: f'{line[1]}"{url}"', config.read_text()))
+    config.write_text(re.sub(r"(?m)^  url: .*", f'  url: "{url}"', config.read_text()))
 
 
 def commit(root: Path) -> None:

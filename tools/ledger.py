@@ -1,9 +1,7 @@
-"""The ledger: the claims of book/claims.toml with their evidence, compared and as data: python -m tools ledger."""
+"""The ledger: the claims of book/claims.toml with their evidence, compared: python -m tools ledger."""
 
 import argparse
 import ast
-import json
-import math
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -70,12 +68,8 @@ Marks = dict[str, list[Marked]]
 
 
 def read_claims(root: Path) -> list[Claim]:
-    entries = tomllib.loads((root / "book/claims.toml").read_text(encoding="utf-8")).get("claim", [])
-    for entry in entries:
-        if set(entry) != set(Claim._fields):
-            name, keys = entry.get("id", "a claim without id"), ", ".join(Claim._fields)
-            raise SystemExit(f"book/claims.toml, {name}: expected the keys {keys}, got {', '.join(entry)}")
-    return [Claim(**entry) for entry in entries]
+    entries = tomllib.loads((root / "book/claims.toml").read_text(encoding="utf-8"))
+    return [Claim(**entry) for entry in entries["claim"]]
 
 
 def read_marks(root: Path) -> Marks:
@@ -140,23 +134,6 @@ def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
         where = ", ".join(f"{test.file}::{test.function}" for test in marks[name])
         found.append(f"{name}, mark in {where}: no such claim in book/claims.toml")
     return found
-
-
-def as_json(root: Path) -> str:
-    """All claims with their checks and marked tests, unrounded; a margin is null where a check has no tolerance."""
-    by_page, marks = read_records(root), read_marks(root)
-
-    def entry(record: Record, page: str) -> dict[str, object]:
-        margin = record.margin if math.isfinite(record.margin) else None
-        return record._asdict() | {"margin": margin, "anchor": f"{page}.html#{record.anchor}"}
-
-    claims = [
-        claim._asdict()
-        | {"checks": [entry(record, claim.page) for record in claim.records(by_page)]}
-        | {"tests": [test._asdict() for test in marks.get(claim.id, [])]}
-        for claim in read_claims(root)
-    ]
-    return json.dumps(claims, indent=1, ensure_ascii=False) + "\n"
 
 
 def headline(root: Path) -> str:

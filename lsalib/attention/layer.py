@@ -31,7 +31,7 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAPara
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H.
+        heads: `H`.
         scale: s, the standard deviation of each entry; by default that of ``training.Run``.
 
     Example:

@@ -47,7 +47,7 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1) -
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
-        heads: H.
+        heads: `H`.
         outputs: m, the number of labels in a token.
 
     Example:

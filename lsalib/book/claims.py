@@ -241,14 +241,14 @@ def number(value: float, tolerance: float) -> str:
 
 
 def margin_text(record: Record) -> str:
-    """The margin in a reader's words: «12 ×», or what there is in its place."""
+    """The margin in a reader's words: “12 ×”, or what there is in its place."""
     if math.isfinite(margin := record.margin):
         return f"{written(margin, ',.0f' if 10 <= margin < 1e6 else '.2g')} ×"
     return "equal" if record.relation == "=" else "no tolerance"
 
 
 def tally(records: Sequence[Record]) -> str:
-    """How many checks and controls there are: «5 checks and 2 controls hold»."""
+    """How many checks and controls there are: “5 checks and 2 controls hold”."""
     counts = Counter(record.kind for record in records)
     parts = [f"{n} {kind}{'s' * (n > 1)}" for kind in ("check", "control") if (n := counts[kind])]
     return f"{' and '.join(parts)} hold{'s' * (len(records) == 1)}"

@@ -12,8 +12,8 @@ __all__ = ["COLOURS", "INK", "PALETTE", "color_of", "tint", "use_style"]
 
 # A quantity's colour as it is drawn, and as the book's pages show it in their light and in their dark theme. Drawn it
 # has a contrast of at least 3 against white and against a dark page, shown one of 4.5; all told apart by the
-# colour-blind. «lsa» is linear attention without or with a fixed guess, «yq» attention with the right guess, trained or
-# given, «gd» one gradient step, «bayes» the Bayes or ridge predictor, «ltb» the block with an MLP.
+# colour-blind. “lsa” is linear attention without or with a fixed guess, “yq” attention with the right guess, trained or
+# given, “gd” one gradient step, “bayes” the Bayes or ridge predictor, “ltb” the block with an MLP.
 PALETTE = {
     "lsa": ("#c2571a", "#bb5419", "#e26823"),
     "yq": ("#2878c8", "#2775c4", "#448fda"),
@@ -23,9 +23,9 @@ PALETTE = {
     "softmax": ("#94780b", "#8b700a", "#a9890d"),
     "ltb": ("#16858f", "#157f88", "#199aa5"),
     "ink": ("#7a828e", "#535861", "#a5aab2"),
-}
-COLOURS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}
-INK = PALETTE["ink"][0]
+}  #: Each ink as it is drawn, by day and by night; the book writes the last two into its style.
+COLOURS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}  #: The ink of each predictor.
+INK = PALETTE["ink"][0]  #: The ink of axes and text.
 # Nothing in a drawing but what is drawn: the same figure has the same bytes.
 BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["FOLDER", "Stored", "circuits", "load", "path", "save"]
 
-FOLDER = Path(__file__).parents[1] / "results"
+FOLDER = Path(__file__).parents[1] / "results"  #: The folder of the stored results.
 
 
 class Stored(NamedTuple):

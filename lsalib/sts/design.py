@@ -13,7 +13,7 @@ from lsalib.sts.prompts import Example
 
 __all__ = ["CHOICES", "Experiment", "Item", "Sources", "check_style", "facts", "items", "prepare", "prompt"]
 
-# What some fields of an ``Experiment`` may be.
+#: What some fields of an ``Experiment`` may be.
 CHOICES: dict[str, tuple[str, ...]] = {
     "condition": ("none", "constant", "guess", "shuffled"),
     "guess_model": ("concat", "strong"),

@@ -16,7 +16,7 @@ import numpy as np
 from lsalib.sts import _llama as llama
 from lsalib.sts import needed
 
-__all__ = ["Conversation", "SmolLM2", "open_model"]
+__all__ = ["SmolLM2", "open_model"]
 
 Conversation = list[dict[str, str]]
 Prompt = str | Conversation

@@ -66,5 +66,5 @@ def _block(example: Example, guesses: bool) -> str:
 def _number(name: str, example: Example) -> float:
     value = getattr(example, name)
     if value is None or not 0 <= value <= 5:
-        raise ValueError(f"{name} must be a number from 0 to 5, got {value} for «{example.first[:40]}»")
+        raise ValueError(f"{name} must be a number from 0 to 5, got {value} for “{example.first[:40]}”")
     return value

@@ -15,6 +15,7 @@ __all__ = ["SETTING", "Outcome", "added", "compare", "outcome", "parse", "pooled
 _NUMBER = (
     r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[.,][0-9]+)?)(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
 )
+#: The fields of an experiment whose results are pooled or compared only where they are equal.
 SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
 _OTHERS = ("none", "constant", "shuffled")
 _HEADINGS: tuple[str, ...] = ("model", "style", "guess", "condition", "draws", "runs", "failed", "error")

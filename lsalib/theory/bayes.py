@@ -37,9 +37,6 @@ def bayes_risk(task: GaussianTask) -> float:
         task: the task distribution, its numbers known; its covariances are multiples of the identity, or it is
             noise-free with C >= d.
 
-    Raises:
-        ValueError: for other covariances; average the error of ``estimators.bayes`` instead.
-
     Example:
         >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2)), bayes_risk(GaussianTask([1.0], context_size=2))
         (1.0, 0.0)

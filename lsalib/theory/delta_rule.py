@@ -57,12 +57,8 @@ def delta_rule_risk(
     """
     start = _check.vector("start", [0.0] * task.dim if start is None else start, task.dim)
     xp, w, L, P, s, start, decay = numbers(task, start, _check.number("decay", decay))
-    d, one, scale, alike = (
-        task.dim,
-        xp.eye(task.dim, dtype=w.dtype),
-        xp.trace(L) / task.dim,
-        isotropic(task.feature_cov),
-    )
+    d, one, alike = task.dim, xp.eye(task.dim, dtype=w.dtype), isotropic(task.feature_cov)
+    scale = xp.trace(L) / d
     if normalized and not alike:
         raise ValueError("normalized must be False where feature_cov is no multiple of the identity, got True")
     if normalized and task.noisy and d < 3:

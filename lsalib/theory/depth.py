@@ -30,9 +30,6 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
         The least mean squared error of predicting the constant 1 by a polynomial of degree `L` in the features'
         average squared length, without a constant term.
 
-    Raises:
-        ValueError: if the task has label noise.
-
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
         >>> [round(40 * depth_price(task, layers), 4) for layers in (1, 2, 3)]
@@ -65,9 +62,6 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
             checked for covariances that JAX traces.
         layers: `L`: 1, 2, or any number if d is 1.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
-
-    Raises:
-        ValueError: for other tasks and numbers of layers, which have no closed form.
 
     Example:
         >>> task = GaussianTask([2.0] * 10, context_size=10)

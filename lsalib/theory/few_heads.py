@@ -28,11 +28,7 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
     Args:
         task: the task distribution, its numbers known, its covariances multiples of the identity.
         heads: H, at most d.
-        guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,); None means zero.
-        bias: its constant part.
-
-    Raises:
-        ValueError: for other covariances, which ``least_risk`` takes, and for more than d heads.
+        guess, bias: as in ``optimal_risk``.
 
     Example:
         >>> from lsalib.theory import population_risk

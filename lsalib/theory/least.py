@@ -54,9 +54,8 @@ def least_risk(
     Args:
         task: the task distribution, its numbers known. A search works on d (d+1)/2 numbers at a time, for a d of up to
             about ten.
-        heads: H.
-        guess: `g`, the weights of the initial guess, (d,); None means zero.
-        bias: `\beta`, its constant part.
+        heads: `H`.
+        guess, bias: as in ``optimal_risk``.
         starts: how many searches there are, side by side.
         steps: how many steps of L-BFGS each has.
         seed: the seed of the starts.

@@ -71,8 +71,7 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
 
     Args:
         task: the task distribution.
-        guess: `g`, the weights of the initial guess, (d,); None means zero.
-        bias: `\beta`, its constant part.
+        guess, bias: as in ``optimal_risk``.
         fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
 
     Returns:

@@ -78,9 +78,8 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
 
 def _as_type(standard: StandardTask, dtype) -> StandardTask:
     """In the weights' type: a program is compiled for the shapes alone."""
-    return jax.tree.map(
-        lambda value: value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype), standard
-    )
+    cast = lambda value: value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype)
+    return jax.tree.map(cast, standard)
 
 
 # One program for all weights and tasks of one shape.

@@ -54,7 +54,7 @@ class Defect(NamedTuple):
             node, start, end = found, found.lineno - 1, found.end_lineno or found.lineno
         before, body, after = ("".join(part) for part in (lines[:start], lines[start:end], lines[end:]))
         if (count := body.count(self.old)) != 1:
-            raise SystemExit(f"{self.name}: {count} times «{self.old}» in {self.file} {self.function}, expected one")
+            raise SystemExit(f"{self.name}: {count} times “{self.old}” in {self.file} {self.function}, expected one")
         return before + body.replace(self.old, self.new) + after
 
 

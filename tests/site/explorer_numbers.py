@@ -9,7 +9,7 @@ from scipy import stats
 from lsalib import attention, estimators, theory
 from lsalib.book import stored
 from lsalib.tasks import GaussianTask
-from tools.site.explorer_data import course, explorers, shown, task_of
+from tools.site.explorer_data import SHOWN, course, explorers
 
 
 def states(name: str, **grid) -> list[dict]:
@@ -107,8 +107,9 @@ def stand_in(d, C, error, noise) -> dict:
 
 def patterns(step, layer) -> dict:
     run = stored.load("softmax_heads")
-    at, best = run.about["snapshots"].index(step), theory.debiased_step(task_of(run.about))
-    A, b = (part[at] for part in course(run, *next(place for name, *place in shown() if name == layer)))
+    trained_on = GaussianTask([0] * 5, 40, prior_cov=np.eye(5) / 5, noise_std=0.1**0.5)
+    at, best = run.about["snapshots"].index(step), theory.debiased_step(trained_on)
+    A, b = (part[at] for part in course(run, *SHOWN[layer]))
     # The mean of A's diagonal on the features, and the entry of b for the label.
     omega, mu = np.einsum("hii->h", A[:, :-1, :-1]) / (A.shape[-1] - 1), b[:, -1]
     values = {"omega": omega, "mu": mu, "A": A, "b": b, "eta": omega @ mu, "sum": mu.sum(), "step": best}
@@ -196,7 +197,10 @@ FORMULAS = {
     "triangle": (triangle, {"m": [STEPS[0], STEPS[50], STEPS[-1]], "c": [-1.5, 0, 0.8]}),
     "pair": (pair, {"d": [1, 10], "C": [1, 10, 1000], "mean": [0, 0.5, 2], "entry": list(ENTRIES)}),
     "stand-in": (stand_in, {"d": [1, 10, 20], "C": [1, 10, 1000], "error": [1, 40], "noise": [0, 0.5, 3]}),
-    "cloud": (cloud, {"cloud": ["ellipse", "lines", "gauss", "tails"], "C": [1, 10], "x": [-4, 1.6], "y": [0, 2.4]}),
+    "cloud": (
+        cloud,
+        {"cloud": ["on an ellipse", "on two lines", "heavy tails"], "C": [1, 10], "x": [-4, 1.6], "y": [0, 2.4]},
+    ),
     "depth": (depth, {"L": [1, 2, 3], "C": [1, 10, 1000], "d": [1, 10]}),
     "arrival": (arrival, {"mean": [0.5, 2.0, 3.0], "rate": [5e-4, 2e-3], "step": [50, 5000, 10_000]}),
     "race": (race, {"mean": [0.25, 1.0, 4.0], "width": [1, 8, 64]}),

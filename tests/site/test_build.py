@@ -21,7 +21,7 @@ PLANTED = {
     "{cite}`nobody1900`": "nobody1900",
     "```{nosuch}\n```": "nosuch",
     r"$x^{2}\nosuchmacro$": "nosuchmacro",
-    "`estimators.no_such_step`": "«estimators.no_such_step» names none",
+    "`estimators.no_such_step`": "“estimators.no_such_step” names none",
     ":::{explorer} nothing\nwords\n:::": "an explorer is one of",
     ":::{explorer} heads\n:::": "an explorer has a question",
 }

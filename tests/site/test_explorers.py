@@ -135,6 +135,9 @@ def the_patterns_are_the_stored_ones(explorer):
         np.testing.assert_allclose(numbers(said), wanted.pop("said"), atol=0.0052)
         for key, value in wanted.items():
             np.testing.assert_allclose(values[key], value, atol=1e-3)
+    # Two heads are a pair of opposite signs, unless they are named for their one sign.
+    pair, single = (np.prod(patterns(steps["values"][-1], name)["mu"]) for name in ("2 heads", "2 heads of one sign"))
+    assert pair < 0 < single
 
 
 def no_slider_moves_an_axis(explorer):

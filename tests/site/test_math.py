@@ -3,11 +3,9 @@
 import re
 
 import pytest
-from docutils import nodes
-from docutils.utils import new_document
 from math_core import LatexError
 
-from tools.site.math import Endings, mathml
+from tools.site.math import mathml, unbroken
 
 # A formula, whether it stands on its own, and the text of each part in which it may be broken: behind relations outside
 # of brackets in a line, at its gaps otherwise.
@@ -49,11 +47,12 @@ def test_what_is_no_latex_is_refused(tex):
         mathml(tex, display=False)
 
 
-def test_the_signs_around_a_formula_go_with_it_and_equal_signs_elsewhere_stay():
-    page, math = new_document("page"), lambda tex: nodes.math(text=tex)
-    link = lambda: nodes.reference(text="link")
-    words = [link(), nodes.Text(", "), link(), nodes.Text(" ("), link(), nodes.Text(" ("), math("x"), nodes.Text(", ")]
-    page += nodes.paragraph("", "", *words, math("y"), nodes.Text(")"))
-    Endings(page).run()
-    assert page.astext() == "link, link (link x y"
-    assert [(node.get("opening"), node["ending"]) for node in page.findall(nodes.math)] == [("(", ","), (None, ")")]
+def test_the_signs_around_a_formula_go_with_it():
+    formula = lambda parts: f'<span class="math notranslate nohighlight">{parts}</span>'
+    short, long = formula("<math>x</math>"), formula("<math>x=</math><wbr><math>y</math>")
+    joined = lambda words: f'<span class="unbroken">{words}</span>'
+    words = {f"({short}), ": f"{joined(f'({short}),')} ", f" {long}. ": f" {joined(f'{long}.')} "}
+    words |= {f"({short} ": f"{joined(f'({short}')} "}
+    # A formula that can go on in the next line may do so behind a bracket; a word on its own is as it was.
+    words |= {same: same for same in (f"({long} is", f"a {short} b", "<code>f(x), </code>")}
+    assert {text: unbroken(text) for text in words} == words

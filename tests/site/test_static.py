@@ -139,4 +139,4 @@ def test_the_ledger_counts_its_claims_and_their_evidence(ledger):
 
 @pytest.mark.parametrize("page", sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md")))
 def test_the_api_pages_type_no_number_by_hand(page):
-    assert pages.text_defects(pages.Page(ROOT, page)) == []
+    assert pages.typed_numbers(pages.Page(ROOT, page)) == []

@@ -36,8 +36,10 @@ BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}
         ("See {numref}`our Theorem %s <thm-a>`.", "See our Theorem 2.1."),
         ("It is {claim}`a-claim`.", "It is [**sharpened**]."),
         (
-            "By {cite:t}`ahn2023` {cite:p}`xie2025,ahn2023` and {cite:t}`reimers2019`.",
-            "By Ahn et al. (2023) (Xie et al., 2025; Ahn et al., 2023) and Reimers and Gurevych (2019).",
+            "By {cite:t}`burer2005` {cite:p}`xie2025,ahn2023`.",
+            "By [Burer and Monteiro (2005)](https://doi.org/10.1007/s10107-004-0564-1) "
+            "([Xie et al., 2025](https://arxiv.org/abs/2512.04268); "
+            "[Ahn et al., 2023](https://arxiv.org/abs/2306.00297)).",
         ),
         ("[there](heads.md#part), [out](https://a.b/c.md)", "[there](heads.ipynb#part), [out](https://a.b/c.md)"),
         ("a\n\n```{bibliography}\n:style: unsrt\n```\n", "a"),
@@ -55,3 +57,7 @@ def test_a_notebook_has_no_directives_roles_or_labels():
         texts = [cell.source for cell in nbformat.read(page.ipynb, 4).cells if cell.cell_type == "markdown"]
         found = [hit[0] for text in texts for hit in re.finditer(r":::.*|\{[a-z:]+\}`.*|\$\$ *\(.*", text)]
         assert found + [hit[0] for text in texts for hit in names.finditer(text)] == [], page.stem
+
+
+def test_every_source_can_be_reached():
+    assert all(markdown.citation(source, "cite:p").endswith(")") for source in SOURCES.values())

@@ -1,4 +1,4 @@
-"""Execute pages and keep their notebooks up to date: python -m tools execute NAME… | --all | --changed | --check"""
+"""Execute pages and keep their notebooks up to date: python -m tools execute NAME… | --all | --changed"""
 
 import argparse
 import os
@@ -106,9 +106,9 @@ def run_changed(root: Path) -> None:
 
 def check(root: Path) -> None:
     """Compare every page with its notebook, and look for results typed by hand."""
-    defects = pages.orphans(root)
+    defects = []
     for page in pages.written_pages(root):
-        defects += pages.text_defects(page)
+        defects += pages.typed_numbers(page)
         defects += pages.pair_defects(page, pages.load(page)) if page.has_code else []
     if defects:
         raise SystemExit("\n".join([*defects, f"Defects in book/: {len(defects)}"]))
@@ -129,15 +129,12 @@ def main(argv: list[str] | None = None) -> None:
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--all", action="store_true", help="execute every page")
     modes.add_argument("--changed", action="store_true", help="execute the pages that do not match their notebooks")
-    modes.add_argument("--check", action="store_true", help="compare pages and notebooks, and execute nothing")
     parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
     args = parser.parse_args(argv)
     root = args.root.resolve()
-    if bool(args.stems) == (args.all or args.changed or args.check):
-        parser.error("name pages, or give one of --all, --changed, --check")
-    if args.check:
-        check(root)
-    elif args.changed:
+    if bool(args.stems) == (args.all or args.changed):
+        parser.error("name pages, or give --all or --changed")
+    if args.changed:
         run_changed(root)
     else:
         run(named(root, args.stems) if args.stems else pages.code_pages(root))

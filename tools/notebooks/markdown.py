@@ -28,7 +28,6 @@ ROLE = re.compile(r"\{(?P<name>[a-z:]+)\}`(?P<text>[^`]+)`")
 EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE)
 PAGE_LINK = re.compile(r"\]\((?!\w+:)([\w/-]+)\.md(#[\w-]*)?\)")
 NO_WORDS = re.compile(r"(?<!!)\[\]\((\w+)\.md")
-TITLE_BRACES = re.compile(r"[{}]")
 # A theorem-like directive with its label, a labeled equation, or a cell's figure.
 LABELLED = re.compile(
     r"^[:`]{3,}\{prf:(?P<kind>\w+)\}[^\n]*\n(?::\w+:[^\n]*\n)*?:label: (?P<theorem>\S+)"
@@ -100,31 +99,6 @@ def plain(text: str, book: Book) -> str:
     return PAGE_LINK.sub(link, text).strip("\n")
 
 
-def references(text: str, book: Book) -> str:
-    """The list of the sources that a text cites; "" if it cites none."""
-    cited = {
-        key.strip()
-        for role in ROLE.finditer(text)
-        if role["name"].startswith("cite")
-        for key in role["text"].split(",")
-    }
-    lines = sorted(
-        f"- {citation(source, 'cite:t')}. {TITLE_BRACES.sub('', source.fields['title'])}. {way(source)}"
-        for source in map(book.sources.get, cited)
-        if source
-    )
-    return "\n".join(["## References", "", *lines]) if lines else ""
-
-
-def way(source: Entry) -> str:
-    """Where a source can be read."""
-    fields = source.fields
-    if "eprint" in fields:
-        return f"[arXiv:{fields['eprint']}](https://arxiv.org/abs/{fields['eprint']})"
-    url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
-    return f"<{url}>" if url else ""
-
-
 def equation(found: re.Match[str], book: Book) -> str:
     """A labeled equation with its number as a tag."""
     _, number = book.labels.get(found["label"], ("", ""))
@@ -173,8 +147,10 @@ def role(name: str, text: str, book: Book) -> str:
 
 
 def citation(source: Entry, name: str) -> str:
-    """Authors and year: "Ahn et al. (2023)" for the role `cite:t`, else "Ahn et al., 2023"."""
+    """Authors and year, as a link: "Ahn et al. (2023)" for the role `cite:t`, else "Ahn et al., 2023"."""
     people = [" ".join(person.prelast_names + person.last_names) for person in source.persons["author"]]
     who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
-    year = source.fields["year"]
-    return f"{who} ({year})" if name == "cite:t" else f"{who}, {year}"
+    fields, year = source.fields, source.fields["year"]
+    ways = {"eprint": "https://arxiv.org/abs/{}", "doi": "https://doi.org/{}", "url": "{}"}
+    address = next(way.format(fields[key]) for key, way in ways.items() if key in fields)
+    return f"[{who} ({year})]({address})" if name == "cite:t" else f"[{who}, {year}]({address})"

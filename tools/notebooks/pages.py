@@ -8,8 +8,6 @@ from typing import NamedTuple
 import jupytext
 import nbformat
 from nbformat import NotebookNode
-from nbformat.reader import NotJSONError
-from nbformat.v4 import new_markdown_cell
 
 from tools.notebooks import glue, install_cell, markdown
 
@@ -24,8 +22,7 @@ METADATA = {
 # The key of one more entry: date, versions and machine of the execution.
 RUN = "lsalib_run"
 
-# A page folds the cells with this tag, under the title in their first line; Colab shows that as the title of a form.
-FOLDED = "hide-input"
+# The title in a cell's first line. A page folds the cell under it, and Colab shows it as that of a form.
 TITLE = re.compile(r"# @title (\S.*)\n")
 
 
@@ -60,10 +57,6 @@ def code_pages(root: Path) -> list[Page]:
     return [page for page in written_pages(root) if page.has_code]
 
 
-def is_folded(cell: NotebookNode) -> bool:
-    return cell.cell_type == "code" and FOLDED in cell.metadata.get("tags", [])
-
-
 def title(cell: NotebookNode) -> str:
     """The title in the cell's first line, or "" if it has none."""
     found = TITLE.match(cell.source)
@@ -76,8 +69,8 @@ def build(page: Page) -> NotebookNode:
     cells = notebook.cells
     for number, cell in enumerate(cells):
         cell.id = f"{page.stem}-{number:03d}"
-        if is_folded(cell):
-            prompts = dict.fromkeys(("code_prompt_show", "code_prompt_hide"), title(cell))
+        if cell.cell_type == "code" and (words := title(cell)):
+            prompts = dict.fromkeys(("code_prompt_show", "code_prompt_hide"), words)
             cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), **prompts}
             cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
@@ -114,21 +107,15 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
     for cell, ran in zip(code_cells(notebook), code_cells(executed), strict=False):
         cell.execution_count, cell.outputs = ran.execution_count, ran.outputs
     values, book = dict(glue.recorded(notebook)), markdown.book(page.root)
-    texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
-    if plainly and (cited := markdown.references("\n".join(cell.source for cell in texts), book)):
-        notebook.cells.append(new_markdown_cell(cited, id=f"{page.stem}-references"))
-    for cell in texts:
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "markdown"):
         source = glue.fill(cell.source, values)
         cell.source = markdown.plain(source, book) if plainly else source
     return notebook
 
 
 def load(page: Page) -> NotebookNode | None:
-    """The page's notebook, or None if it cannot be read."""
-    try:
-        return nbformat.read(page.ipynb, as_version=4)
-    except (FileNotFoundError, NotJSONError):
-        return None
+    """The page's notebook, or None if there is none."""
+    return nbformat.read(page.ipynb, as_version=4) if page.ipynb.is_file() else None
 
 
 def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
@@ -138,41 +125,19 @@ def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
         return [f"book/{page.stem}.ipynb, {differs}"]
     found = [differs] if notebook != with_outputs(page, notebook) else []
     glued = Counter(name for name, _ in set(glue.recorded(notebook)))
-    asked = glue.glue_names(page.md.read_text(encoding="utf-8"))
-    found += [f"no cell glues «{name}»" for name in asked if name not in glued]
-    found += [f"glue «{name}»: glued with {n} different texts" for name, n in sorted(glued.items()) if n > 1]
+    asked = glue.ROLE.findall(page.md.read_text(encoding="utf-8"))
+    found += [f"no cell glues “{name}”" for name in asked if name not in glued]
+    found += [f"glue “{name}”: glued with {n} different texts" for name, n in sorted(glued.items()) if n > 1]
     for number, cell in enumerate(code_cells(notebook), start=1):
         if cell.execution_count != number:
             found.append(f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}")
         for output in cell.outputs:
-            if output.output_type == "error":
-                found.append(f"error in cell {cell.id}: {output.ename}: {output.evalue}")
-            elif output.get("name") == "stderr":
+            if output.get("name") == "stderr":
                 found.append(f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}")
     return [f"book/{page.stem}.ipynb, {defect}" for defect in found]
 
 
-def text_defects(page: Page) -> list[str]:
-    """What is wrong with the page's own text, whatever its notebook holds."""
-    text = page.md.read_text(encoding="utf-8")
-    found = [f"line {line}: {number} is typed by hand; glue it from code" for line, number in glue.literals(text)]
-    if page.has_code:
-        cells = code_cells(build(page))
-        # nbval runs cells without history, and IPython then shows a value that a final «;» hides elsewhere.
-        silenced = [cell.id for cell in cells if cell.source.rstrip().endswith(";")]
-        found += [f"cell {id}: ends in «;», which the validation ignores; name the value instead" for id in silenced]
-        for cell in cells:
-            if is_folded(cell) != bool(title(cell)):
-                said = "folded without a first line «# @title …»" if is_folded(cell) else "a title, not folded"
-                found.append(f"cell {cell.id}: {said}")
-    else:
-        if "{code-cell}" in text:
-            found.append("cells without the jupytext header of a text notebook (format_name: myst)")
-        found += [f"glue «{name}» on a page that runs no code" for name in glue.glue_names(text)]
-    return [f"book/{page.stem}.md, {defect}" for defect in found]
-
-
-def orphans(root: Path) -> list[str]:
-    """Notebooks without a page."""
-    stray = set((root / "book").glob("*.ipynb")) - {page.ipynb for page in code_pages(root)}
-    return [f"book/{path.name}: no text notebook beside it" for path in sorted(stray)]
+def typed_numbers(page: Page) -> list[str]:
+    """The results that were typed into the page's prose."""
+    found = glue.literals(page.md.read_text(encoding="utf-8"))
+    return [f"book/{page.stem}.md, line {line}: {number} is typed by hand; glue it from code" for line, number in found]

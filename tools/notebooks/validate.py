@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
         execute.check(root)
     todo = execute.named(root, args.stems) if args.stems else pages.code_pages(root)
     for page in todo if args.stems else ():
-        if defects := pages.text_defects(page):
+        if defects := pages.typed_numbers(page):
             raise SystemExit("\n".join(defects))
         if not execute.refresh(page):
             raise SystemExit(f"book/{page.stem}.md has changed code; run: make notebook NAME={page.stem}")

@@ -1,7 +1,6 @@
 """Sphinx extension of the API pages: autodoc with short names of types, and code in prose that leads to its entry."""
 
 import re
-import sys
 from typing import Any
 
 from docutils import nodes
@@ -18,7 +17,7 @@ SHORT = {
     r"float \| Float\[ndarray, ''\] \| Float\[Array, ''\]": "Number",
     r"Float\[Array, ''\]": "Scalar",
 }
-# «theory.optimal_risk», «lsalib.theory.optimal_risk», «metrics.sampled_risk()».
+# “theory.optimal_risk”, “lsalib.theory.optimal_risk”, “metrics.sampled_risk()”.
 NAME = re.compile(r"(?:lsalib\.)?((\w+)(?:\.\w+)+)(?:\(\))?")
 log = logging.getLogger(__name__)
 
@@ -34,19 +33,6 @@ def short_types(
 def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
     """The fields of a NamedTuple stand in its signature."""
     return True if type(obj).__name__ == "_tuplegetter" else None
-
-
-def clear_docstring(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """A constant has no text of its own, but that on all tuples; and «heads: H.» would open a list."""
-    if what == "data" and lines and (obj.__doc__ or "").startswith(lines[0]):
-        lines.clear()
-    lines[:] = [re.sub(r"(?<=\S: )([A-Za-z])(?=\.$)", r"`\1`", line) for line in lines]
-
-
-def module_of(app: Sphinx, module: str, name: str) -> str:
-    """The module that holds the source: viewcode would look for a constant in the module of its type."""
-    home = getattr(getattr(sys.modules[module], name.partition(".")[0], None), "__module__", module)
-    return home if home.startswith("lsalib") else module
 
 
 class NamesLead(SphinxPostTransform):
@@ -67,7 +53,7 @@ class NamesLead(SphinxPostTransform):
                 code.replace_self(make_refnode(self.app.builder, here, *target, code.deepcopy()))
             elif found or f"lsalib.{match[2]}" in entries:
                 log.warning(
-                    "«%s» names %s of the API's entries", match[0], "several" if found else "none", location=code
+                    "“%s” names %s of the API's entries", match[0], "several" if found else "none", location=code
                 )
 
 
@@ -76,6 +62,4 @@ def setup(app: Sphinx) -> None:
         app.setup_extension(f"sphinx.ext.{extension}")
     app.connect("autodoc-process-signature", short_types)
     app.connect("autodoc-skip-member", skip_fields)
-    app.connect("autodoc-process-docstring", clear_docstring, priority=0)  # before napoleon reads it
-    app.connect("viewcode-follow-imported", module_of)
     app.add_post_transform(NamesLead)

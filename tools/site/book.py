@@ -13,7 +13,6 @@ from tools.notebooks import pages
 
 # A cell's checks are folded with its code: their result needs no second fold.
 RESULT = re.compile(r'<details class="claims"><summary>.*?</summary>(.*)</details>', re.DOTALL)
-THEME_HOSTS = ("github", "gitlab", "bitbucket")
 # The label would hide the title, which says what is inside.
 UNNAMED = '<summary aria-label="Toggle hidden content">'
 FOLDS = """<div class="folds pst-js-only">
@@ -43,16 +42,16 @@ def fold_checks(cell: NotebookNode) -> None:
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
-    """Offer the repository, and Colab where it can open one; the theme fails on an address it does not know.
+    """Buttons to the repository and to Colab, once there is an address on GitHub.
 
     BOOK_COLAB=no in the environment leaves Colab out: the repository's own notebooks do not hold the address.
     """
     options = config.html_theme_options
     address = options.pop("repository_url", "")
-    if any(host in address for host in THEME_HOSTS):
+    if address.startswith("https://github.com/"):
         options |= {"repository_url": address, "use_repository_button": True}
-    if address.startswith("https://github.com/") and os.environ.get("BOOK_COLAB") != "no":
-        options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
+        if os.environ.get("BOOK_COLAB") != "no":
+            options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
 
 
 def add_fold_buttons(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:

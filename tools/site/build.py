@@ -25,7 +25,7 @@ library</a>."""
 
 
 def toc_pages(root: Path = ROOT) -> list[str]:
-    """The pages that _toc.yml names, without suffix: «book/intro»."""
+    """The pages that _toc.yml names, without suffix: “book/intro”."""
     return [str(Path(name).with_suffix("")) for name in parse_toc_yaml(root / "_toc.yml")]
 
 

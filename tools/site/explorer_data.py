@@ -106,47 +106,48 @@ FAST_WEIGHTS = {
 DEPTH = {"controls": [slider("L", "layers L", 1, 3, 1, 1), lengths(SHORTER, CONTEXT), dimension(20)]}
 
 
+# The trainings: prior means, learning rates, and the steps that are kept.
+MEANS, RATES = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0], [5e-4, 1e-3, 2e-3]
+KEPT = [50, 70, 100, 150, 200, 300, 500, 700, *range(1000, 7000, 500), *range(7000, 10_001, 1000)]
+# The stored circuits: layer and seed; of two heads a pair, and one that kept a single sign.
+SHOWN = {"4 heads": (2, 1), "2 heads": (1, 1), "2 heads of one sign": (1, 0), "1 head": (0, 1), "8 heads": (3, 1)}
+
+
 def cloud() -> dict:
     """Clouds of 24 points: directions in a mixed order, and lengths at the quantiles of their distribution."""
     chance, angle = (np.arange(24) + 0.5) / 24, 2 * np.pi * np.random.default_rng(0).permutation(24) / 24
     normal, length = stats.norm.ppf(chance), np.sqrt(-2 * np.log(chance))
     around = lambda r: (r * np.array([np.cos(angle), np.sin(angle)])).T @ [[1.1, 0.4], [0, 0.7]]
     lines = np.column_stack([np.where(np.arange(24) % 2, 1, -1), normal])
-    clouds = {"ellipse": around(2**0.5), "lines": lines, "gauss": around(length), "tails": around(length**2 / 2.2)}
-    names = {"ellipse": "on an ellipse", "lines": "on two lines", "gauss": "Gaussian", "tails": "heavy tails"}
-    more = [
-        slider(name, f"one more point, feature {k}", -most, most, 0.1, at)
-        for k, name, most, at in ((1, "x", 4, 1.0), (2, "y", 2.4, 0.6))
+    clouds = {"on an ellipse": around(2**0.5), "on two lines": lines, "Gaussian": around(length)}
+    clouds["heavy tails"] = around(length**2 / 2.2)
+    controls = [
+        choice("cloud", "cloud", {name: name for name in clouds}),
+        lengths(SHORTER, CONTEXT),
+        slider("x", "one more point, feature 1", -4, 4, 0.1, 1.0),
+        slider("y", "one more point, feature 2", -2.4, 2.4, 0.1, 0.6),
     ]
-    controls = [choice("cloud", "cloud", names), lengths(SHORTER, CONTEXT), *more]
     points = {name: np.round(each, 3).tolist() for name, each in clouds.items()}
     return {"controls": controls, "clouds": points, "plane": [[-4, 4], [-2.4, 2.4]]}
 
 
-MEANS, RATES = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0], [5e-4, 1e-3, 2e-3]
-STEPS_KEPT = [50, 70, 100, 150, 200, 300, 500, 700, *range(1000, 7000, 500), *range(7000, 10_001, 1000)]
-
-
 def arrival() -> dict:
     """Trainings of one head and its guess on the exact risk, at the paper's scale."""
-    steps = STEPS_KEPT
+    task = lambda mean: GaussianTask([mean] * DIM, CONTEXT)
     places = [(mean, rate) for mean in MEANS for rate in RATES]
-    runs = [
-        training.Run(GaussianTask([mean] * DIM, CONTEXT), 1, train_guess=True, learning_rate=rate)
-        for mean, rate in places
-    ]
-    fits = training.sweep(jax.random.key(0), runs, steps=steps[-1] + 1, objective="population", snapshots=steps)
-    rounded = lambda values: [float(f"{value:.5g}") for value in np.asarray(values)]
+    runs = [training.Run(task(mean), 1, train_guess=True, learning_rate=rate) for mean, rate in places]
+    fits = training.sweep(jax.random.key(0), runs, steps=KEPT[-1] + 1, objective="population", snapshots=KEPT)
+    rounded = lambda values: [float(f"{value:.5g}") for value in values]
     kept = {}
     for (mean, rate), fit in zip(places, fits, strict=True):
-        guesses = [fit.snapshot(k).guess[0].mean() / mean for k in range(len(steps))]
-        kept[f"{mean:g} {rate:g}"] = {"share": rounded(guesses), "risk": rounded(fit.losses[0, np.array(steps)])}
+        share = [fit.snapshot(k).guess[0].mean() / mean for k in range(len(KEPT))]
+        kept[f"{mean:g} {rate:g}"] = {"share": rounded(share), "risk": rounded(fit.losses[0, np.array(KEPT)])}
     controls = [
         lengths(MEANS, MEAN, "mean", "prior mean, each entry"),
         lengths(RATES, 5e-4, "rate", "learning rate"),
-        lengths(steps, 5000, "step", "training step"),
+        lengths(KEPT, 5000, "step", "training step"),
     ]
-    return {"controls": controls, "steps": steps, "runs": kept, "gd": theory.gd_risk(GaussianTask([0] * DIM, CONTEXT))}
+    return {"controls": controls, "steps": KEPT, "runs": kept, "gd": theory.gd_risk(task(0))}
 
 
 def race() -> dict:
@@ -167,37 +168,17 @@ def course(run: stored.Stored, layer: int, seed: int) -> tuple[np.ndarray, np.nd
     return np.array(A), np.array(b)[..., 0, :]
 
 
-def shown() -> list[tuple[str, int, int]]:
-    """Name, layer and seed of what can be looked at; of two heads a pair, and one that kept a single sign."""
-    run = stored.load("softmax_heads")
-    heads = run.about["heads"]
-    two = heads.index(2)
-    signs = [np.sign(stored.circuits(run, seed, two)[0][:, 0, -1]).sum() for seed in range(run.about["seeds"])]
-    pair, single = (next(s for s, sign in enumerate(signs) if bool(sign) == alone) for alone in (False, True))
-    rest = [(f"{H} head{'s' * (H > 1)}", k, 1) for k, H in enumerate(heads) if H not in (2, 4)]
-    four = ("4 heads", heads.index(4), 1)
-    return [four, ("2 heads", two, pair), ("2 heads of one sign", two, single), *rest]
-
-
-def task_of(about: dict) -> GaussianTask:
-    """What a stored layer was trained on."""
-    mean, prior = np.full(about["dim"], about["prior_mean"]), about["prior_var"] * np.eye(about["dim"])
-    return GaussianTask(mean, about["context_size"], None, prior, about["noise_var"] ** 0.5)
-
-
 def patterns() -> dict:
+    """Circuits of stored layers during their training, and the best step on their tasks."""
     run = stored.load("softmax_heads")
-    layers = {name: [part.round(4).tolist() for part in course(run, layer, seed)] for name, layer, seed in shown()}
-    steps = run.about["snapshots"]
-    return {
-        "controls": [
-            lengths(steps, steps[0], "step", "training step"),
-            choice("layer", "layer", {name: name for name in layers}),
-        ],
-        "layers": layers,
-        "full": FULL,
-        "step": float(theory.debiased_step(task_of(run.about))),
-    }
+    steps, d, C, variance = (run.about[name] for name in ("snapshots", "dim", "context_size", "prior_var"))
+    task = GaussianTask(np.zeros(d), C, None, variance * np.eye(d), run.about["noise_var"] ** 0.5)
+    layers = {name: [part.round(4).tolist() for part in course(run, *place)] for name, place in SHOWN.items()}
+    controls = [
+        lengths(steps, steps[0], "step", "training step"),
+        choice("layer", "layer", {name: name for name in layers}),
+    ]
+    return {"controls": controls, "layers": layers, "full": FULL, "step": float(theory.debiased_step(task))}
 
 
 @cache

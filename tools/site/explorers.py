@@ -26,10 +26,8 @@ class Explorer(Directive):
             raise self.error(f"an explorer is one of {', '.join(explorers())}, got {name!r}")
         self.state.nested_parse(self.content, self.content_offset, box)
         kinds = [nodes.paragraph, nodes.bullet_list, nodes.paragraph]
-        if [type(child) for child in box[:3]] != kinds or not 2 <= len(box[1]) <= 4:
-            raise self.error("an explorer has a question, a list of two to four choices, and an answer")
-        if not 1 <= right <= len(box[1]):
-            raise self.error(f"right is the number of the correct choice, 1 to {len(box[1])}, got {right}")
+        if [type(child) for child in box[:3]] != kinds or not 1 <= right <= len(box[1]):
+            raise self.error("an explorer has a question, a list of choices, one of which is right, and an answer")
         # In a form that no text in it can end.
         data = json.dumps(explorers()[name], ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
         begin = f'<div class="explorer" data-explorer="{name}" data-right="{right}" hidden>'

@@ -17,22 +17,16 @@ POINTS = 4 / 3  # pixels
 
 
 def inline(drawing: str, name: str, alt: str) -> str:
-    """The drawing as a part of a page: its ids begin with its name, its colours are the theme's.
-
-    Raises:
-        ValueError: if it is no drawing of a known size in points.
-    """
-    box = re.search(r'<svg[^>]* width="[\d.]+pt"[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"', drawing)
-    if not box:
-        raise ValueError(f"drawing {name}: no size in points")
-    width, height = (round(float(side) * POINTS) for side in box.groups())
+    """The drawing as a part of a page: its ids begin with its name, its colours are the theme's."""
+    ((box, *sides),) = re.findall(r'<svg[^>]* width="[\d.]+pt"[^>]* (viewBox="0 0 ([\d.]+) ([\d.]+)")', drawing)
+    width, height = (round(float(side) * POINTS) for side in sides)
     body = FRAME.sub("", drawing).split(">", 1)[1]
     for colour, (drawn, _, _) in PALETTE.items():
         body = body.replace(drawn, f"var(--fig-{colour})")
     body = re.sub(r"(?<=: )(#[0-9a-f]{6})\b", r"color-mix(in srgb, \1, var(--fig-shade) 14%)", body)
     head = f'<svg class="drawing" role="img" aria-label="{html.escape(" ".join(alt.split()))}" width="{width}"'
     lines = IDS.sub(rf"\g<1>{name}-", re.sub(r"\s*\n\s*", "\n", body))
-    return f'{head} height="{height}" viewBox="0 0 {box[1]} {box[2]}">{lines}'
+    return f'{head} height="{height}" {box}>{lines}'
 
 
 class DrawingsInline(SphinxPostTransform):

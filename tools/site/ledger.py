@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
 from html import escape
-from pathlib import Path
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
@@ -202,14 +201,7 @@ class Verdicts(Table):
         return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
-def write_data(app: Sphinx, error: Exception | None) -> None:
-    folder = Path(app.outdir) / "book"
-    if error is None and (folder / "claims.html").is_file():
-        (folder / "claims.json").write_text(ledger.as_json(ROOT), encoding="utf-8")
-
-
 def setup(app: Sphinx) -> None:
     for name, directive in (("brief", Brief), ("ledger", Ledger), ("verdicts", Verdicts)):
         app.add_directive(name, directive)
     app.add_role("claim", claim_role)
-    app.connect("build-finished", write_data)

@@ -14,8 +14,6 @@ from fontTools import subset
 from fontTools.ttLib import TTFont
 from math_core import LatexError, LatexToMathML
 from sphinx.application import Sphinx
-from sphinx.domains.math import MathDomain
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 
@@ -24,7 +22,6 @@ log = logging.getLogger(__name__)
 FONT = "book-math.woff"
 # Where a bar over a letter begins and ends, in thousandths of the letters' size: the font's own merges with the letter.
 BAR = (600, 690)
-PRELOAD = '<link rel="preload" href="{}" as="font" type="font/woff" crossorigin="anonymous">'
 # Smaller forms of small letters, letters without their dots below hats, flat accents.
 FEATURES = ("ssty", "dtls", "flac")
 # A single letter is drawn in italics, which have code points of their own.
@@ -36,6 +33,8 @@ RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
 OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
 # A large bracket with an exponent; Chromium draws it small unless it stands in a row of its own.
 LARGE = re.compile(r"<(msub|msup|msubsup)>(<mo [^>]*minsize[^>]*>[^<]*</mo>)")
+# A formula in a line of text, with a bracket before it and the signs behind it.
+AROUND = re.compile(r'([(\[“]?)<span class="math (?:(?!</span>).)*</span>([.,;:!?)\]’”]*)', re.DOTALL)
 CONVERTER = LatexToMathML(fancy_error=False)
 
 
@@ -113,33 +112,9 @@ def set_formula(node: nodes.Element, display: bool) -> str:
         return html.escape(node.astext())
 
 
-class Endings(SphinxPostTransform):
-    """A bracket before a formula and a comma behind it go with it: browsers would part them at the end of a line."""
-
-    default_priority = 900
-    formats = ("html",)
-
-    def run(self, **kwargs: object) -> None:
-        for node in list(self.document.findall(nodes.math)):
-            # By place: docutils' own `replace` would change the first text of the paragraph that reads the same.
-            parent, place = node.parent, node.parent.index(node)
-            after = parent[place + 1] if place + 1 < len(parent) else None
-            if isinstance(after, nodes.Text) and (sign := re.match(r"[.,;:!?)\]’”»]+", after)):
-                node["ending"] = sign[0]
-                parent[place + 1] = nodes.Text(after[sign.end() :])
-            before = parent[place - 1] if place else None
-            if isinstance(before, nodes.Text) and before.endswith(("(", "[", "«", "“")):
-                node["opening"] = before[-1]
-                parent[place - 1] = nodes.Text(before[:-1])
-
-
 def visit_math(writer, node: nodes.math) -> None:
     start = writer.starttag(node, "span", "", CLASS="math notranslate nohighlight")
-    formula = f"{start}{set_formula(node, display=False)}</span>"
-    opening, ending = node.get("opening", ""), node.get("ending", "")
-    unbroken = ending or (opening and "<wbr>" not in formula)
-    whole = f"{opening}{formula}{ending}"
-    writer.body.append(f'<span class="unbroken">{whole}</span>' if unbroken else whole)
+    writer.body.append(f"{start}{set_formula(node, display=False)}</span>")
     raise nodes.SkipNode
 
 
@@ -154,11 +129,18 @@ def visit_block(writer, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def preload(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """A page with formulas asks for their font at once."""
-    domain = app.env.get_domain("math")
-    if isinstance(domain, MathDomain) and domain.has_equations(page):
-        context["metatags"] = context.get("metatags", "") + PRELOAD.format(context["pathto"](f"_static/{FONT}", 1))
+def unbroken(html: str) -> str:
+    """The page, where a bracket before a formula and signs behind it go with it: browsers would part them."""
+
+    def joined(found: re.Match[str]) -> str:
+        together = found[2] or (found[1] and "<wbr>" not in found[0])
+        return f'<span class="unbroken">{found[0]}</span>' if together else found[0]
+
+    return AROUND.sub(joined, html)
+
+
+def keep_together(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    context["body"] = unbroken(context.get("body", ""))
 
 
 def used_characters(folder: Path) -> set[str]:
@@ -205,6 +187,5 @@ def write_font(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_block, None))
-    app.add_post_transform(Endings)
-    app.connect("html-page-context", preload)
+    app.connect("html-page-context", keep_together)
     app.connect("build-finished", write_font)

@@ -30,7 +30,7 @@ def chromium() -> dict:
 
 
 def own(page: str, name: str) -> str:
-    """A page's id, as it is called where all pages are one: «heads--thm-few-heads»."""
+    """A page's id, as it is called where all pages are one: “heads--thm-few-heads”."""
     return f"{Path(page).name}--{name}"
 
 

@@ -3,9 +3,30 @@
 import numpy as np
 import pytest
 import sympy
-from book_task import GD_RISK, GD_STEP, NOISY_STEP, Gxy, Gyy, S, W, a, delta, dot, j, paired, q, s, target, w
+from book_task import (
+    GD_RISK,
+    GD_STEP,
+    MISSED,
+    NOISY_STEP,
+    Gxy,
+    Gyy,
+    S,
+    W,
+    a,
+    beta,
+    delta,
+    dot,
+    j,
+    loop,
+    paired,
+    q,
+    s,
+    target,
+    w,
+    y_q,
+)
 from dense import attend, gaussian, inverse, least, linear_guess, predict
-from symbolic import GENERAL, C, Law, all_zero, at_infinity, certify, d, eps, mean, query, same, sigma2, trace
+from symbolic import GENERAL, C, Law, all_zero, at_infinity, certify, d, eps, inner, mean, query, same, sigma2, trace
 from sympy import Function, Symbol
 
 eta, kurtosis, cumulant = sympy.symbols("eta kurtosis cumulant")
@@ -74,6 +95,19 @@ def test_conjecture_global_optimum():
     risk, guess_alone = mean(step_error(NOISY_STEP) * step_error(NOISY_STEP)), mean(dot(query, eps) * dot(query, eps))
     certify(risk, d * (1 - NOISY_STEP), GD_RISK)
     certify(guess_alone - risk, d * NOISY_STEP, 0)
+
+
+@pytest.mark.claim("prior-shift", kind="certificate")
+def test_a_prior_that_moves():
+    """At a prior mean moved by m: the risks of the best step from the old one, and of the d heads with any guess."""
+    m, missed = Function("m"), lambda: y_q() - dot(w, query)
+    moved = lambda k: eps(k) + m(k)
+    step = lambda: dot(query, lambda k: GD_STEP * dot(lambda c: S(k, c), moved) - moved(k))
+    of_step = mean(step() * step())
+    certify(of_step, GD_RISK * (1 + inner("m", "", "m") / d), GD_RISK * (1 + inner("m", "", "m")))
+    heads = lambda: step() + missed() * (1 - C / (C * d + 2) * loop(S))
+    square = MISSED + beta**2 + 2 * (inner("m", "", "w") - inner("m", "", "g"))
+    certify(mean(heads() * heads()) - of_step, 2 / (C * d + 2) * square, 2 / (C * d + 2) * (MISSED + beta**2))
 
 
 @pytest.mark.claim("trained-guess-weights", kind="brute force")

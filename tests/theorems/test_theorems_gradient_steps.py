@@ -99,15 +99,22 @@ def test_conjecture_global_optimum():
 
 @pytest.mark.claim("prior-shift", kind="certificate")
 def test_a_prior_that_moves():
-    """At a prior mean moved by m: the risks of the best step from the old one, and of the d heads with any guess."""
-    m, missed = Function("m"), lambda: y_q() - dot(w, query)
+    """At a prior mean moved by m: the risks of the best step from the old one, and of the d heads with any guess.
+
+    Also for any prior covariance and preconditioner, in coordinates in which features are white.
+    """
+    m, N, law = Function("m"), Function("N"), Law(prior="P")
+    of = lambda left, word="": inner(left, word, "m")
     moved = lambda k: eps(k) + m(k)
     step = lambda: dot(query, lambda k: GD_STEP * dot(lambda c: S(k, c), moved) - moved(k))
-    of_step = mean(step() * step())
-    certify(of_step, GD_RISK * (1 + inner("m", "", "m") / d), GD_RISK * (1 + inner("m", "", "m")))
-    heads = lambda: step() + missed() * (1 - C / (C * d + 2) * loop(S))
-    square = MISSED + beta**2 + 2 * (inner("m", "", "w") - inner("m", "", "g"))
-    certify(mean(heads() * heads()) - of_step, 2 / (C * d + 2) * square, 2 / (C * d + 2) * (MISSED + beta**2))
+    certify(mean(step() * step()), GD_RISK * (1 + of("m") / d), GD_RISK * (1 + of("m")))
+    general = lambda w: paired(N, lambda c, k: query(c) * dot(lambda e: S(k, e), w)) - dot(query, w)
+    squares = [mean(general(w) * general(w), law) for w in (moved, eps)]
+    price = of("m") - 2 * of("m", "N") + (1 + 1 / C) * of("m", "NN")
+    certify(squares[0] - squares[1], price + trace("NN") / C * of("m"), price)
+    heads = lambda: general(moved) + (y_q() - dot(w, query)) * (1 - C / (C * d + 2) * loop(S))
+    more, error = mean(heads() * heads(), law) - squares[0], MISSED + beta**2
+    certify(more, 2 / (C * d + 2) * (error + 2 * of("w") - 2 * of("g")), 2 / (C * d + 2) * error)
 
 
 @pytest.mark.claim("trained-guess-weights", kind="brute force")

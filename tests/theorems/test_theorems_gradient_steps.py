@@ -1,11 +1,34 @@
 """One gradient step from the prior mean: in one head, its risk, and that it is the optimum beside a trained guess."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import sympy
-from book_task import GD_RISK, GD_STEP, NOISY_STEP, Gxy, Gyy, S, W, a, delta, dot, j, paired, q, s, target, w
-from dense import attend, gaussian, inverse, least, linear_guess, predict
-from symbolic import GENERAL, C, Law, all_zero, at_infinity, certify, d, eps, mean, query, same, sigma2, trace
+from book_task import (
+    GD_RISK,
+    GD_STEP,
+    MISSED,
+    NOISY_STEP,
+    Gxy,
+    Gyy,
+    S,
+    W,
+    a,
+    beta,
+    delta,
+    dot,
+    j,
+    loop,
+    paired,
+    q,
+    s,
+    target,
+    w,
+    y_q,
+)
+from dense import attend, gaussian, inverse, least, linear_guess, predict, three_values
+from symbolic import GENERAL, C, Law, all_zero, at_infinity, certify, d, eps, inner, mean, query, same, sigma2, trace
 from sympy import Function, Symbol
 
 eta, kurtosis, cumulant = sympy.symbols("eta kurtosis cumulant")
@@ -74,6 +97,53 @@ def test_conjecture_global_optimum():
     risk, guess_alone = mean(step_error(NOISY_STEP) * step_error(NOISY_STEP)), mean(dot(query, eps) * dot(query, eps))
     certify(risk, d * (1 - NOISY_STEP), GD_RISK)
     certify(guess_alone - risk, d * NOISY_STEP, 0)
+
+
+@pytest.mark.claim("prior-shift", kind="certificate")
+def test_a_prior_that_moves():
+    """At a prior mean moved by m: the risks of the best step from the old one, and of the d heads with any guess.
+
+    Also for any prior covariance and preconditioner, in coordinates in which features are white.
+    """
+    m, N, law = Function("m"), Function("N"), Law(prior="P")
+    of = lambda left, word="": inner(left, word, "m")
+    moved = lambda k: eps(k) + m(k)
+    step = lambda: dot(query, lambda k: GD_STEP * dot(lambda c: S(k, c), moved) - moved(k))
+    certify(mean(step() * step()), GD_RISK * (1 + of("m") / d), GD_RISK * (1 + of("m")))
+    general = lambda w: paired(N, lambda c, k: query(c) * dot(lambda e: S(k, e), w)) - dot(query, w)
+    squares = [mean(general(w) * general(w), law) for w in (moved, eps)]
+    price = of("m") - 2 * of("m", "N") + (1 + 1 / C) * of("m", "NN")
+    certify(squares[0] - squares[1], price + trace("NN") / C * of("m"), price)
+    heads = lambda: general(moved) + (y_q() - dot(w, query)) * (1 - C / (C * d + 2) * loop(S))
+    more, error = mean(heads() * heads(), law) - squares[0], MISSED + beta**2
+    certify(more, 2 / (C * d + 2) * (error + 2 * of("w") - 2 * of("g")), 2 / (C * d + 2) * error)
+
+
+@pytest.mark.claim("guess-from-n-tasks", kind="brute force")
+def test_a_guess_from_n_tasks():
+    """No layer is better than the average's step; what one head pays more, times n, by the delta method for large n."""
+    for D, size, n in ((2, 1, 1), (2, 3, 4), (3, 1, 9)):
+        risk, step = D * (D + 1) / (size + D + 1), size / (size + D + 1)
+        given = gaussian(D, size, P=np.sqrt(1 + 1 / n) * np.eye(D)).beside_the_best_guess()
+        lowest = least(given, linear_guess(np.eye(D), np.zeros(D)))
+        assert lowest == pytest.approx((1 + 1 / n) * risk) and abs(lowest - risk) > 1e-2
+        (X, of_X), (node, of_node) = three_values(*[3.0] * D * size), np.polynomial.hermite_e.hermegauss(4)
+        eps = np.array([*product(node, repeat=D)])  # their sixth moments are those of normal variables
+        of_eps = np.array([*product(of_node / of_node.sum(), repeat=D)]).prod(1)
+        Z = np.stack([np.c_[x, x @ e] for e in eps for x in X.reshape(-1, size, D)])
+        G = np.einsum("tim,tin->tmn", Z, Z) / size
+        flat = np.concatenate([np.eye(D + 1)[-1], step * np.eye(D + 1, D).ravel(), np.zeros(D)])
+        # An imaginary step gives exact derivatives of a polynomial by b, the columns of A and the guess.
+        b, A, v = np.split(flat + 1e-30j * np.eye(len(flat)), [D + 1, (D + 1) ** 2], axis=1)
+        f = np.einsum("pm,tmn,pnk->ptk", b, G, A.reshape(-1, D + 1, D)) + v[:, None]
+        shape = len(flat), len(eps), len(X), D
+        J, error = f.imag.reshape(shape) * 1e30, f[0].real.reshape(shape[1:]) - eps[:, None]
+        score = np.einsum("x,pexk,exk->ep", of_X, J, error)
+        paid = inverse(np.einsum("e,x,pexk,rexk->pr", of_eps, of_X, J, J)) @ (score.T * of_eps @ score)
+        head = size * D * (D - 1) * (D + 2) / ((D + 1) * (size + D + 1) ** 2)
+        skew = size * (D - 1) ** 2 * (D + 2) / ((size + D + 1) * (D * (D + 1) * (size + D + 2) - 2))
+        assert np.trace(paid) == pytest.approx((1 + head + skew) * risk, rel=1e-9)
+        assert abs(np.trace(paid) / (1 + head) / risk - 1) > 1e-3
 
 
 @pytest.mark.claim("trained-guess-weights", kind="brute force")

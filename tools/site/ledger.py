@@ -1,9 +1,12 @@
 """Sphinx extension of the claims: the box at a page's head, verdicts beside statements, and the ledger."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
 from html import escape
+from math import isfinite
+from pathlib import Path
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
@@ -201,7 +204,19 @@ class Verdicts(Table):
         return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
 
 
+def write_data(app: Sphinx, error: Exception | None) -> None:
+    """Beside the page, all claims with their checks as numbers; a margin is null where a check has no tolerance."""
+    page = Path(app.outdir) / "book/claims.html"
+    if error is None and page.is_file():
+        by_page = ledger.read_records(ROOT)
+        entry = lambda record: record._asdict() | {"margin": record.margin if isfinite(record.margin) else None}
+        found = {claim: [entry(record) for record in claim.records(by_page)] for claim in claims().values()}
+        data = [claim._asdict() | {"checks": checks} for claim, checks in found.items()]
+        page.with_suffix(".json").write_text(json.dumps(data, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     for name, directive in (("brief", Brief), ("ledger", Ledger), ("verdicts", Verdicts)):
         app.add_directive(name, directive)
     app.add_role("claim", claim_role)
+    app.connect("build-finished", write_data)

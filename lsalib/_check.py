@@ -29,7 +29,8 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     if jnp.issubdtype(found.dtype, jnp.integer) or found.dtype == bool:
         found = found.astype(jnp.result_type(float))
     if not jnp.issubdtype(found.dtype, jnp.floating):
-        raise ValueError(f"{name} must be an array of real numbers, got {describe(value)}")
+        wanted = "a real number" if expected == () else "an array of real numbers"
+        raise ValueError(f"{name} must be {wanted}, got {describe(value)}")
     return found if expected is None else shape(name, found, expected)
 
 

@@ -1,6 +1,7 @@
 """The project's tools: python -m tools COMMAND …; each command says more with --help."""
 
 import sys
+import tomllib
 from importlib import import_module
 
 COMMANDS = {
@@ -18,7 +19,10 @@ def main(argv: list[str] | None = None) -> None:
         listed = "\n".join(f"  {command:<10}{does}" for command, (_, does) in COMMANDS.items())
         raise SystemExit(f"usage: python -m tools COMMAND …\n{listed}")
     # Only the command's own module is imported: most need packages that the others do without.
-    import_module(COMMANDS[name][0]).main(rest)
+    try:
+        import_module(COMMANDS[name][0]).main(rest)
+    except tomllib.TOMLDecodeError as error:
+        raise SystemExit(f"book/claims.toml: {error}") from None
 
 
 if __name__ == "__main__":

@@ -86,9 +86,7 @@ def read_marks(root: Path) -> Marks:
                 names = [ast.literal_eval(argument) for argument in getattr(mark, "args", [])]
                 given = {each.arg: ast.literal_eval(each.value) for each in getattr(mark, "keywords", [])}
                 if not names or given.get("kind", KINDS[0]) not in KINDS:
-                    raise SystemExit(
-                        f'{file}::{test.name}: expected @pytest.mark.claim("id", ..., kind=one of {KINDS})'
-                    )
+                    raise SystemExit(f'{file}::{test.name}: expected @pytest.mark.claim("id", …, kind=one of {KINDS})')
                 doc = ast.get_docstring(test) or test.name.removeprefix("test_").replace("_", " ")
                 for name in names:
                     found.setdefault(name, []).append(Marked(file, test.name, doc.splitlines()[0], **given))

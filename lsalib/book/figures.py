@@ -8,11 +8,11 @@ import numpy as np
 
 from lsalib.book.notebook import shell
 
-__all__ = ["COLOURS", "INK", "PALETTE", "color_of", "tint", "use_style"]
+__all__ = ["COLORS", "INK", "PALETTE", "color_of", "tint", "use_style"]
 
-# A quantity's colour as it is drawn, and as the book's pages show it in their light and in their dark theme. Drawn it
+# A quantity's color as it is drawn, and as the book's pages show it in their light and in their dark theme. Drawn it
 # has a contrast of at least 3 against white and against a dark page, shown one of 4.5; all told apart by the
-# colour-blind. “lsa” is linear attention without or with a fixed guess, “yq” attention with the right guess, trained or
+# color-blind. “lsa” is linear attention without or with a fixed guess, “yq” attention with the right guess, trained or
 # given, “gd” one gradient step, “bayes” the Bayes or ridge predictor, “ltb” the block with an MLP.
 PALETTE = {
     "lsa": ("#c2571a", "#bb5419", "#e26823"),
@@ -24,7 +24,7 @@ PALETTE = {
     "ltb": ("#16858f", "#157f88", "#199aa5"),
     "ink": ("#7a828e", "#535861", "#a5aab2"),
 }  #: Each ink as it is drawn, by day and by night; the book writes the last two into its style.
-COLOURS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}  #: The ink of each predictor.
+COLORS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}  #: The ink of each predictor.
 INK = PALETTE["ink"][0]  #: The ink of axes and text.
 # Nothing in a drawing but what is drawn: the same figure has the same bytes.
 BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
@@ -47,12 +47,12 @@ def tint(values, limit: float = 1.0) -> np.ndarray:
         [[0.25, 1.0]]
     """
     values = np.asarray(values, np.float64)
-    ends = np.array([mpl.colors.to_rgb(COLOURS[name]) for name in ("lsa", "yq")])
+    ends = np.array([mpl.colors.to_rgb(COLORS[name]) for name in ("lsa", "yq")])
     return np.dstack([ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)])
 
 
 def use_style() -> None:
-    """Set matplotlib's defaults for the book: transparent, grey ink, no box around the plot; a notebook shows SVG."""
+    """Set matplotlib's defaults for the book: transparent, gray ink, no box around the plot; a notebook shows SVG."""
     plt.rcdefaults()
     gray: Any = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
     mpl.rcParams.update(dict.fromkeys(gray, INK))
@@ -71,7 +71,7 @@ def use_style() -> None:
             "svg.hashsalt": "lsalib",
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": plt.cycler(color=list(COLOURS.values())),
+            "axes.prop_cycle": plt.cycler(color=list(COLORS.values())),
             "legend.frameon": False,
             "lines.linewidth": 1.8,
             "figure.constrained_layout.use": True,

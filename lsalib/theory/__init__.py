@@ -16,7 +16,7 @@ from lsalib.theory.closed import (
     yq_optimal_weights,
     yq_risk,
 )
-from lsalib.theory.debiased import centred_task, debiased_risk, debiased_step
+from lsalib.theory.debiased import centered_task, debiased_risk, debiased_step
 from lsalib.theory.delta_rule import delta_rule_risk
 from lsalib.theory.depth import depth_price, depth_risk
 from lsalib.theory.few_heads import few_heads_weights
@@ -31,7 +31,7 @@ __all__ = [
     "LeastRisk",
     "LiftedRisk",
     "bayes_risk",
-    "centred_task",
+    "centered_task",
     "constant_regression",
     "debiased_risk",
     "debiased_step",

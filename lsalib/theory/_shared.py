@@ -47,9 +47,10 @@ def plain(xp, value):
     return float(value) if xp is np else value
 
 
-def guess_vector(task: GaussianTask, guess) -> Float[np.ndarray | Array, " d"]:
-    """The weights of a linear initial guess, zero if none are given."""
-    return np.zeros(task.dim) if guess is None else _check.vector("guess", guess, task.dim)
+def guess_vector(task: GaussianTask, guess, name="guess") -> Float[np.ndarray | Array, " d"]:
+    """The weights of a linear initial guess, or another start; zero if none are given."""
+    check_task(task)
+    return np.zeros(task.dim) if guess is None else _check.vector(name, guess, task.dim)
 
 
 def negligible(matrix) -> float:

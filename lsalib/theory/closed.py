@@ -169,14 +169,14 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
         [0.1463, 0.1379, 0.1525]
     """
     extra = _check.number("noise_cumulant", noise_cumulant)
+    xp, _, L, P, noise, lam, psi, kappa = in_units(task, extra)
     if not _check.traced(extra, task.noise_std):
         least = -2 * float(task.noise_std) ** 4
         if extra < least * (1 + 1e-9) or (extra and not task.noisy):
             expected = f"at least -2 noise_std^4 = {least:g}" if task.noisy else "0 for a task without label noise"
             raise ValueError(f"noise_cumulant must be {expected}, got {extra:g}")
-    xp, _, L, P, noise, lam, psi, extra = in_units(task, extra)
     C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
-    V = 2 * square * (1 + 1 / C) + 2 * spread * (spread + 2 * noise) / C + (2 * noise**2 + extra / lam**2 / psi**2) / C
+    V = 2 * square * (1 + 1 / C) + 2 * spread * (spread + 2 * noise) / C + (2 * noise**2 + kappa / lam**2 / psi**2) / C
     by_features = 1 + C * rank(xp, L) / 2
     # Random signs as noise on labels that are known otherwise have V = 0, and their square is the constant itself.
     total = V * by_features + noise**2

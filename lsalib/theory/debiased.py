@@ -2,18 +2,19 @@
 
 from dataclasses import replace
 
+from lsalib import _check
 from lsalib.tasks import GaussianTask, check_task
 from lsalib.theory._shared import Number
 from lsalib.theory.closed import gd_risk, optimal_step
 
 
-def centred_task(task: GaussianTask) -> GaussianTask:
+def centered_task(task: GaussianTask) -> GaussianTask:
     r"""A task whose features and labels are centered, which is the same task with C - 1 examples.
 
     .. math:: \sum_{i \le C} (z_i - \bar z)(z_i - \bar z)^\top \overset{d}{=} \sum_{i < C} z_i z_i^\top
 
     Example:
-        >>> centred_task(GaussianTask([0.0], context_size=40)).context_size
+        >>> centered_task(GaussianTask([0.0], context_size=40)).context_size
         39
 
     Source: new here; ``softmax-one-example-less`` in the ledger.
@@ -38,7 +39,8 @@ def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number
 
     Source: new here; ``softmax-one-example-less`` in the ledger.
     """
-    shorter = centred_task(task)
+    shorter = centered_task(task)
+    step_size = None if step_size is None else _check.number("step_size", step_size)
     return gd_risk(shorter, None if step_size is None else step_size * (shorter.context_size / task.context_size))
 
 
@@ -49,5 +51,5 @@ def debiased_step(task: GaussianTask) -> Number:
         >>> round(debiased_step(GaussianTask([0.0] * 10, context_size=11)), 4)  # 11/21
         0.5238
     """
-    shorter = centred_task(task)
+    shorter = centered_task(task)
     return optimal_step(shorter) * (task.context_size / shorter.context_size)

@@ -12,7 +12,7 @@ import jax
 
 from lsalib import _check
 from lsalib.tasks import GaussianTask
-from lsalib.theory._shared import Number, full_precision, isotropic, numbers, plain
+from lsalib.theory._shared import Number, full_precision, guess_vector, isotropic, numbers, plain
 
 
 @full_precision
@@ -55,8 +55,8 @@ def delta_rule_risk(
     Sources: LMS of Feuer and Weinstein (1985); normalized, the randomized Kaczmarz method of Strohmer and Vershynin
     (2009). The decay and general covariances are worked out here.
     """
-    start = _check.vector("start", [0.0] * task.dim if start is None else start, task.dim)
-    xp, w, L, P, s, start, decay = numbers(task, start, _check.number("decay", decay))
+    given = guess_vector(task, start, "start"), _check.number("decay", decay)
+    xp, w, L, P, s, start, decay = numbers(task, *given)
     d, one, alike = task.dim, xp.eye(task.dim, dtype=w.dtype), isotropic(task.feature_cov)
     scale = xp.trace(L) / d
     if normalized and not alike:

@@ -8,7 +8,7 @@ noise, products of labels gain nothing in a single layer. Two layers that use pr
 import math
 
 from lsalib import _check
-from lsalib.tasks import GaussianTask, check_task
+from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import Number, full_precision, guess_vector, isotropic, numbers, plain, rank
 
 
@@ -37,11 +37,10 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
 
     Source: new here; ``depth-gap`` in the ledger.
     """
-    check_task(task)
+    xp, _, L, _, _ = numbers(task)
     layers = _check.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
-    xp, _, L, _, _ = numbers(task)
     order = task.context_size * rank(xp, L) / 2
     return plain(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
 

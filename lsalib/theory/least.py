@@ -16,7 +16,7 @@ from jax import lax
 from lsalib import _check
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
-from lsalib.tasks import GaussianTask, check_task, standardize
+from lsalib.tasks import GaussianTask, standardize
 from lsalib.theory._shared import full_precision, guess_vector, isotropic, numbers, rank
 from lsalib.theory.closed import optimal_risk, optimal_weights
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
@@ -73,10 +73,9 @@ def least_risk(
 
     Source: new here; ``sharp-head-count`` in the ledger.
     """
-    check_task(task)
+    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
     counts = {"heads": heads, "starts": starts, "steps": steps}
     heads, starts, steps = (_check.count(name, value) for name, value in counts.items())
-    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
     with jax.enable_x64(True):
         params, exact, reason = optimal_weights(task, guess, bias), True, "heads enough for optimal_risk (page heads)"
         if len(params.W_K) > 1:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
-from lsalib.tasks import GaussianTask
+from lsalib.tasks import GaussianTask, check_task
 from lsalib.theory._shared import full_precision, numbers
 
 
@@ -51,6 +51,7 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
 
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
+    check_task(task)
     # The fourth moments may be traced where the task is known.
     given = None if fourth is None else _check.array("fourth", fourth, (task.dim,) * 4)
     if given is not None and not _check.traced(given):

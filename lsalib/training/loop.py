@@ -116,7 +116,8 @@ class Checkpoint:
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=last, enable_async_checkpointing=False, create=False, multiprocessing_options=alone
             )
-            self.manager = ocp.CheckpointManager(self.folder, options=options)
+            handler = ocp.StandardCheckpointHandler()  # without it, reading settings logs that a restore is impossible
+            self.manager = ocp.CheckpointManager(self.folder, options=options, item_handlers=handler)
 
     def restored(self, state: State, losses: np.ndarray) -> tuple[int, tuple[PyTree, np.ndarray, list]]:
         """The last stored step; the state there, losses and snapshots. Given are the state at 0 and room for losses."""

@@ -20,7 +20,7 @@ from lsalib.theory import population_risk
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """One point of a sweep: LSA on a task, trained by Adam.
+    """One point of a sweep: LSA on a task.
 
     Args:
         task: a ``GaussianTask``, or any ``tasks.Task``.
@@ -28,7 +28,7 @@ class Run:
         guess: weights of the initial guess ``y_q = guess.x_q + bias``, (d,), or their start; None means zero.
         bias: its constant part; never trained.
         train_guess: whether ``guess`` is trained jointly with the weights: yq-LSA (eq. 11).
-        learning_rate: Adam's, a number; ``train`` takes schedules and other optimizers.
+        learning_rate: that of Adam, a number.
         init_scale: the standard deviation of the initial weights; the paper does not give it.
         start: initial weights of every seed, such as the ``params`` of a fit; None means random.
     """

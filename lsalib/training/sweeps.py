@@ -24,10 +24,11 @@ _ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "ep
 
 
 def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sampled", snapshots=(), **options) -> Fit:
-    """Train one LSA layer by Adam: a sweep of one run and of seed 0, whose arrays have no axis for seeds.
+    """Train one LSA layer: a sweep of one run and of seed 0, whose arrays have no axis for seeds.
 
-    The arguments are those of ``sweep``, and the settings of a ``Run``: ``guess``, ``bias``, ``train_guess``,
-    ``learning_rate``, ``init_scale`` and ``start``. For another optimizer, loss or layer use ``train``.
+    ``options`` are those of ``sweep`` except ``seeds``: ``dtype``, ``callback``, ``every``, ``progress``,
+    ``checkpoint``; and the settings of a ``Run``: ``guess``, ``bias``, ``train_guess``, ``learning_rate``,
+    ``init_scale``, ``start``.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -35,6 +36,8 @@ def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sample
         >>> end.losses.shape, end.params.W_K.shape, end.predict(np.eye(2), [1.0, 2.0], [1.0, 1.0]).shape
         ((3,), (1, 3, 3), ())
     """
+    if "seeds" in options:
+        raise ValueError("fit trains one seed; use sweep(key, [Run(task, heads)], seeds=...)")
     given = {field.name: options.pop(field.name) for field in dataclasses.fields(Run) if field.name in options}
     how = {"seeds": 1, "steps": steps, "batch_size": batch_size, "objective": objective, "snapshots": snapshots}
     return sweep(key, [Run(task, heads, **given)], **how, **options)[0].seed(0)
@@ -59,7 +62,8 @@ def sweep(
 
     Runs of one seed see the same tasks (common random numbers). They start from the same weights if these have the same
     shapes. Runs that differ only in numbers share a compiled program: prior means, covariances, guesses, learning
-    rates, numbers of heads, and context sizes above d. Keys and divergence of each seed and run are as in ``train``.
+    rates, numbers of heads, and context sizes above d. Keys and divergence of each seed and run are as in ``train``,
+    which takes any other optimizer than Adam, any loss and any layer.
 
     Args:
         key, seeds, snapshots, every, progress, checkpoint: as in ``train``.
@@ -78,7 +82,8 @@ def sweep(
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
     """
     if not isinstance(runs, Sequence) or not runs or not all(isinstance(run, Run) for run in runs):
-        raise ValueError(f"runs must be a sequence of at least one Run, got {_check.describe(runs)}")
+        got = "a Run: write [run]" if isinstance(runs, Run) else _check.describe(runs)
+        raise ValueError(f"runs must be a list of at least one Run, got {got}")
     if objective not in ("sampled", "population"):
         raise ValueError(f'objective must be one of "sampled" and "population", got {objective!r}')
     if (dtype := np.dtype(dtype)) not in (np.float32, jnp.result_type(float)):

@@ -65,7 +65,7 @@ test_bad_input_is_refused = refusals(
     (lambda: _check.number("eta", -1, minimum=0), "eta must be a finite number of at least 0, got -1"),
     (lambda: _check.number("eta", 0.0, above=0), "eta must be a finite number greater than 0, got 0.0"),
     (lambda: _check.number("eta", [1.0]), r"eta must have shape \(\), got shape \(1,\)"),
-    (lambda: _check.number("eta", 10**400), "eta must be an array of real numbers"),
+    (lambda: _check.number("eta", 10**400), "eta must be a real number, got 1000"),
     (lambda: _check.vector("w", []), "w must hold finite numbers"),
     (lambda: _check.covariance("cov", [[1, np.inf], [np.inf, 1]], 2), "cov must be finite and symmetric"),
     (lambda: _check.covariance("cov", [[1, 0.5], [0.499, 1]], 2), "cov must be finite and symmetric"),

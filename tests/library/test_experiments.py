@@ -1,12 +1,15 @@
-"""Stored results: their form, and the program that makes them."""
+"""Studies: stored results, their form, and the program that makes them; planted defects."""
 
+import ast
 import re
+from functools import cache
 
 import numpy as np
 import pytest
 
 from lsalib.book import stored
 from studies.experiments import EXPERIMENTS, __main__, experiment
+from studies.trust import planted
 
 
 @pytest.mark.parametrize("name", [*EXPERIMENTS])
@@ -69,3 +72,9 @@ def test_an_experiment_is_listed_run_repeated_and_compared(monkeypatch, tmp_path
     monkeypatch.setitem(EXPERIMENTS, "toy", toy._replace(again=lambda: {"a": np.array([1.0, 2.0 + 1e-15])}))
     with pytest.raises(SystemExit, match="toy: a is off by up to"):
         __main__.main(["toy", "--out", str(tmp_path), "--again"])
+
+
+def test_every_planted_defect_finds_its_code(monkeypatch):
+    monkeypatch.setattr(ast, "parse", cache(ast.parse))  # each file once
+    for defect in planted.listed().values():
+        assert defect.plant((planted.ROOT / defect.file).read_text(encoding="utf-8"))

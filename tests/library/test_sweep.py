@@ -21,14 +21,14 @@ TASK = tasks.GaussianTask([2.0, -1.0, 0.5], context_size=3)
 GUESS, BIAS = np.array([0.3, 0.1, -0.2]), 0.4
 
 
-def literal_loss(params, guess, key, task, batch_size):
+def literal_loss(params, guess, bias, key, task, batch_size):
     """Eq. 4 by eqs. 2-6 on the very tasks that training draws."""
     tokens, query, weights = draw(key, 3, task.context_size, batch_size, noisy=True, compress=False, dtype=float)
     L, R = np.linalg.cholesky(task.feature_cov), np.linalg.cholesky(task.prior_cov)
     X, x_q = jnp.einsum("ij,cjb->bci", L, tokens[:, :3]), (L @ query).T
     w = (task.prior_mean[:, None] + R @ weights).T
     y = jnp.einsum("bcd,bd->bc", X, w) + task.noise_std * tokens[:, -1].T
-    layer = lambda X, y, x_q: attention.lsa(params, attention.embed(X, y, x_q, guess @ x_q + BIAS))
+    layer = lambda X, y, x_q: attention.lsa(params, attention.embed(X, y, x_q, guess @ x_q + bias))
     return jnp.mean((jax.vmap(layer)(X, y, x_q) - jnp.einsum("bd,bd->b", x_q, w)) ** 2)
 
 
@@ -86,7 +86,7 @@ def test_fit_is_a_plain_loop_with_adam(objective, x64):
     optimizer = optax.adam(1e-2)
     opt_state = jax.jit(optimizer.init)(state)
     exact = lambda state, key: theory.population_risk(state[0], SHORT, state[1], BIAS)
-    loss_of = exact if objective == "population" else lambda state, key: literal_loss(*state, key, SHORT, 32)
+    loss_of = exact if objective == "population" else lambda state, key: literal_loss(*state, BIAS, key, SHORT, 32)
 
     @jax.jit
     def advance(step, state, opt_state):
@@ -218,7 +218,8 @@ REFUSED = [
     (lambda: Run(TASK, 1, learning_rate=0), "learning_rate must be a finite number greater than 0, got 0"),
     (lambda: Run(TASK, 1, start=RUNS[0].task), "start must be LSAParams"),
     (lambda: Run(TASK, 1, start=attention.init(KEY, 3, 2, 0.1)), r"start.W_K must have shape \(1, 4, 4\)"),
-    (lambda: sweep(KEY, RUNS[0]), "runs must be a sequence of at least one Run"),
+    (lambda: sweep(KEY, RUNS[0]), r"runs must be a list of at least one Run, got a Run: write \[run\]"),
+    (lambda: fit(KEY, TASK, 1, seeds=3), r"fit trains one seed; use sweep\("),
     (lambda: sweep(KEY, RUNS, objective="exact"), "objective must be one of"),
     (lambda: sweep(0, RUNS), "key must be a key of jax.random, got 0"),
     (lambda: sweep(KEY, RUNS, batch_size=0), "batch_size must be a whole number"),

@@ -1,6 +1,8 @@
 """Closed forms: equal to the risk of the weights that attain them, minimal by least squares, and the same under JAX."""
 
 from dataclasses import replace
+from inspect import signature
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -179,10 +181,21 @@ def test_the_same_under_jit_vmap_and_grad(x64):
 PLAIN = TASKS["general"]
 test_bad_input_is_refused = refusals(
     (lambda: theory.gd_risk(PLAIN, np.inf), "step_size must be a finite number, got inf"),
-    (lambda: theory.gd_risk(PLAIN.prior_mean), r"task must be a GaussianTask, got float64 of shape \(3,\)"),
     (lambda: theory.optimal_risk(PLAIN, [1.0, 2.0]), r"guess must have shape \(3,\), got shape \(2,\)"),
     (lambda: theory.optimal_weights(PLAIN, [1.0, np.nan, 0.0]), "guess must hold finite numbers"),
     (lambda: theory.constant_regression(PLAIN, noise_cumulant=1.0), "noise_cumulant must be 0 for a task without"),
     (lambda: theory.constant_regression(TASKS["general, noisy"], noise_cumulant=-9.0), "at least -2 noise_std"),
     (lambda: theory.debiased_risk(GaussianTask([1.0], 1)), "context_size of at least 2 to be centered, got 1"),
+    (lambda: theory.debiased_risk(PLAIN, "a"), "step_size must be a real number, got 'a'"),
 )
+
+
+TAKEN = {name: signature(getattr(theory, name)).parameters for name in theory.__all__}
+
+
+@pytest.mark.parametrize("name", [name for name, taken in TAKEN.items() if "task" in taken])
+def test_what_is_no_task_is_refused_first(name, unchecked):
+    """Before any other argument is read; the error says what was meant."""
+    read = [each.name for each in TAKEN[name].values() if each.default is each.empty or each.name == "fourth"]
+    with pytest.raises(ValueError, match=r"task must be a GaussianTask, got a \w+ \(did you mean its task\?\)"):
+        getattr(theory, name)(**dict.fromkeys(read, "text") | {"task": SimpleNamespace(task=PLAIN)})

@@ -127,7 +127,6 @@ PLAIN, LAYER = TASKS["general"], make_params(0, 2, 2)
 test_bad_input_is_refused = refusals(
     (lambda: population_risk(LAYER, GaussianTask([1.0], 3)), r"params.W_K must have shape \(H, 2, 2\), got shape"),
     (lambda: population_risk(LAYER, PLAIN, [1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),
-    (lambda: population_risk(LAYER, LAYER), "task must be a GaussianTask, got LSAParams"),
     (lambda: ltb_risk(LAYER, np.eye(3), np.eye(3), PLAIN), r"W_1 must have shape \(m, 4\), got shape \(3, 3\)"),
     (lambda: squared_distance(LAYER, LAYER, PLAIN, None, [1.0]), r"other_guess must have shape \(3,\)"),
     (lambda: lifted_risk(PLAIN, bias=np.nan), "bias must be a finite number"),

@@ -10,15 +10,15 @@ import pytest
 
 from lsalib.training import DivergedError, train
 
-CENTRE = np.float32([1.0, -2.0])
+CENTER = np.float32([1.0, -2.0])
 START = np.zeros(2, np.float32)
 ADAM = optax.adam(0.05)
 KEY = jax.random.key(0)
 
 
 def bowl(params, key):
-    """Towards the centre, with a little noise: an unbiased loss of its own at every step."""
-    return ((params - CENTRE + 0.1 * jax.random.normal(key, params.shape)) ** 2).sum()
+    """Towards the center, with a little noise: an unbiased loss of its own at every step."""
+    return ((params - CENTER + 0.1 * jax.random.normal(key, params.shape)) ** 2).sum()
 
 
 def drawn(key):
@@ -80,7 +80,7 @@ def test_a_shorter_training_is_the_beginning_of_a_longer_one():
     long, short = (train(bowl, START, KEY, steps=n, optimizer=ADAM, snapshots=[3, 6]) for n in (1100, 6))
     np.testing.assert_array_equal(long.losses[:6], short.losses)
     np.testing.assert_array_equal(long.snapshots, short.snapshots)
-    assert np.abs(long.params - CENTRE).max() < 0.1 < np.abs(short.params - CENTRE).max()
+    assert np.abs(long.params - CENTER).max() < 0.1 < np.abs(short.params - CENTER).max()
 
 
 def test_independent_losses_do_not_disturb_each_other():
@@ -96,16 +96,16 @@ def test_independent_losses_do_not_disturb_each_other():
 class Distance:
     """A loss with a number that its owner changes between two trainings, as in a notebook."""
 
-    centre = 0.0
+    center = 0.0
 
     def loss(self, x, key):
-        return (x - self.centre) ** 2
+        return (x - self.center) ** 2
 
 
 def test_a_loss_is_read_again_at_every_call():
     """The same method with another number in it has other losses."""
     target, first = Distance(), []
-    for target.centre in (3.0, 5.0):
+    for target.center in (3.0, 5.0):
         first.append(float(train(target.loss, 0, KEY, steps=1, optimizer=ADAM).losses[0]))
     assert first == [9.0, 25.0]
 

@@ -5,7 +5,7 @@
   const seen = (e) => e.checkVisibility({ visibilityProperty: true });
   const begin = (e) => e.outerHTML.slice(0, 90).replace(/\s+/g, " ");
   // [red, green, blue, opacity], each from 0 to 1.
-  const colour = (css) => {
+  const rgba = (css) => {
     const [red, green, blue, opacity = 1] = css.match(/-?[\d.]+(e-\d+)?/g).map(Number);
     return [...[red, green, blue].map((value) => (css.startsWith("color") ? value : value / 255)), opacity];
   };
@@ -28,7 +28,7 @@
   let ground, veil;
   const lookAgain = () => {
     ground = remembered((e) => {
-      const own = colour(getComputedStyle(e).backgroundColor);
+      const own = rgba(getComputedStyle(e).backgroundColor);
       return own[3] === 1 ? own : over(own, e.parentElement ? ground(e.parentElement) : [1, 1, 1, 1]);
     });
     veil = remembered((e) => getComputedStyle(e).opacity * (e.parentElement ? veil(e.parentElement) : 1));
@@ -110,7 +110,7 @@
     while (walker.nextNode()) {
       const text = walker.currentNode.data.trim(), e = walker.currentNode.parentElement;
       if (!text || e.closest("svg, script, style, noscript, .visually-hidden") || !seen(e) || veil(e) < 0.1) continue;
-      const { color, fontSize, fontWeight } = getComputedStyle(e), size = parseFloat(fontSize), [r, g, b, a] = colour(color);
+      const { color, fontSize, fontWeight } = getComputedStyle(e), size = parseFloat(fontSize), [r, g, b, a] = rgba(color);
       const least = size >= 24 || (size >= 18.66 && fontWeight >= 700) ? 3 : 4.5;
       const ratio = contrast(over([r, g, b, a * veil(e)], ground(e)), ground(e));
       if (ratio < least - 0.005) pale.set(`${color} ${ground(e)}`, `pale, ${ratio.toFixed(2)}: ${text.slice(0, 40)}, ${begin(e)}`);
@@ -129,7 +129,7 @@
           .filter(([ink, opacity]) => ink !== "none" && opacity * inside(e) >= 0.5).map(([ink]) => `${ink}|${words ? 4.5 : 3}`);
       });
     const pale = [...new Set(used)].map((key) => key.split("|"))
-      .filter(([ink, least]) => contrast(colour(ink), ground(figure)) < least);
+      .filter(([ink, least]) => contrast(rgba(ink), ground(figure)) < least);
     return pale.map(([ink]) => `ink ${ink} on ${ground(figure)}: ${figure.ariaLabel}`);
   });
 

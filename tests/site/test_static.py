@@ -34,9 +34,9 @@ def texts(html):
 
 
 @pytest.fixture(scope="module")
-def soups(texts):
+def soups(html, texts):
     """The article of each of our own pages, by the page's name; an x stands where a formula, drawing or code was."""
-    own = {page.stem: text for page, text in texts.items() if "/book/" in str(page) and "_modules" not in page.parts}
+    own = {page.stem: text for page, text in texts.items() if (html.resolve() / "book") in page.parents}
     bare = lambda text: re.sub(r"<(math|svg|pre)\b.*?</\1>", "x", text, flags=re.DOTALL)
     articles = {stem: re.search("<article.*</article>", bare(text), re.DOTALL) for stem, text in own.items()}
     return {stem: BeautifulSoup(article[0], "html.parser") for stem, article in articles.items()}

@@ -9,6 +9,7 @@ import pytest
 from tiny_book import ROOT
 
 from tools.notebooks import execute, install_cell, pages
+from tools.site.build import toc_pages
 
 PLAIN = {"dim": 4, "context_size": 7, "prior_mean": 1.0}
 SETTINGS = {
@@ -38,6 +39,11 @@ def test_every_page_with_parameters_is_tried():
         page.stem for page in pages.code_pages(ROOT) if install_cell.parameters_place(pages.build(page).cells) >= 0
     ]
     assert sorted(SETTINGS) == sorted(bends) and set(TRIED) <= set(SETTINGS)
+
+
+def test_every_page_stands_in_the_table_of_contents():
+    missing = {f"book/{page.stem}" for page in pages.code_pages(ROOT)}.difference(toc_pages())
+    assert missing == set(), "no reader finds a page that _toc.yml does not list"
 
 
 @pytest.mark.parametrize("stem", TRIED)

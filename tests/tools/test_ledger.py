@@ -6,6 +6,7 @@ import pytest
 from tiny_book import make, replace
 
 from lsalib.book.claims import METADATA, Record
+from tools import __main__ as tools
 from tools import ledger
 from tools.ledger import Claim, Marked, problems
 from tools.notebooks import execute as notebooks
@@ -98,6 +99,9 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
     listed.write_text(LEDGER.replace("status", "verdict"))
     with pytest.raises(TypeError, match="verdict"):
         ledger.main(root)
+    listed.write_text(LEDGER.replace("[[claim]]", "[[claim]"))
+    with pytest.raises(SystemExit, match=r"book/claims.toml: .*line 1"):
+        tools.main(["ledger", *root])
 
 
 def test_the_book_s_ledger_holds():

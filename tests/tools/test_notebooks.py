@@ -57,21 +57,22 @@ def output(cell: int, *args, **values):
 
 # An edit of the notebook, and what the check says. Cells: 0 about, 1 prose, 2 install, 3 glue, 4 prose, 5 sum.
 another_nine = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}
-DIFFERS = "book/tiny.ipynb, not as its page makes it; run: make notebook NAME=tiny"
+DIFFERS = "book/tiny.ipynb, not as its page makes it; run: make "
+OTHER_CODE, OTHER_TEXT = f"{DIFFERS}notebook NAME=tiny", f"{DIFFERS}book"
 NOTEBOOK_DEFECTS = {
     "not executed": (
         lambda cells: cells[5].update(execution_count=None, outputs=[]),
         "tiny-003: executed as number None",
     ),
-    "other code in the notebook": (lambda cells: cells[5].update(source="2 + 3"), DIFFERS),
-    "other tags": (lambda cells: cells[5].metadata.update(tags=[]), DIFFERS),
-    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), DIFFERS),
+    "other code in the notebook": (lambda cells: cells[5].update(source="2 + 3"), OTHER_CODE),
+    "other tags": (lambda cells: cells[5].metadata.update(tags=[]), OTHER_TEXT),
+    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), OTHER_TEXT),
     "two glued texts": (output(5, "display_data", **another_nine), "glue “square”: glued with 2 different texts"),
     "stderr": (output(5, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
 }
 PAGE_DEFECTS = {
-    "other code": ("2 + 2", "2 + 3", DIFFERS),
-    "other prose": ("shows the sum", "shows a sum", DIFFERS),
+    "other code": ("2 + 2", "2 + 3", OTHER_CODE),
+    "other prose": ("shows the sum", "shows a sum", OTHER_TEXT),
     "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, no cell glues “cube”"),
     "a number typed by hand": ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
 }
@@ -95,6 +96,10 @@ def test_a_page_that_fails_leaves_the_notebook_unchanged(root, capsys):
     replace(root / "book/tiny.md", "2 + 2", "1 / 0")
     output = fails(capsys, root, "--changed")
     assert "tiny-003" in output and "ZeroDivisionError" in output and "tiny.ipynb is unchanged" in output
+    for role in ("claim", "cite:t"):  # found before the cell runs
+        replace(root / "book/tiny.md", "shows the", f"shows {{{role}}}`wrong-start` the")
+        assert "book/tiny.md: no claim or source is called 'wrong-start'" in fails(capsys, root, "--changed")
+        replace(root / "book/tiny.md", f"{{{role}}}`wrong-start` ", "")
     assert (root / "book/tiny.ipynb").read_bytes() == before
 
 

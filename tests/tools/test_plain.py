@@ -55,8 +55,9 @@ def test_a_notebook_has_no_directives_roles_or_labels():
     names = re.compile(rf"\b({'|'.join(re.escape(name) for name in labels(ROOT) if '-' in name)})\b")
     for page in pages.code_pages(ROOT):
         texts = [cell.source for cell in nbformat.read(page.ipynb, 4).cells if cell.cell_type == "markdown"]
-        found = [hit[0] for text in texts for hit in re.finditer(r":::.*|\{[a-z:]+\}`.*|\$\$ *\(.*", text)]
-        assert found + [hit[0] for text in texts for hit in names.finditer(text)] == [], page.stem
+        found = [hit[0] for text in texts for hit in re.finditer(r"(?m):::.*|\{[a-z:]+\}`.*|\$\$ *\([\w:-]+\)$", text)]
+        found += [hit[0] for text in texts for hit in names.finditer(text)]
+        assert found == [], f"book/{page.stem}.ipynb still has {found}"
 
 
 def test_every_source_can_be_reached():

@@ -51,12 +51,12 @@ def run_cells(page: Page, parameters: Mapping[str, object] | None = None) -> Not
 
 def run_page(page: Page) -> None:
     """Execute the page; save it with date, versions and machine, unless something is wrong with it."""
-    start, notebook = time.perf_counter(), run_cells(page)
+    pages.with_outputs(page, pages.build(page))  # an unknown claim or source stops here already
+    start, ran = time.perf_counter(), run_cells(page)
     versions = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")}
-    machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
-    run = {"date": f"{date.today()}", "python": platform.python_version(), **versions, "machine": machine}
-    notebook.metadata[pages.RUN] = run
-    notebook = pages.with_outputs(page, notebook)
+    run = {"date": f"{date.today()}", "python": platform.python_version(), **versions}
+    ran.metadata[pages.RUN] = run | {"machine": f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"}
+    notebook = pages.with_outputs(page, ran)
     if defects := pages.pair_defects(page, notebook):
         raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is unchanged."]))
     save(page, notebook)

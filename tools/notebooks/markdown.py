@@ -109,9 +109,7 @@ def equation(found: re.Match[str], book: Book) -> str:
 def directive(found: re.Match[str], book: Book) -> str:
     """A directive as a blockquote, or as `<details>` if it folds."""
     name, title, body = found["name"], found["title"].strip(), found["body"].strip("\n")
-    if name in LEFT_OUT:
-        return ""
-    if name == "dropdown" and not body.strip():  # it held only what is left out
+    if name in LEFT_OUT or (name == "dropdown" and not body.strip()):  # a dropdown that held only what is left out
         return ""
     if name == "dropdown":
         return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"

@@ -18,9 +18,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-
-# The key of one more entry: date, versions and machine of the execution.
-RUN = "lsalib_run"
+RUN = "lsalib_run"  # the key of one more entry: date, versions and machine of the execution
 
 # The title in a cell's first line. A page folds the cell under it, and Colab shows it as that of a form.
 TITLE = re.compile(r"# @title (\S.*)\n")
@@ -109,7 +107,10 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
     values, book = dict(glue.recorded(notebook)), markdown.book(page.root)
     for cell in (cell for cell in notebook.cells if cell.cell_type == "markdown"):
         source = glue.fill(cell.source, values)
-        cell.source = markdown.plain(source, book) if plainly else source
+        try:
+            cell.source = markdown.plain(source, book) if plainly else source
+        except KeyError as error:
+            raise SystemExit(f"book/{page.stem}.md: no claim or source is called {error}") from None
     return notebook
 
 
@@ -120,7 +121,8 @@ def load(page: Page) -> NotebookNode | None:
 
 def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
     """Where the notebook differs from the page, and which outputs are wrong; empty if all is well."""
-    differs = f"not as its page makes it; run: make notebook NAME={page.stem}"
+    stale = notebook is None or own_code(page, notebook) != own_code(page)
+    differs = f"not as its page makes it; run: make {f'notebook NAME={page.stem}' if stale else 'book'}"
     if notebook is None:
         return [f"book/{page.stem}.ipynb, {differs}"]
     found = [differs] if notebook != with_outputs(page, notebook) else []

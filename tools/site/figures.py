@@ -1,4 +1,4 @@
-"""Sphinx extension of the book's figures: drawings stand in the page itself, in the colours of its theme."""
+"""Sphinx extension of the book's figures: drawings stand in the page itself, in the colors of its theme."""
 
 import html
 import re
@@ -17,12 +17,12 @@ POINTS = 4 / 3  # pixels
 
 
 def inline(drawing: str, name: str, alt: str) -> str:
-    """The drawing as a part of a page: its ids begin with its name, its colours are the theme's."""
+    """The drawing as a part of a page: its ids begin with its name, its colors are the theme's."""
     ((box, *sides),) = re.findall(r'<svg[^>]* width="[\d.]+pt"[^>]* (viewBox="0 0 ([\d.]+) ([\d.]+)")', drawing)
     width, height = (round(float(side) * POINTS) for side in sides)
     body = FRAME.sub("", drawing).split(">", 1)[1]
-    for colour, (drawn, _, _) in PALETTE.items():
-        body = body.replace(drawn, f"var(--fig-{colour})")
+    for color, (drawn, _, _) in PALETTE.items():
+        body = body.replace(drawn, f"var(--fig-{color})")
     body = re.sub(r"(?<=: )(#[0-9a-f]{6})\b", r"color-mix(in srgb, \1, var(--fig-shade) 14%)", body)
     head = f'<svg class="drawing" role="img" aria-label="{html.escape(" ".join(alt.split()))}" width="{width}"'
     lines = IDS.sub(rf"\g<1>{name}-", re.sub(r"\s*\n\s*", "\n", body))

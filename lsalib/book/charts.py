@@ -83,7 +83,10 @@ class Chart:
         if kind is None:
             # Only now: matplotlib fits an end that is None to what is drawn by then.
             self.ax.set(**{name: ends for name, ends in self._limits.items() if ends is not None})
-            self._thin_ticks()
+            for axis in (self.ax.xaxis, self.ax.yaxis):
+                low, high = axis.get_view_interval()
+                if isinstance(ticks := axis.get_major_locator(), LogLocator) and high > 100 * low:
+                    ticks.set_params(subs=(1,))  # numbers between powers of ten would run together
             self._write_names()
         if kind is not None or not self._show:
             plt.close(self.figure)
@@ -100,13 +103,6 @@ class Chart:
     def _name(self, name: str, x: float, y: float, color: str) -> None:
         if name:
             self._names.append((x, y, name, color))
-
-    def _thin_ticks(self) -> None:
-        """On a logarithmic axis of more than two decades only powers of ten have numbers, which would run together."""
-        for axis in (self.ax.xaxis, self.ax.yaxis):
-            low, high = axis.get_view_interval()
-            if isinstance(ticks := axis.get_major_locator(), LogLocator) and high > 100 * low:
-                ticks.set_params(subs=(1,))
 
     def _write_names(self) -> None:
         """The names to the right of the plot, each as near to its line's end as the others let it."""

@@ -26,9 +26,8 @@ _ADAM = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "ep
 def fit(key, task, heads: int, *, steps=5000, batch_size=2048, objective="sampled", snapshots=(), **options) -> Fit:
     """Train one LSA layer: a sweep of one run and of seed 0, whose arrays have no axis for seeds.
 
-    ``options`` are those of ``sweep`` except ``seeds``: ``dtype``, ``callback``, ``every``, ``progress``,
-    ``checkpoint``; and the settings of a ``Run``: ``guess``, ``bias``, ``train_guess``, ``learning_rate``,
-    ``init_scale``, ``start``.
+    ``options`` are those of ``sweep`` except ``seeds``, and the settings of a ``Run``: ``guess``, ``bias``,
+    ``train_guess``, ``learning_rate``, ``init_scale`` and ``start``.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -62,11 +61,10 @@ def sweep(
 
     Runs of one seed see the same tasks (common random numbers). They start from the same weights if these have the same
     shapes. Runs that differ only in numbers share a compiled program: prior means, covariances, guesses, learning
-    rates, numbers of heads, and context sizes above d. Keys and divergence of each seed and run are as in ``train``,
-    which takes any other optimizer than Adam, any loss and any layer.
+    rates, numbers of heads, and context sizes above d. Keys and divergence of each seed and run are as in ``train``.
 
     Args:
-        key, seeds, snapshots, every, progress, checkpoint: as in ``train``.
+        key, seeds, snapshots, every, progress, checkpoint: as in ``train``, which takes any optimizer, loss and layer.
         runs: what to train. Each gives one ``Fit``, whose arrays have the seeds in front.
         steps, batch_size: the paper's values by default.
         objective: "sampled", a fresh batch at every step, or "population", the exact risk of a ``GaussianTask``.

@@ -32,8 +32,8 @@ class Setting(NamedTuple):
         return PIECES.index(piece) <= PIECES.index(self.last)
 
 
-LAYERS = [*((piece, 1) for piece in PIECES), (PIECES[-1], 2)]
-SETTINGS = [Setting(*layer, guess) for layer in LAYERS for guess in (MEAN, 0.0)]
+SETTINGS = [Setting(piece, 1, guess) for piece in PIECES for guess in (MEAN, 0.0)]
+SETTINGS += [Setting("output gate", 2, MEAN), Setting("output gate", 2, 0.0), Setting("gate and step", 2, 0.0)]
 
 
 def start(key, heads: int) -> dict[str, jax.Array]:

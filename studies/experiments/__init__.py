@@ -9,6 +9,7 @@ from studies.experiments import (
     depth_products,
     depth_training,
     fast_weights,
+    real_block,
     softmax,
     training_speed,
     unit_keys,
@@ -17,4 +18,4 @@ from studies.experiments import (
 EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
 EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
 EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
-EXPERIMENTS |= unit_keys.EXPERIMENTS
+EXPERIMENTS |= unit_keys.EXPERIMENTS | real_block.EXPERIMENTS

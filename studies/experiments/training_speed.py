@@ -75,9 +75,7 @@ def _row_risk(head, row, y_q, offset, standard):
 
 def _risk(head, guess, standard):
     y_q = jnp.append(guess, jnp.float32(0))
-    b, A = attention.effective(head)
-    form = standard_form(b, A, y_q, y_q, standard)
-    return standard_risk(*form, standard), guess
+    return standard_risk(*standard_form(*attention.effective(head), y_q, y_q, standard), standard), guess
 
 
 @partial(jax.jit, static_argnames="risk")
@@ -153,7 +151,7 @@ def uneven(setting, shapes, largest, widths, seeds) -> dict[str, np.ndarray]:
     return {f"uneven_{name}": array for name, array in ends.items()}
 
 
-def run(settings=SETTINGS, levels=LEVELS, widths=WIDTHS, rates=RATES, seeds=SEEDS, shapes=len(SHAPES)) -> dict:
+def run(settings=SETTINGS, levels=LEVELS, widths=WIDTHS, rates=RATES, seeds=SEEDS, shapes=None) -> dict:
     """All settings along the first axis; in the first one also the products one by one, and uneven means."""
     each = [in_setting(setting, levels, widths, rates, seeds) for setting in settings]
     more = two_products(settings[0], widths, seeds)

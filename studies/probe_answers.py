@@ -21,16 +21,14 @@ GUESSES = (1.0, 2.0, 3.0, 4.0)
 PROMPTS = 32
 
 
-def probe(
-    path: Path, asked: design.Experiment, ask: Callable[[str], str], versions: dict, count: int = PROMPTS
-) -> None:
+def probe(path: Path, asked: design.Experiment, ask: Callable[[str], str], versions: dict) -> None:
     """Ask about the first queries of an experiment, and store the answers, a list of four for each."""
     about = {"experiment": asdict(asked), "versions": versions, "guesses": GUESSES}
     known: dict = {**provenance("python -m studies.probe_answers"), **about}
     if path.exists():
         known = json.loads(path.read_text())
     answers: list = known.setdefault("answers", [])
-    for item in design.items(asked, design.prepare(asked))[len(answers) : count]:
+    for item in design.items(asked, design.prepare(asked))[len(answers) : PROMPTS]:
         moved = [item.query._replace(guess=guess) for guess in GUESSES]
         answers.append([ask(str(prompts.build(item.context, query, guesses=True))) for query in moved])
         path.write_text(json.dumps(known, separators=(",", ":")))

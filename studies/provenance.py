@@ -8,8 +8,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["machine", "provenance", "versions"]
-
 ROOT = Path(__file__).resolve().parents[1]
 
 

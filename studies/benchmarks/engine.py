@@ -17,7 +17,7 @@ import numpy as np
 from lsalib import attention, metrics, theory
 from lsalib.book.stored import FOLDER
 from lsalib.tasks import GaussianTask
-from studies.benchmarks.measuring import exponent, medians, origin, sentence, table
+from studies.benchmarks.measuring import medians, origin, sentence, table
 
 DIMS, CONTEXTS = (2, 5, 10, 20, 28, 40), (1, 10, 100, 1000, 10_000)
 ACCURACY = 0.01
@@ -89,7 +89,8 @@ def measure(blocks: int, seconds: float, dims, contexts) -> list[dict]:
 def fitted(rows: list[dict]) -> dict[str, dict[str, float]]:
     """Exponents in d of seconds and bytes, where d is large."""
     large = [row for row in rows if row["d"] == row["C"] >= 20]
-    power = lambda what, name: round(exponent([row["d"] for row in large], [row[what][name] for row in large]), 2)
+    sizes = np.log([row["d"] for row in large])
+    power = lambda what, name: round(np.polyfit(sizes, np.log([row[what][name] for row in large]), 1)[0], 2)
     names = {"seconds": (*ENGINES, "sampled"), "bytes": ENGINES}
     return {what: {name: power(what, name) for name in names[what]} for what in names} if len(large) > 1 else {}
 

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from studies.provenance import machine, provenance, versions
 
 
@@ -39,11 +37,6 @@ def medians(
     counts = {name: block_length(run) for name, run in runs.items()}
     turns = [{name: spent(run, counts[name]) / counts[name] for name, run in runs.items()} for _ in range(blocks)]
     return {name: statistics.median(turn[name] for turn in turns) for name in runs}
-
-
-def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """The slope on logarithmic axes."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def origin(name: str, *packages: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What takes too long for a page: run once, and stored with how it was made. `python -m studies.experiments` lists it.
 
-A new one is a function that returns named arrays, and a line in the registry of its module.
+A new one is a function that returns named arrays, and a line in the registry.
 """
 
 from studies.experiments import (
@@ -15,7 +15,13 @@ from studies.experiments import (
     unit_keys,
 )
 
-EXPERIMENTS = softmax.EXPERIMENTS | training_speed.EXPERIMENTS
-EXPERIMENTS |= depth.EXPERIMENTS | depth_alike.EXPERIMENTS | depth_training.EXPERIMENTS
-EXPERIMENTS |= depth_products.EXPERIMENTS | fast_weights.EXPERIMENTS
-EXPERIMENTS |= unit_keys.EXPERIMENTS | real_block.EXPERIMENTS
+EXPERIMENTS = softmax.EXPERIMENTS | {
+    "training_speed": training_speed.EXPERIMENT,
+    "depth": depth.EXPERIMENT,
+    "depth_alike": depth_alike.EXPERIMENT,
+    "depth_training": depth_training.EXPERIMENT,
+    "depth_products": depth_products.EXPERIMENT,
+    "fast_weights": fast_weights.EXPERIMENT,
+    "unit_keys": unit_keys.EXPERIMENT,
+    "real_block": real_block.EXPERIMENT,
+}

@@ -4,6 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
+from lsalib.book.stored import FOLDER
 from studies.experiments import EXPERIMENTS
 from studies.experiments.experiment import differences, store
 
@@ -11,7 +12,7 @@ from studies.experiments.experiment import differences, store
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m studies.experiments", description="Without a name: list all.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which to run")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results are (default: lsalib/results)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", default=FOLDER, help="where results are")
     parser.add_argument("--again", action="store_true", help="repeat the beginning and compare it with the stored one")
     options = parser.parse_args(argv)
     if unknown := set(options.names) - set(EXPERIMENTS):

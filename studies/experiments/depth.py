@@ -12,7 +12,6 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from studies.experiments.experiment import Experiment
-from studies.provenance import versions
 
 DIMS, LENGTHS, DEPTHS, ERRORS = (2, 1), (3, 6, 12, 24, 1), (1, 2, 3), (0.0, 1.0, 4.0)
 SIGNS = (1, -1)  # of the answer when it is read, and of the guess when it is written
@@ -136,14 +135,11 @@ def run(dims=DIMS, lengths=LENGTHS, depths=DEPTHS, sizes=ERRORS, signs=SIGNS, co
 
 
 GRID = {"dims": DIMS, "lengths": LENGTHS, "depths": DEPTHS, "errors": ERRORS, "signs": SIGNS, "tasks": TASKS}
-EXPERIMENTS = {
-    "depth": Experiment(
-        "what several layers reach, with a right and a wrong guess",
-        run,
-        partial(run, DIMS[:1], LENGTHS[:2], DEPTHS[:2], ERRORS[:2], SIGNS[:1], STARTS, more=False),
-        GRID | {"starts": STARTS, "steps": STEPS, "scale": SCALE, "dtype": "float64"},
-        partial(versions, "jax", "numpy", "scipy"),
-        rtol=1e-6,
-        atol=1e-5,
-    )
-}
+EXPERIMENT = Experiment(
+    "what several layers reach, with a right and a wrong guess",
+    run,
+    partial(run, DIMS[:1], LENGTHS[:2], DEPTHS[:2], ERRORS[:2], SIGNS[:1], STARTS, more=False),
+    GRID | {"starts": STARTS, "steps": STEPS, "scale": SCALE, "dtype": "float64"},
+    rtol=1e-6,
+    atol=1e-5,
+)

@@ -14,7 +14,6 @@ import numpy as np
 
 from studies.experiments import depth
 from studies.experiments.experiment import Experiment
-from studies.provenance import versions
 
 SETTINGS = ((10, 10), (10, 30), (10, 100))  # d, C
 DEPTHS, ERRORS, STARTS = (1, 2, 3), (0.0, 2.0), 96  # errors in each entry
@@ -91,15 +90,12 @@ def run(settings=SETTINGS, depths=DEPTHS, sizes=ERRORS, signs=depth.SIGNS, count
 
 
 GRID = {"settings": SETTINGS, "depths": DEPTHS, "errors": ERRORS, "signs": depth.SIGNS}
-EXPERIMENTS = {
-    "depth_alike": Experiment(
-        "several layers that treat all directions alike, at the paper's scale",
-        run,
-        # Here all searches end in one place. Elsewhere rounding decides which minimum a search finds.
-        partial(run, SETTINGS[:1], DEPTHS[:2], signs=depth.SIGNS[:1]),
-        GRID | {"starts": STARTS, "steps": depth.STEPS, "scales": SCALES, "dtype": "float64"},
-        partial(versions, "jax", "numpy", "scipy"),
-        rtol=1e-6,
-        atol=1e-6,
-    )
-}
+EXPERIMENT = Experiment(
+    "several layers that treat all directions alike, at the paper's scale",
+    run,
+    # Here all searches end in one place. Elsewhere rounding decides which minimum a search finds.
+    partial(run, SETTINGS[:1], DEPTHS[:2], signs=depth.SIGNS[:1]),
+    GRID | {"starts": STARTS, "steps": depth.STEPS, "scales": SCALES, "dtype": "float64"},
+    rtol=1e-6,
+    atol=1e-6,
+)

@@ -4,7 +4,7 @@ A layer adds an entry of the Gram matrix times an entry of the token to a token'
 quadratic in those of the last layer, so least squares finds them; the search is over the first layer.
 """
 
-from functools import cache, partial
+from functools import cache
 from itertools import product
 
 import jax
@@ -14,7 +14,6 @@ from scipy.optimize import minimize
 
 from studies.experiments.depth import rule
 from studies.experiments.experiment import Experiment
-from studies.provenance import versions
 
 LENGTHS, ERRORS, STARTS, STEPS, SCALE = (1, 2, 3), (0.0, 1.0, 4.0), 6, 400, 0.5
 # Entries of the Gram matrix by entries of a token, labels last; a layer that is affine in the labels has only some.
@@ -78,15 +77,12 @@ def run(lengths=LENGTHS, sizes=ERRORS, kinds=(AFFINE, ALL), count=STARTS) -> dic
     return {"risk": np.reshape(risks, (*shape, count)), "layers": np.reshape(layers, (*shape, 2, 6, 3))}
 
 
-EXPERIMENTS = {
-    "depth_products": Experiment(
-        "two layers that multiply labels, for two features",
-        run,
-        # Searches without products end in one place. With products rounding decides which minimum they find.
-        lambda: {"risk": run(LENGTHS[:1], ERRORS[:2], (AFFINE,))["risk"]},
-        {"lengths": LENGTHS, "errors": ERRORS, "starts": STARTS, "steps": STEPS, "scale": SCALE, "dtype": "float64"},
-        partial(versions, "jax", "numpy", "scipy"),
-        rtol=1e-5,
-        atol=1e-5,
-    )
-}
+EXPERIMENT = Experiment(
+    "two layers that multiply labels, for two features",
+    run,
+    # Searches without products end in one place. With products rounding decides which minimum they find.
+    lambda: {"risk": run(LENGTHS[:1], ERRORS[:2], (AFFINE,))["risk"]},
+    {"lengths": LENGTHS, "errors": ERRORS, "starts": STARTS, "steps": STEPS, "scale": SCALE, "dtype": "float64"},
+    rtol=1e-5,
+    atol=1e-5,
+)

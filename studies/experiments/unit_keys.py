@@ -14,7 +14,6 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
 from studies.experiments.experiment import Experiment
-from studies.provenance import versions
 
 MEAN, TASKS, TESTS, STEPS, STARTS = 2.0, 5000, 400_000, 300, 4
 
@@ -100,13 +99,10 @@ def run(settings=SETTINGS, starts: int = STARTS) -> dict[str, np.ndarray]:
 
 
 GRID = {"prior_mean": MEAN, "settings": [list(each) for each in SETTINGS], "starts": STARTS}
-EXPERIMENTS = {
-    "unit_keys": Experiment(
-        "delta heads with keys of length one, with a trained state, the right guess, or neither",
-        run,
-        partial(run, SETTINGS[:1], 1),
-        GRID | {"tasks": TASKS, "tests": TESTS, "steps": STEPS},
-        partial(versions, "jax", "numpy", "scipy"),
-        rtol=0.3,
-    )
-}
+EXPERIMENT = Experiment(
+    "delta heads with keys of length one, with a trained state, the right guess, or neither",
+    run,
+    partial(run, SETTINGS[:1], 1),
+    GRID | {"tasks": TASKS, "tests": TESTS, "steps": STEPS},
+    rtol=0.3,
+)

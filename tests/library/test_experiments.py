@@ -15,12 +15,12 @@ from studies.trust import planted
 @pytest.mark.parametrize("name", [*EXPERIMENTS])
 def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
     """It holds finite numbers, the command, the versions and the settings of its experiment."""
-    arrays, about = stored.load(name, EXPERIMENTS[name].home)
+    arrays, about = stored.load(name)
     assert about["command"] == f"python -m studies.experiments {name}"
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", about["commit"]) and re.fullmatch(r"\d{4}-\d\d-\d\d", about["date"])
     assert about["versions"]["jax"] and about.keys() >= EXPERIMENTS[name].settings.keys()
     assert arrays and all(np.isfinite(array).all() for array in arrays.values())
-    assert (EXPERIMENTS[name].home / f"{name}.npz").stat().st_size < 400_000
+    assert stored.path(f"{name}.npz").stat().st_size < 400_000
 
 
 def test_a_layer_of_a_run_has_its_own_heads():
@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 def test_an_experiment_is_listed_run_repeated_and_compared(monkeypatch, tmp_path, capsys):
     """A repetition that differs is reported with its array."""
     run = lambda: {"a": np.array([1.0, 2.0, 3.0])}
-    toy = experiment.Experiment("three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1}, dict)
+    toy = experiment.Experiment("three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1})
     monkeypatch.setitem(EXPERIMENTS, "toy", toy)
     __main__.main([])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXPERIMENTS)

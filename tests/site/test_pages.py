@@ -1,5 +1,7 @@
 """Every page of the built book in a real browser: offline, on a telephone and on a desk, by day and by night."""
 
+import time
+
 import pytest
 import survey
 from browser import ROOT, visit
@@ -46,6 +48,24 @@ def test_what_is_broken_is_seen(browser, address):
         page.evaluate(ADD, "".join(html for html, _ in BROKEN))
         found = survey.defects(page) + noise
     assert [said for _, said in BROKEN if not any(said in line for line in found)] == []
+
+
+def test_a_late_font_does_not_move_the_text_unless_the_page_shows_before_it(browser, address):
+    def again():
+        page.reload()
+        page.evaluate("document.fonts.ready.then(() => true)")
+        survey.prepare(page)
+        return survey.ask(page, "shift")
+
+    def late(route):
+        time.sleep(0.5)
+        route.continue_()
+
+    with visit(browser, address, "book/api/attention.html") as (page, _):
+        page.route("**/*.woff", late)
+        assert again() == []
+        page.add_init_script("document.fonts.load = () => Promise.resolve()")
+        assert "jumps" in str(again())
 
 
 def test_without_scripts_all_is_there_but_what_needs_them(browser, address):

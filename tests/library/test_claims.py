@@ -55,7 +55,7 @@ def shown(monkeypatch):
 def test_check_and_control_are_opposites(shown, measured, expected, kwargs, holds):
     passes, fails = (check, control) if holds else (control, check)
     record = passes(measured, expected, **kwargs)
-    words = "the control “a label” passes" if holds else "a label"
+    words = "the control “a label” holds" if holds else "a label"
     with pytest.raises(claims.ClaimError, match=f"some-claim: {words}"):
         fails(measured, expected, **kwargs)
     assert record.passed
@@ -175,7 +175,7 @@ def test_a_page_s_row_is_rounded_and_the_ledger_s_is_not(shown):
     assert [seeds_text(seeds) for seeds in named.values()] == list(named)
     noise = check(-1e-16, 0.0, atol=1e-9)
     assert ">−1e−16<" in rows([noise]) and ">1e−09<" in rows([noise])
-    with pytest.raises(claims.ClaimError, match=r"−1 = −2 \(tolerance 0\.1\) fails"):
+    with pytest.raises(claims.ClaimError, match=r"−1 = −2 \(difference 1, tolerance 0\.1\) fails"):
         check(-1, -2, atol=0.1)
 
 

@@ -75,12 +75,9 @@ def _heads(row, heads: int, dim: int, data: Data):
     """The effective heads, as ``attention.effective``, and the guess."""
     params, guess = unpack(row, heads, dim)
     b = jnp.einsum("hi,hij->hj", params.W_P[:, -1], params.W_V)
+    A = jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q)
     # Whether the guess is trained is data, so that runs of both kinds share a program.
-    return (
-        b,
-        jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q),
-        jnp.where(data.train_guess, guess, jax.lax.stop_gradient(guess)),
-    )
+    return b, A, jnp.where(data.train_guess, guess, jax.lax.stop_gradient(guess))
 
 
 def _sampled(b, A, c, task: StandardTask, key, batch: tuple[int, int | None, bool]):

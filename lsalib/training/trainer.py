@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, PyTree
 
 from lsalib import _check
@@ -77,8 +76,6 @@ def train(
     else:
         leaves = jax.tree.map(lambda leaf: jnp.asarray(_check.array("a leaf of params", leaf)), params)
         params = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0), leaves)
-    if isinstance(optimizer, optax.MultiSteps):
-        optimizer = optimizer.gradient_transformation()
     if not hasattr(optimizer, "update"):
         raise ValueError(f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}")
     state = State(params, jax.jit(jax.vmap(optimizer.init))(params))

@@ -42,7 +42,7 @@ class Trained(NamedTuple):
     opt_state: PyTree
 
 
-def make_program(loss, optimizer: optax.GradientTransformation, units: int):
+def make_program(loss, optimizer, units: int):
     """Steps ``begin`` to ``end - 1`` of ``loss(params, data, key)``: the state after them, and their losses."""
     optimizer = optax.with_extra_args_support(optimizer)
 

@@ -63,6 +63,7 @@ def train(
             bit, and extends it to more steps. Other settings are refused; loss and optimizer are up to you.
 
     Example:
+        >>> import optax
         >>> bowl = lambda x, key: ((x - 3.0) ** 2).sum()
         >>> end = train(bowl, jnp.zeros(2), jax.random.key(0), steps=30, optimizer=optax.sgd(0.25), snapshots=[0, 30])
         >>> bool(abs(end.params - 3.0).max() < 1e-6), end.losses[0].tolist(), end.snapshots.shape

@@ -174,7 +174,7 @@
     input.value = values ? values.indexOf(spec.value) : spec.value;
     const read = () => (values ? values[input.value] : Number(input.value));
     const say = () => {
-      shownValue.textContent = minus(read().toLocaleString("en"));
+      shownValue.textContent = minus(read().toLocaleString("en", { maximumFractionDigits: 6 }));
       input.setAttribute("aria-valuetext", shownValue.textContent);
     };
     const apart = (a, b) => (values[0] > 0 ? Math.abs(Math.log(a / b)) : Math.abs(a - b));

@@ -35,6 +35,7 @@ BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}
         ("See {eq}`eq-a`, {prf:ref}`the theorem <thm-a>`.", "See (2.3), the theorem."),
         ("See {numref}`our Theorem %s <thm-a>`.", "See our Theorem 2.1."),
         ("It is {claim}`a-claim`.", "It is [**sharpened**]."),
+        ("See {claim}`evidence <a-claim>`.", "See [**sharpened**]."),
         (
             "By {cite:t}`burer2005` {cite:p}`xie2025,ahn2023`.",
             "By [Burer and Monteiro (2005)](https://doi.org/10.1007/s10107-004-0564-1) "

@@ -140,7 +140,7 @@ def role(name: str, text: str, book: Book) -> str:
         cited = [citation(book.sources[key.strip()], name) for key in text.split(",")]
         return "; ".join(cited) if name == "cite:t" else f"({'; '.join(cited)})"
     if name == "claim":
-        return f"[**{book.verdicts[text]}**]"
+        return f"[**{book.verdicts[target[2] if target else text]}**]"
     return f"*{target[1] if target else text}*"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.util.nodes import split_explicit_title
 
 from lsalib.book.claims import Record, rows, tally
 from tools import ledger
@@ -64,11 +65,13 @@ def linked_badge(claim: Claim) -> str:
 
 
 def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None):
-    """{claim}`sharp-head-count`: the claim's verdict, with a link to the ledger."""
-    if text not in claims():
-        message = inliner.reporter.error(f"no claim in book/claims.toml is called {text!r}", line=lineno)
+    """{claim}`sharp-head-count`: the verdict with a link to the ledger; {claim}`words <id>`: words instead of it."""
+    has_words, words, name = split_explicit_title(text)
+    if name not in claims():
+        message = inliner.reporter.error(f"no claim in book/claims.toml is called {name!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
-    return [raw(linked_badge(claims()[text]))], []
+    link = f'<a href="claims.html#{name}">{escape(words)}</a>' if has_words else linked_badge(claims()[name])
+    return [raw(link)], []
 
 
 def definitions(statuses: Collection[str]) -> str:

@@ -70,8 +70,8 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
     if name not in claims():
         message = inliner.reporter.error(f"no claim in book/claims.toml is called {name!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
-    link = f'<a href="claims.html#{name}">{escape(words)}</a>' if has_words else linked_badge(claims()[name])
-    return [raw(link)], []
+    link = f'<a href="claims.html#{name}" aria-label="{escape(words)} of {name}">{escape(words)}</a>'
+    return [raw(link if has_words else linked_badge(claims()[name]))], []
 
 
 def definitions(statuses: Collection[str]) -> str:

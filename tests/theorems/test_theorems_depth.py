@@ -128,7 +128,7 @@ def test_depth_floor_attained():
     scale = nu**6 / ((nu + 1) * (nu + 2) * (nu + 3)) ** 2 / (nu + 4)
     certify(three**2 - 3 * two * four, scale * sign(3), scale * sign(4))
     assert sympy.solve(sign(3), nu) == [5] and sign(3).subs(nu, 4) > 0 > sign(3).subs(nu, 6)
-    # Layers with products, token by token, as the number c grows; r is a root of Q - 2 e_4 s^2 / e_1.
+    # Layers with products, token by token, as the large number, here c, grows; r is a root of Q - 2 e_4 s^2 / e_1.
     w, b, beta, eta = sympy.symbols("w b beta eta")
     features, labels = 1 + eta * s * w / c, w + c * s + f * s * w
     xx, xy, yy = s * features**2, s * features * labels, s * labels**2

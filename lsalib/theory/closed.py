@@ -17,7 +17,7 @@ from lsalib.theory._shared import Matrix, Number, full_precision, guess_vector, 
 
 @full_precision
 def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
-    r"""The risk of one gradient step from the prior mean (eq. exact-gd-risk of the book).
+    r"""The risk of one gradient step from the prior mean (:eq:`laws-step-risk` of the book).
 
     .. math:: \mathrm{tr}\, \Lambda \Psi - 2 \eta\, a + \eta^2 b, \qquad a = \mathrm{tr}\, \Lambda \Lambda \Psi, \quad
        b = \tfrac{C+1}{C}\, \mathrm{tr}\, \Lambda \Lambda \Psi \Lambda

@@ -18,9 +18,9 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
 
     .. math:: \binom{L + Ck/2}{L}^{-1} = \prod_{j=1}^{L} \frac{j}{j + Ck/2}
 
-    (eq. depth-price of the book) `k` is the rank of `\Lambda`. For identity covariances, one layer and two pay exactly
-    this, and so does any number of them for one feature; more layers pay it in the limit of large errors. Two layers
-    that multiply labels can pay less.
+    (:eq:`depth-price` of the book) `k` is the rank of `\Lambda`. For identity covariances, one layer and two pay
+    exactly this, and so does any number of them for one feature; more layers pay it in the limit of large errors. Two
+    layers that multiply labels can pay less.
 
     Args:
         task: the task distribution, free of label noise.
@@ -53,7 +53,7 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
        R_1 = \frac{d (d+1)}{C+d+1}, \quad
        R_2 = d\, \frac{(d^2+3d+4)\, C + (d-1)(d+1)(d+4)}{(C+d+1) (C^2 + (d+3)\, C + (d-1)(d+4))}
 
-    for identity covariances (eq. depth-two of the book); for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The
+    for identity covariances (:eq:`depth-two` of the book); for one feature `R_L = \binom{L + C/2}{L}^{-1}`. The
     prediction is the query's last label, which begins with the guess.
 
     Args:

@@ -77,7 +77,7 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
 def definitions(statuses: Collection[str]) -> str:
     """What these verdicts mean, and the sign beside those with a certificate."""
     lines = "".join(f"<dt>{badge(name)}</dt><dd>{STATUSES[name]}</dd>" for name in STATUSES if name in statuses)
-    certified = f"<dt>{FOR_ALL}</dt><dd>Checked with symbols for all d and C, not only at the sizes that we ran.</dd>"
+    certified = f"<dt>{FOR_ALL}</dt><dd>Checked symbolically for all d and C, not only at the sizes that we ran.</dd>"
     return f'<dl class="verdict-definitions">{lines}{certified}</dl>'
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from math import isfinite
@@ -70,13 +70,13 @@ def claim_role(name, rawtext, text, lineno, inliner, options=None, content=None)
     if name not in claims():
         message = inliner.reporter.error(f"no claim in book/claims.toml is called {name!r}", line=lineno)
         return [inliner.problematic(rawtext, rawtext, message)], [message]
-    link = f'<a href="claims.html#{name}" aria-label="{escape(words)} of {name}">{escape(words)}</a>'
+    link = f'<a href="claims.html#{name}" aria-label="{escape(words)} for {name}">{escape(words)}</a>'
     return [raw(link if has_words else linked_badge(claims()[name]))], []
 
 
-def definitions(statuses: Collection[str]) -> str:
-    """What these verdicts mean, and the sign beside those with a certificate."""
-    lines = "".join(f"<dt>{badge(name)}</dt><dd>{STATUSES[name]}</dd>" for name in STATUSES if name in statuses)
+def definitions() -> str:
+    """What the verdicts mean, and the sign beside those with a certificate."""
+    lines = "".join(f"<dt>{badge(name)}</dt><dd>{meaning}</dd>" for name, meaning in STATUSES.items())
     certified = f"<dt>{FOR_ALL}</dt><dd>Checked symbolically for all d and C, not only at the sizes that we ran.</dd>"
     return f'<dl class="verdict-definitions">{lines}{certified}</dl>'
 
@@ -167,7 +167,7 @@ def summary(listed: list[Claim]) -> str:
             if counts[status]
         ]
         lines += f"<li>{to_table}>{name[0].upper()}{name[1:]}</a>: {said}. {' '.join(links)}</li>"
-    legend = f"<summary>What the verdicts mean</summary>{definitions(STATUSES)}"
+    legend = f"<summary>What the verdicts mean</summary>{definitions()}"
     return f'<ul class="ledger-tally">{lines}</ul><details class="claims">{legend}</details>{FORM}'
 
 
@@ -196,15 +196,14 @@ class Verdicts(Table):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        parts, occur = [raw(f'<table class="verdicts">{head(HEAD)}<tbody>')], []
+        parts = [raw(f'<table class="verdicts">{head(HEAD)}<tbody>')]
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
             paper, _, finding = words.partition(" | ")
             if name not in claims() or not finding:
                 raise self.error(f"expected “id: what the paper says | what we find” with a claim’s id, got {line!r}")
             parts += self.row(claims()[name], paper, finding, linked_badge(claims()[name]))
-            occur.append(claims()[name].status)
-        return [*parts, raw(f"</tbody></table>{definitions(occur)}")]
+        return [*parts, raw(f"</tbody></table>{definitions()}")]
 
 
 def write_data(app: Sphinx, error: Exception | None) -> None:

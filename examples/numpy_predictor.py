@@ -1,4 +1,5 @@
-"""Measure a predictor that JAX cannot compile, here least squares in NumPy, on the tasks of the library.
+"""Measure a predictor that JAX cannot compile, here least squares in NumPy, on the
+tasks of the library.
 
 python examples/numpy_predictor.py
 """
@@ -20,7 +21,9 @@ def ridge(X, y, x_q, penalty=TASK.noise_std**2, mean=TASK.prior_mean) -> float:
 def main(task=TASK, predictor=ridge, count: int = 20_000) -> metrics.Estimate:
     batch = jax.tree.map(np.asarray, task.sample(jax.random.key(0), count))
     examples = zip(batch.X, batch.y, batch.x_q, strict=True)
-    squares = (np.array([predictor(*example) for example in examples]) - batch.target) ** 2
+    squares = (
+        np.array([predictor(*example) for example in examples]) - batch.target
+    ) ** 2
     risk = metrics.Estimate(squares.mean(), squares.std() / count**0.5)
     print(f"sampled: {risk.mean:.4f} ± {risk.standard_error:.4f}")
     print(f"exact risk of the best predictor: {theory.bayes_risk(task):.4f}")

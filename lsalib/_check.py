@@ -1,4 +1,7 @@
-"""Plain numbers become arrays, and what cannot be right is refused by its name. Tracers are checked for shape only."""
+"""Plain numbers become arrays, and what cannot be right is refused by its name.
+
+Tracers are checked for shape only.
+"""
 
 import reprlib
 
@@ -11,19 +14,32 @@ def describe(value) -> str:
     """A short description of a value, for an error message."""
     if hasattr(value, "dtype"):
         return f"{value.dtype} of shape {np.shape(value)}"
-    parts = [part for part in ("params", "task") if hasattr(value, part)]  # of a trained layer
-    return f"a {type(value).__name__} (did you mean its {' or '.join(parts)}?)" if parts else reprlib.repr(value)
+    # of a trained layer
+    parts = [part for part in ("params", "task") if hasattr(value, part)]
+    return (
+        f"a {type(value).__name__} (did you mean its {' or '.join(parts)}?)"
+        if parts
+        else reprlib.repr(value)
+    )
 
 
 def traced(*values) -> bool:
-    """Whether any of these is a tracer of ``jax.jit``, ``vmap`` or ``grad``, whose value is not known."""
+    """Whether any of these is a tracer of ``jax.jit``, ``vmap`` or ``grad``, whose
+    value is not known.
+    """
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def array(name: str, value, expected: tuple[int | str, ...] | None = None):
-    """An array of real floats: NumPy reads lists and numbers, arrays of JAX stay where they are."""
+    """An array of real floats: NumPy reads lists and numbers, arrays of JAX stay where
+    they are.
+    """
     try:
-        found = value if isinstance(value, jax.Array) else (jnp if traced(value) else np).asarray(value)
+        found = (
+            value
+            if isinstance(value, jax.Array)
+            else (jnp if traced(value) else np).asarray(value)
+        )
     except (TypeError, ValueError):
         found = np.asarray(None)
     if jnp.issubdtype(found.dtype, jnp.integer) or found.dtype == bool:
@@ -35,26 +51,41 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
 
 
 def floats(**given) -> list:
-    """Arrays of JAX, all of the widest float type among them, which Python's own numbers take; None stays None."""
+    """Arrays of JAX, all of the widest float type among them, which Python's own
+    numbers take; None stays None.
+    """
 
     def read(path, value):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         return jnp.asarray(value if type(value) in (float, int) else array(name, value))
 
-    one = lambda value: not (value is None or value is given or hasattr(value, "_fields"))  # weights: field by field
+    # weights: field by field
+    one = lambda value: (
+        not (value is None or value is given or hasattr(value, "_fields"))
+    )
     found = jax.tree_util.tree_map_with_path(read, given, is_leaf=one)
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(float, *jax.tree.leaves(found))
-    return [jax.tree.map(lambda part: part.astype(dtype), found[name]) for name in given]
+    return [
+        jax.tree.map(lambda part: part.astype(dtype), found[name]) for name in given
+    ]
 
 
 def namespace(*values):
-    """NumPy in float64 if all values are known, else ``jax.numpy``; then the values as its arrays of one float type."""
+    """NumPy in float64 if all values are known, else ``jax.numpy``; then the values as
+    its arrays of one float type.
+    """
     if not traced(values):
-        return np, *(None if value is None else np.asarray(value, np.float64) for value in values)
+        return np, *(
+            None if value is None else np.asarray(value, np.float64) for value in values
+        )
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(float, *(leaf.dtype for leaf in jax.tree.leaves(values) if traced(leaf)))
-    return jnp, *(None if value is None else jnp.asarray(value).astype(dtype) for value in values)
+        dtype = jnp.result_type(
+            float, *(leaf.dtype for leaf in jax.tree.leaves(values) if traced(leaf))
+        )
+    return jnp, *(
+        None if value is None else jnp.asarray(value).astype(dtype) for value in values
+    )
 
 
 def count(name: str, value) -> int:
@@ -67,9 +98,17 @@ def count(name: str, value) -> int:
 def number(name: str, value, *, minimum: float = -np.inf, above: float = -np.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
     found = array(name, value, ())
-    if not traced(found) and not (np.isfinite(found) and found >= minimum and found > above):
-        bound = f" greater than {above:g}" if above > -np.inf else f" of at least {minimum:g}"
-        raise ValueError(f"{name} must be a finite number{bound * (max(minimum, above) > -np.inf)}, got {value!r}")
+    if not traced(found) and not (
+        np.isfinite(found) and found >= minimum and found > above
+    ):
+        bound = (
+            f" greater than {above:g}"
+            if above > -np.inf
+            else f" of at least {minimum:g}"
+        )
+        raise ValueError(
+            f"{name} must be a finite number{bound * (max(minimum, above) > -np.inf)}, got {value!r}"
+        )
     return found if traced(found) else float(found)
 
 
@@ -82,32 +121,52 @@ def vector(name: str, value, length: int | None = None):
 
 
 def covariance(name: str, value, dim: int):
-    """A symmetric, positive semidefinite matrix other than zero, in float64 and exactly symmetric."""
+    """A symmetric, positive semidefinite matrix other than zero, in float64 and exactly
+    symmetric.
+    """
     given = array(name, value, (dim, dim))
     if traced(given):
         return given
-    M, rounding = np.array(given, np.float64), dim * float(jnp.finfo(given.dtype).eps)  # of what came
-    if not (np.isfinite(M).all() and np.allclose(M, M.T, 0, max(1e-6, 100 * rounding) * np.abs(M).max())):
+    # of what came
+    M, rounding = np.array(given, np.float64), dim * float(jnp.finfo(given.dtype).eps)
+    if not (
+        np.isfinite(M).all()
+        and np.allclose(M, M.T, 0, max(1e-6, 100 * rounding) * np.abs(M).max())
+    ):
         raise ValueError(f"{name} must be finite and symmetric, got {M}")
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     if values[0] < -max(1e-12, rounding) * values[-1] or values[-1] <= 0:
-        raise ValueError(f"{name} must be positive semidefinite and not zero, got eigenvalues {values[[0, -1]]}")
+        raise ValueError(
+            f"{name} must be positive semidefinite and not zero, got eigenvalues {values[[0, -1]]}"
+        )
     M = M if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
     return (M + M.T) / 2
 
 
 def key(value):
-    """One key of ``jax.random``, or the raw numbers of one, as ``jax.random.PRNGKey`` makes them."""
-    typed = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key) and value.shape == ()
-    if not typed and not (getattr(value, "dtype", None) == np.uint32 and value.shape in ((2,), (4,))):
-        raise ValueError(f"key must be a key of jax.random, got {describe(value)}; write jax.random.key(0)")
+    """One key of ``jax.random``, or the raw numbers of one, as ``jax.random.PRNGKey``
+    makes them.
+    """
+    typed = (
+        isinstance(value, jax.Array)
+        and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+        and value.shape == ()
+    )
+    if not typed and not (
+        getattr(value, "dtype", None) == np.uint32 and value.shape in ((2,), (4,))
+    ):
+        raise ValueError(
+            f"key must be a key of jax.random, got {describe(value)}; write jax.random.key(0)"
+        )
     return value
 
 
 def shape(name: str, value, expected: tuple[int | str, ...]):
     """The array, of this shape; letters in ``expected`` stand for any length."""
     got = np.shape(value)
-    if len(got) != len(expected) or any(not isinstance(e, str) and e != g for e, g in zip(expected, got, strict=True)):
+    if len(got) != len(expected) or any(
+        not isinstance(e, str) and e != g for e, g in zip(expected, got, strict=True)
+    ):
         wanted = str(expected).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {got}")
     return value

@@ -18,7 +18,9 @@ Scalar = Float[Array, ""]
 
 
 class Minimum(NamedTuple):
-    """The lowest point of the search: ``params``, the objective's ``value``, and the norm of its ``gradient`` there."""
+    """The lowest point of the search: ``params``, the objective's ``value``, and the
+    norm of its ``gradient`` there.
+    """
 
     params: PyTree[Float[Array, "..."]]
     value: Scalar
@@ -33,21 +35,25 @@ def minimize(
     memory: int = 40,
     patience: int | None = None,
 ) -> Minimum:
-    """Search for a minimum of a smooth, deterministic function from one start, by L-BFGS.
+    """Search for a minimum of a smooth, deterministic function from one start, by
+    L-BFGS.
 
-    Made for exact risks in float64; ``jax.vmap`` runs many starts side by side. Search in ``(b_h, A_h)``, which
-    ``attention.from_effective`` turns into weights: a search in the four matrices themselves, which describe the same
-    function in many ways, takes many times as long.
+    Made for exact risks in float64; ``jax.vmap`` runs many starts side by side. Search
+    in ``(b_h, A_h)``, which ``attention.from_effective`` turns into weights: a search
+    in the four matrices themselves, which describe the same function in many ways,
+    takes many times as long.
 
     Args:
         objective: from a pytree like ``params`` to a scalar.
         params: the start, a pytree of float arrays.
         steps: how many steps. The result is the lowest point of all.
         memory: how many steps the model of the curvature remembers.
-        patience: how many steps may go by without a lower value before the search ends; None means all of them.
+        patience: how many steps may go by without a lower value before the search ends;
+            None means all of them.
 
     Returns:
-        A ``Minimum``. If its ``gradient`` is far from zero, the search needs more steps.
+        A ``Minimum``. If its ``gradient`` is far from zero, the search needs more
+        steps.
 
     Example:
         >>> end = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), steps=5)
@@ -56,9 +62,14 @@ def minimize(
     """
     steps, memory = _check.count("steps", steps), _check.count("memory", memory)
     patience = patience if patience is None else _check.count("patience", patience)
-    types = [leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype for leaf in jax.tree.leaves(params)]
+    types = [
+        leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        for leaf in jax.tree.leaves(params)
+    ]
     if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
-        raise ValueError(f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}")
+        raise ValueError(
+            f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}"
+        )
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)
 
@@ -67,9 +78,13 @@ def minimize(
         value, gradient = value_and_grad(params, state=state)
         idle = jnp.where(value < lowest.value, 0, idle + 1)
         lowest = jax.tree.map(
-            partial(jnp.where, value < lowest.value), Minimum(params, value, optax.tree.norm(gradient)), lowest
+            partial(jnp.where, value < lowest.value),
+            Minimum(params, value, optax.tree.norm(gradient)),
+            lowest,
         )
-        updates, state = optimizer.update(gradient, state, params, value=value, grad=gradient, value_fn=objective)
+        updates, state = optimizer.update(
+            gradient, state, params, value=value, grad=gradient, value_fn=objective
+        )
         return done + 1, idle, optax.apply_updates(params, updates), state, lowest
 
     @jax.jit
@@ -79,7 +94,9 @@ def minimize(
         # One step more, which evaluates the point after the last one.
         waits = lambda idle: patience is None or idle <= patience
         goes_on = lambda carry: (carry[0] <= steps) & waits(carry[1])
-        return jax.lax.while_loop(goes_on, step, (0, 0, params, optimizer.init(params), start))[-1]
+        return jax.lax.while_loop(
+            goes_on, step, (0, 0, params, optimizer.init(params), start)
+        )[-1]
 
     # The line search mixes weak and strong types, which a strict setting would refuse.
     with jax.numpy_dtype_promotion("standard"):

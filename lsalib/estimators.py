@@ -1,4 +1,6 @@
-"""Predictors to compare attention with: one-step gradient descent and its relatives, for one example each."""
+"""Predictors to compare attention with: one-step gradient descent and its relatives,
+for one example each.
+"""
 
 from functools import partial
 
@@ -18,7 +20,8 @@ def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{\eta}{C} X^\top (X w_0 - y)
 
-    The loss is `\| X w_0 - y \|^2 / (2C)`; its factor 1/2 matters when step sizes are compared.
+    The loss is `\| X w_0 - y \|^2 / (2C)`; its factor 1/2 matters when step sizes are
+    compared.
 
     Args:
         X, y, x_q: context and query, (C, d), (C,), (d,).
@@ -31,16 +34,21 @@ def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
 
     Source: section 4.1 of arXiv 2512.04268.
     """
-    return _step(*_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=False)
+    return _step(
+        *_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=False
+    )
 
 
 def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
-    r"""Prediction after one gradient step on the *centered* context: the means of labels and features are subtracted.
+    r"""Prediction after one gradient step on the *centered* context: the means of
+    labels and features are subtracted.
 
-    .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 + \frac{\eta}{C} \sum_i (x_i - \bar x) (r_i - \bar r),
+    .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 + \frac{\eta}{C} \sum_i (x_i - \bar x)
+       (r_i - \bar r),
        \qquad r = y - X w_0
 
-    Adding a constant to all labels changes nothing. The division is by C, as in ``one_step_gd``.
+    Adding a constant to all labels changes nothing. The division is by C, as in
+    ``one_step_gd``.
 
     Args:
         X, y, x_q, w0, step_size: as in ``one_step_gd``.
@@ -49,15 +57,22 @@ def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
         >>> float(debiased_gd([[0.0], [2.0]], [5.0, 7.0], [1.0], [0.0], step_size=1.0))
         1.0
 
-    Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax attention, started from w0.
+    Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax
+    attention, started from w0.
     """
-    return _step(*_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=True)
+    return _step(
+        *_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=True
+    )
 
 
-def delta_rule(X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False) -> Scalar:
-    r"""Prediction after gradient descent on one example at a time: the delta rule of fast weights.
+def delta_rule(
+    X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False
+) -> Scalar:
+    r"""Prediction after gradient descent on one example at a time: the delta rule of
+    fast weights.
 
-    .. math:: f = w_C^\top x_q, \qquad w_i = \lambda w_{i-1} + \eta_i (y_i - \lambda w_{i-1}^\top x_i) \, x_i
+    .. math:: f = w_C^\top x_q, \qquad w_i = \lambda w_{i-1} + \eta_i (y_i - \lambda
+       w_{i-1}^\top x_i) \, x_i
 
     Args:
         X, y, x_q: context and query, (C, d), (C,), (d,).
@@ -70,7 +85,8 @@ def delta_rule(X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False)
         >>> float(delta_rule(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=[1.0, 0.5]))
         2.0
 
-    Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated form (Yang et al., 2025).
+    Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated
+    form (Yang et al., 2025).
     """
     given = _check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size, decay=decay)
     return _delta_rule(*given, normalized=bool(normalized))
@@ -79,10 +95,12 @@ def delta_rule(X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False)
 def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
     r"""Prediction of the posterior mean: no predictor has a smaller risk.
 
-    .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2 I)^+ (y - X w_\star)
+    .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2
+       I)^+ (y - X w_\star)
 
-    The posterior is conditioned on one example after the other. This factorizes no matrix, so several such predictors
-    can run in one program. Without noise, an example adds nothing if those before it determine its label.
+    The posterior is conditioned on one example after the other. This factorizes no
+    matrix, so several such predictors can run in one program. Without noise, an example
+    adds nothing if those before it determine its label.
 
     Args:
         X, y, x_q: context and query, (C, d), (C,), (d,).
@@ -97,7 +115,14 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
     Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
     """
     noise_std = _check.number("noise_std", noise_std, minimum=0.0)
-    given = _check.floats(X=X, y=y, x_q=x_q, prior_mean=prior_mean, prior_cov=prior_cov, noise_std=noise_std)
+    given = _check.floats(
+        X=X,
+        y=y,
+        x_q=x_q,
+        prior_mean=prior_mean,
+        prior_cov=prior_cov,
+        noise_std=noise_std,
+    )
     if prior_cov is not None:
         _check.covariance("prior_cov", prior_cov, given[0].shape[-1])
     return _bayes(*given)
@@ -135,7 +160,11 @@ def _delta_rule(X, y, x_q, w0, step_size, decay, *, normalized: bool):
 def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std):
     _check.context(X, y, x_q)
     _check.shape("prior_mean", prior_mean, x_q.shape)
-    prior_cov = jnp.eye(len(x_q), dtype=X.dtype) if prior_cov is None else (prior_cov + prior_cov.T) / 2
+    prior_cov = (
+        jnp.eye(len(x_q), dtype=X.dtype)
+        if prior_cov is None
+        else (prior_cov + prior_cov.T) / 2
+    )
     rounding = 8 * len(x_q) * jnp.finfo(X.dtype).eps
 
     def next_column(rest, j):
@@ -144,7 +173,8 @@ def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std):
         return rest - jnp.outer(column, column), column
 
     def condition(posterior, example):
-        # A root of the covariance instead of the covariance itself keeps twice as many digits (Potter's update).
+        # A root of the covariance instead of the covariance itself keeps twice as many
+        # digits (Potter's update).
         w, root = posterior
         x, label = example
         spread = root.T @ x

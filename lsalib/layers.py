@@ -1,16 +1,20 @@
-r"""Layers with a state: linear attention, gates and the delta rule behind one interface.
+r"""Layers with a state: linear attention, gates and the delta rule behind one
+interface.
 
-A ``Layer`` says what is computed: a rule, the number of heads, of layers one after the other, and so on. It holds no
-arrays. Its weights are a ``LayerParams``, a pytree. ``layer.init(key, dim)`` draws them, and
-``layer.predict(params, X, y, x_q)`` returns a scalar for one example, so that ``jax.vmap``, ``metrics.sampled_risk``
-and ``training.train`` work with any layer.
+A ``Layer`` says what is computed: a rule, the number of heads, of layers one after the
+other, and so on. It holds no arrays. Its weights are a ``LayerParams``, a pytree.
+``layer.init(key, dim)`` draws them, and ``layer.predict(params, X, y, x_q)`` returns a
+scalar for one example, so that ``jax.vmap``, ``metrics.sampled_risk`` and
+``training.train`` work with any layer.
 
-Each head keeps a matrix, its state. It starts at `S_0`, and each context token `z_t = [x_t; y_t]` changes it by its key
-`k_t = W_K z_t` and its value `v_t = W_V z_t`. The query's token `z_q = [x_q; g^\top x_q]` reads the last state:
+Each head keeps a matrix, its state. It starts at `S_0`, and each context token `z_t =
+[x_t; y_t]` changes it by its key `k_t = W_K z_t` and its value `v_t = W_V z_t`. The
+query's token `z_q = [x_q; g^\top x_q]` reads the last state:
 
 .. math:: f = g^\top x_q + \Big[ \sum_h W_P S_C W_Q z_q \Big]_{-1}
 
-The initial state `S_0` and the guess `g` are zero after ``init``; set others by ``params._replace(guess=...)``.
+The initial state `S_0` and the guess `g` are zero after ``init``; set others by
+``params._replace(guess=...)``.
 """
 
 from dataclasses import dataclass
@@ -55,7 +59,8 @@ class LayerParams(NamedTuple):
 class Layer:
     r"""What a layer computes; its weights are a ``LayerParams``.
 
-    The rule says how a context token changes the state of a head, by its key k and its value v:
+    The rule says how a context token changes the state of a head, by its key k and its
+    value v:
 
     =============== ============================================================================================
     ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of ``attention.lsa`` (eq. 3) with a state
@@ -64,23 +69,29 @@ class Layer:
     ``gated_delta`` `S_t = \lambda S_{t-1} (I - \eta k_t k_t^\top) + \eta v_t k_t^\top`
     =============== ============================================================================================
 
-    The query's token is never written. Every layer adds to all tokens what its heads read, `z + \sum_h W_P o_h`. A
-    context token reads the state after itself, `S_t`; with the rule ``linear`` it reads the last one, as in eq. 3.
+    The query's token is never written. Every layer adds to all tokens what its heads
+    read, `z + \sum_h W_P o_h`. A context token reads the state after itself, `S_t`;
+    with the rule ``linear`` it reads the last one, as in eq. 3.
 
-    All weights are trained unless ``frozen`` names them, the initial state too, and a trained state acts as a guess:
-    it adds `s_0^\top W_Q z_q` to the prediction. Such layers can have less risk than ``theory.depth_risk``, whose
-    layers have no state, write only labels and multiply no two labels. ``labels_only`` makes the layer one of these.
+    All weights are trained unless ``frozen`` names them, the initial state too, and a
+    trained state acts as a guess: it adds `s_0^\top W_Q z_q` to the prediction. Such
+    layers can have less risk than ``theory.depth_risk``, whose layers have no state,
+    write only labels and multiply no two labels. ``labels_only`` makes the layer one of
+    these.
 
     Args:
         rule: one of the names above.
         heads: `H`.
         depth: N, the number of layers one after the other.
-        normalized: for the delta rules, whether each step is divided by `\lVert k_t \rVert^2`. With `\eta = 1` the
-            layer then returns `v_t` for the last key, whatever its length.
-        labels_only: for the rule ``linear``, whether heads write only labels and never multiply two of them. Keys then
-            read features only, and a head that reads labels as values reads features only as queries. No state.
+        normalized: for the delta rules, whether each step is divided by `\lVert k_t
+            \rVert^2`. With `\eta = 1` the layer then returns `v_t` for the last key,
+            whatever its length.
+        labels_only: for the rule ``linear``, whether heads write only labels and never
+            multiply two of them. Keys then read features only, and a head that reads
+            labels as values reads features only as queries. No state.
         value_size: m; None is D. The size n of keys is that of the weights.
-        frozen: names of weights that are not trained: their gradient is zero. Weight decay would still change them.
+        frozen: names of weights that are not trained: their gradient is zero. Weight
+            decay would still change them.
 
     Example:
         >>> layer = Layer("delta", frozen=("guess",))
@@ -89,8 +100,9 @@ class Layer:
         >>> slope.guess.tolist(), bool((slope.state != 0).any())
         ([0.0, 0.0], True)
 
-    Sources: Katharopoulos et al. (2020; linear), Yang, Wang, Shen et al. (2024) and Dao and Gu (2024; gated), Schlag et
-    al. (2021) and Yang, Wang, Zhang et al. (2024; delta), Yang, Kautz and Hatamizadeh (2025; gated delta).
+    Sources: Katharopoulos et al. (2020; linear), Yang, Wang, Shen et al. (2024) and Dao
+    and Gu (2024; gated), Schlag et al. (2021) and Yang, Wang, Zhang et al. (2024;
+    delta), Yang, Kautz and Hatamizadeh (2025; gated delta).
     """
 
     rule: str
@@ -103,7 +115,9 @@ class Layer:
 
     def __post_init__(self):
         if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+            raise ValueError(
+                f"rule must be one of {', '.join(RULES)}, got {self.rule!r}"
+            )
         for name in ("heads", "depth", "value_size"):
             if name != "value_size" or self.value_size is not None:
                 object.__setattr__(self, name, _check.count(name, getattr(self, name)))
@@ -111,26 +125,44 @@ class Layer:
             raise ValueError(f"normalized must be False for the rule {self.rule}")
         if self.labels_only and self.rule != "linear":
             raise ValueError(f"labels_only must be False for the rule {self.rule}")
-        if isinstance(self.frozen, str) or (unknown := sorted({*self.frozen} - {*self._names()})):
+        if isinstance(self.frozen, str) or (
+            unknown := sorted({*self.frozen} - {*self._names()})
+        ):
             found = self.frozen if isinstance(self.frozen, str) else ", ".join(unknown)
-            raise ValueError(f"frozen must be a tuple with some of {', '.join(self._names())}, got {found!r}")
+            raise ValueError(
+                f"frozen must be a tuple with some of {', '.join(self._names())}, got {found!r}"
+            )
         object.__setattr__(self, "frozen", tuple(self.frozen))
 
     def _names(self) -> tuple[str, ...]:
-        return ("W_K", "W_Q", "W_V", "W_P", "guess", *(() if self.labels_only else RULES[self.rule]))
+        return (
+            "W_K",
+            "W_Q",
+            "W_V",
+            "W_P",
+            "guess",
+            *(() if self.labels_only else RULES[self.rule]),
+        )
 
     def _shapes(self, d: int, n: int) -> dict[str, tuple[int, ...]]:
         N, H, D, m = self.depth, self.heads, d + 1, self.value_size or d + 1
-        shapes = {"W_K": (N, H, n, D), "W_Q": (N, H, n, D), "W_V": (N, H, m, D), "W_P": (N, H, D, m)}
+        shapes = {
+            "W_K": (N, H, n, D),
+            "W_Q": (N, H, n, D),
+            "W_V": (N, H, m, D),
+            "W_P": (N, H, D, m),
+        }
         shapes |= {"guess": (d,), "state": (N, H, m, n), "step": (N, H), "gate": (N, H)}  # type: ignore[dict-item]
         return {name: shapes[name] for name in self._names()}
 
     def init(self, key: PRNGKeyArray, dim: int, *, scale: float = 0.1) -> LayerParams:
-        r"""Independent normal matrices, `W \sim N(0, s^2)` entrywise; initial state and guess are zero.
+        r"""Independent normal matrices, `W \sim N(0, s^2)` entrywise; initial state and
+        guess are zero.
 
-        The step `\eta` of every head is 1 where steps are normalized. Otherwise it is `1/(d + 2)`, the best constant
-        step of online gradient descent on standard normal features. Gates are 1, which forgets nothing. Training does
-        not keep a step or a gate within bounds.
+        The step `\eta` of every head is 1 where steps are normalized. Otherwise it is
+        `1/(d + 2)`, the best constant step of online gradient descent on standard
+        normal features. Gates are 1, which forgets nothing. Training does not keep a
+        step or a gate within bounds.
 
         Args:
             key: a key of ``jax.random``.
@@ -143,16 +175,25 @@ class Layer:
             ((1, 2, 4, 4), [[0.20000000298023224, 0.20000000298023224]], (1, 2))
         """
         d, scale = _check.count("dim", dim), _check.number("scale", scale, above=0.0)
-        keys = dict(zip(("W_K", "W_Q", "W_V", "W_P"), jax.random.split(_check.key(key), 4), strict=True))
+        keys = dict(
+            zip(
+                ("W_K", "W_Q", "W_V", "W_P"),
+                jax.random.split(_check.key(key), 4),
+                strict=True,
+            )
+        )
         rates = {"step": 1.0 if self.normalized else 1 / (d + 2), "gate": 1.0}
         weights = {
-            name: scale * normal(keys[name], shape) if name in keys else jnp.full(shape, rates.get(name, 0.0))
+            name: scale * normal(keys[name], shape)
+            if name in keys
+            else jnp.full(shape, rates.get(name, 0.0))
             for name, shape in self._shapes(d, d + 1).items()
         }
         return LayerParams(**weights)
 
     def predict(self, params: LayerParams, X, y, x_q) -> Float[Array, ""]:
-        r"""The prediction for one example: the guess, and what the heads of all layers have added to it.
+        r"""The prediction for one example: the guess, and what the heads of all layers
+        have added to it.
 
         Args:
             params: the weights.
@@ -171,11 +212,17 @@ class Layer:
 def _predict(layer: Layer, params: LayerParams, X, y, x_q):
     _check.context(X, y, x_q)
     _check_params(layer, params, len(x_q))
-    params = params._replace(**{name: jax.lax.stop_gradient(getattr(params, name)) for name in layer.frozen})
+    params = params._replace(
+        **{name: jax.lax.stop_gradient(getattr(params, name)) for name in layer.frozen}
+    )
     examples, query = tokens(X, y), jnp.append(x_q, params.guess @ x_q)[None]
     add = _add_linear if layer.rule == "linear" else _add_recurrent
     for place in range(layer.depth):
-        weights = {name: leaf[place] for name, leaf in params._asdict().items() if leaf is not None and name != "guess"}
+        weights = {
+            name: leaf[place]
+            for name, leaf in params._asdict().items()
+            if leaf is not None and name != "guess"
+        }
         examples, query = add(layer, weights, examples, query)
     return query[0, -1]
 
@@ -189,7 +236,9 @@ def _check_params(layer: Layer, params: LayerParams, d: int) -> None:
         if name in shapes:
             _check.shape(name, leaf, shapes[name])
         elif leaf is not None:
-            raise ValueError(f"{name} must be None for {layer}, got {_check.describe(leaf)}")
+            raise ValueError(
+                f"{name} must be None for {layer}, got {_check.describe(leaf)}"
+            )
 
 
 def _add_linear(layer: Layer, weights: dict, examples, query):
@@ -199,12 +248,16 @@ def _add_linear(layer: Layer, weights: dict, examples, query):
     if layer.labels_only:
         added = add_heads(_affine_in_labels(heads), Z.T).T
     else:
-        added = add_heads(heads, Z.T).T + jnp.einsum("hjm,hmn,hni,ti->tj", heads.W_P, weights["state"], heads.W_Q, Z)
+        added = add_heads(heads, Z.T).T + jnp.einsum(
+            "hjm,hmn,hni,ti->tj", heads.W_P, weights["state"], heads.W_Q, Z
+        )
     return added[:-1], added[-1:]
 
 
 def _affine_in_labels(heads: LSAParams) -> LSAParams:
-    """Two heads for each: one with features as values, one with labels as values and no labels in its query."""
+    """Two heads for each: one with features as values, one with labels as values and no
+    labels in its query.
+    """
     label = jnp.zeros(heads.W_K.shape[-1], heads.W_K.dtype).at[-1].set(1)
     W_K, W_P = heads.W_K * (1 - label)[None, None], heads.W_P * label[None, :, None]
     W_Q = heads.W_Q, heads.W_Q * (1 - label)[None, None]
@@ -216,11 +269,14 @@ def _add_recurrent(layer: Layer, weights: dict, examples, query):
     """One token after the other, as the papers write it."""
 
     def read(weights):
-        keys, values, queries = (examples @ weights[name].T for name in ("W_K", "W_V", "W_Q"))
+        keys, values, queries = (
+            examples @ weights[name].T for name in ("W_K", "W_V", "W_Q")
+        )
         steps = jnp.broadcast_to(weights.get("step", 1.0), len(keys)).astype(keys.dtype)
         if layer.normalized:
             squares = (keys**2).sum(1)
-            steps = steps / jnp.where(squares > 0, squares, 1)  # a key of length zero writes nothing
+            # a key of length zero writes nothing
+            steps = steps / jnp.where(squares > 0, squares, 1)
 
         def write(S, token):
             k, v, q, step = token
@@ -228,8 +284,12 @@ def _add_recurrent(layer: Layer, weights: dict, examples, query):
             S = S + step * jnp.outer(v - S @ k if "delta" in layer.rule else v, k)
             return S, S @ q
 
-        last, reads = jax.lax.scan(write, weights["state"], (keys, values, queries, steps))
-        return reads @ weights["W_P"].T, query @ weights["W_Q"].T @ last.T @ weights["W_P"].T
+        last, reads = jax.lax.scan(
+            write, weights["state"], (keys, values, queries, steps)
+        )
+        return reads @ weights["W_P"].T, query @ weights["W_Q"].T @ last.T @ weights[
+            "W_P"
+        ].T
 
     to_examples, to_query = jax.vmap(read)(weights)
     return examples + to_examples.sum(0), query + to_query.sum(0)

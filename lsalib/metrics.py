@@ -1,4 +1,6 @@
-"""The risk of a predictor on fresh tasks, and how close two predictors are (appendix C.2)."""
+"""The risk of a predictor on fresh tasks, and how close two predictors are (appendix
+C.2).
+"""
 
 import math
 from collections.abc import Callable
@@ -12,37 +14,56 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from lsalib import _check
 from lsalib.tasks import checked_sample
 
-__all__ = ["Estimate", "gradient_cosine", "gradient_difference", "prediction_difference", "sampled_risk"]
+__all__ = [
+    "Estimate",
+    "gradient_cosine",
+    "gradient_difference",
+    "prediction_difference",
+    "sampled_risk",
+]
 
 Scalar = Float[Array, ""]
 
 
 class Estimate(NamedTuple):
-    """A sample mean and its standard error; arrays of them, (k,), where a predictor makes k predictions."""
+    """A sample mean and its standard error; arrays of them, (k,), where a predictor
+    makes k predictions.
+    """
 
     mean: float | np.ndarray
     standard_error: float | np.ndarray
 
 
-def sampled_risk(key: PRNGKeyArray, task, predict: Callable, *, batches: int = 32, batch_size: int = 2**15) -> Estimate:
+def sampled_risk(
+    key: PRNGKeyArray,
+    task,
+    predict: Callable,
+    *,
+    batches: int = 32,
+    batch_size: int = 2**15,
+) -> Estimate:
     r"""Monte Carlo estimate of the ICL risk (eq. 4) on fresh tasks.
 
     .. math:: E \big[ (f(X, y, x_q) - \mathrm{target})^2 \big]
 
-    To compare predictors on the same tasks, write one function that returns a list of their predictions. It is compiled
-    in every call, so the estimate is always that of the present predictor and task. On a machine with few cores,
-    several factorizations of matrices (``jnp.linalg``) in one ``predict`` can block each other: measure such predictors
-    in separate calls with the same key. The functions of ``estimators`` contain no factorization.
+    To compare predictors on the same tasks, write one function that returns a list of
+    their predictions. It is compiled in every call, so the estimate is always that of
+    the present predictor and task. On a machine with few cores, several factorizations
+    of matrices (``jnp.linalg``) in one ``predict`` can block each other: measure such
+    predictors in separate calls with the same key. The functions of ``estimators``
+    contain no factorization.
 
     Args:
         key: a key of ``jax.random``.
         task: a ``GaussianTask``, or any ``tasks.Task``.
-        predict: a function of (X, y, x_q) for one example, made of JAX's operations, that returns a number or k of
-            them, as an array or a list.
-        batches, batch_size: their product is the number of tasks; only one batch is in memory.
+        predict: a function of (X, y, x_q) for one example, made of JAX's operations,
+            that returns a number or k of them, as an array or a list.
+        batches, batch_size: their product is the number of tasks; only one batch is in
+            memory.
 
     Returns:
-        An ``Estimate`` whose standard error is that of the mean over all tasks, NaN for a single task.
+        An ``Estimate`` whose standard error is that of the mean over all tasks, NaN for
+        a single task.
 
     Example:
         >>> from lsalib.tasks import GaussianTask
@@ -51,28 +72,45 @@ def sampled_risk(key: PRNGKeyArray, task, predict: Callable, *, batches: int = 3
         >>> abs(risk.mean - 2.0) < 5 * risk.standard_error
         True
     """
-    batches, n = _check.count("batches", batches), _check.count("batch_size", batch_size)
+    batches, n = (
+        _check.count("batches", batches),
+        _check.count("batch_size", batch_size),
+    )
     if not callable(predict):
-        raise ValueError(f"predict must be a function of (X, y, x_q), such as fit.predict, got {type(predict)}")
+        raise ValueError(
+            f"predict must be a function of (X, y, x_q), such as fit.predict, got {type(predict)}"
+        )
     one = lambda X, y, x_q: _check.array("what predict returns", predict(X, y, x_q))
 
     @jax.jit
     def moments(X, y, x_q, target):
-        predictions, target = _check.floats(predictions=jax.vmap(one)(X, y, x_q), target=target)
+        predictions, target = _check.floats(
+            predictions=jax.vmap(one)(X, y, x_q), target=target
+        )
         if predictions.ndim not in (1, 2):
-            raise ValueError(f"predict must return a scalar or a vector, got shape {predictions.shape[1:]}")
-        squares = (predictions - (target if predictions.ndim == 1 else target[:, None])) ** 2
+            raise ValueError(
+                f"predict must return a scalar or a vector, got shape {predictions.shape[1:]}"
+            )
+        squares = (
+            predictions - (target if predictions.ndim == 1 else target[:, None])
+        ) ** 2
         mean = squares.mean(axis=0)
         return mean, ((squares - mean[None]) ** 2).mean(axis=0)
 
     found = [
-        jax.device_get(moments(*checked_sample(task, key, n))) for key in jax.random.split(_check.key(key), batches)
+        jax.device_get(moments(*checked_sample(task, key, n)))
+        for key in jax.random.split(_check.key(key), batches)
     ]
     means, spreads = (np.array(each, np.float64) for each in zip(*found, strict=True))
-    # Deviations from each batch's own mean, and of these from the whole mean: no large numbers are subtracted.
+    # Deviations from each batch's own mean, and of these from the whole mean: no large
+    # numbers are subtracted.
     mean = means.mean(axis=0)
     variance = spreads.mean(axis=0) + ((means - mean) ** 2).mean(axis=0)
-    error = np.sqrt(variance / (batches * n - 1)) if batches * n > 1 else math.nan * variance
+    error = (
+        np.sqrt(variance / (batches * n - 1))
+        if batches * n > 1
+        else math.nan * variance
+    )
     return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))
 
 
@@ -93,20 +131,25 @@ def prediction_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:
 
 
 def gradient_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:
-    r"""Norm of the difference of the gradients by the query, `\| \nabla_{x_q} f - \nabla_{x_q} g \|` (appendix C.2).
+    r"""Norm of the difference of the gradients by the query, `\| \nabla_{x_q} f -
+    \nabla_{x_q} g \|` (appendix C.2).
 
-    Arguments are those of ``prediction_difference``; the result is in units of y per unit of x_q.
+    Arguments are those of ``prediction_difference``; the result is in units of y per
+    unit of x_q.
 
     Example:
         >>> f, g = (lambda X, y, x_q: 3 * x_q[0]), (lambda X, y, x_q: 4 * x_q[1])
         >>> float(gradient_difference(f, g, jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
         5.0
     """
-    return jnp.linalg.norm(_query_gradient("f", f, X, y, x_q) - _query_gradient("g", g, X, y, x_q))
+    return jnp.linalg.norm(
+        _query_gradient("f", f, X, y, x_q) - _query_gradient("g", g, X, y, x_q)
+    )
 
 
 def gradient_cosine(f: Callable, g: Callable, X, y, x_q) -> Scalar:
-    """Cosine of the angle between the gradients by the query (appendix C.2); NaN where a gradient is zero.
+    """Cosine of the angle between the gradients by the query (appendix C.2); NaN where
+    a gradient is zero.
 
     Arguments are those of ``prediction_difference``.
 

@@ -1,4 +1,6 @@
-"""The distribution of in-context regression tasks (section 2 of the paper), and its sampler."""
+"""The distribution of in-context regression tasks (section 2 of the paper), and its
+sampler.
+"""
 
 import reprlib
 from dataclasses import dataclass
@@ -17,9 +19,11 @@ __all__ = ["Batch", "GaussianTask", "Task", "sample"]
 
 
 class Batch(NamedTuple):
-    """B tasks: contexts, queries, targets and, where tasks are linear, the weights behind them.
+    """B tasks: contexts, queries, targets and, where tasks are linear, the weights
+    behind them.
 
-    ``X, y, x_q, target = batch[:4]`` leaves the weights out, and so may a task of your own.
+    ``X, y, x_q, target = batch[:4]`` leaves the weights out, and so may a task of your
+    own.
     """
 
     X: Float[Array, "B C d"]
@@ -31,10 +35,11 @@ class Batch(NamedTuple):
 
 @runtime_checkable
 class Task(Protocol):
-    """What training and measuring need from a task: ``dim``, d, and ``sample(key, n)``, a ``Batch`` of n tasks.
+    """What training and measuring need from a task: ``dim``, d, and ``sample(key, n)``,
+    a ``Batch`` of n tasks.
 
-    Draw everything from the key, by ``jax.random``: training compiles ``sample``, and what NumPy draws would be the
-    same in every step.
+    Draw everything from the key, by ``jax.random``: training compiles ``sample``, and
+    what NumPy draws would be the same in every step.
 
     Example:
         >>> class Signs:  # weights are random signs
@@ -59,16 +64,20 @@ class Task(Protocol):
 class GaussianTask:
     r"""A Gaussian distribution over noisy linear regression tasks.
 
-    .. math:: w \sim N(w_\star, \Psi), \qquad x_i, x_q \sim N(0, \Lambda), \qquad y_i = w^\top x_i + \sigma n_i
+    .. math:: w \sim N(w_\star, \Psi), \qquad x_i, x_q \sim N(0, \Lambda), \qquad y_i =
+       w^\top x_i + \sigma n_i
 
-    The *target* `w^\top x_q` has no noise. A task is a pytree: ``jax.vmap`` and ``jax.grad`` work on its prior mean,
-    covariances and noise. The context size is part of its structure, and so is a ``noise_std`` of exactly 0.
+    The *target* `w^\top x_q` has no noise. A task is a pytree: ``jax.vmap`` and
+    ``jax.grad`` work on its prior mean, covariances and noise. The context size is part
+    of its structure, and so is a ``noise_std`` of exactly 0.
 
     Args:
         prior_mean: `w_\star`, (d,).
         context_size: C, the number of labeled examples.
-        feature_cov: `\Lambda`, (d, d), positive semidefinite and not zero; None means the identity.
-        prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive definite to be sampled from.
+        feature_cov: `\Lambda`, (d, d), positive semidefinite and not zero; None means
+            the identity.
+        prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive
+            definite to be sampled from.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
 
     Sizes outside of 1e-30 to 1e30 are refused.
@@ -82,7 +91,8 @@ class GaussianTask:
         >>> float(slope(0.3))  # eta^2 d 2 sigma / C
         0.07500000...
 
-    Source: section 2 of arXiv 2512.04268, where both covariances are the identity and there is no noise.
+    Source: section 2 of arXiv 2512.04268, where both covariances are the identity and
+    there is no noise.
     """
 
     # Any array-like comes in; a float64 NumPy array is what is kept, or a tracer.
@@ -94,17 +104,28 @@ class GaussianTask:
 
     def __post_init__(self):
         prior_mean = _check.vector("prior_mean", self.prior_mean)
-        fields = {"prior_mean": prior_mean, "context_size": _check.count("context_size", self.context_size)}
+        fields = {
+            "prior_mean": prior_mean,
+            "context_size": _check.count("context_size", self.context_size),
+        }
         for name in ("feature_cov", "prior_cov"):
             value = getattr(self, name)
-            fields[name] = None if value is None else _check.covariance(name, value, prior_mean.size)
+            fields[name] = (
+                None
+                if value is None
+                else _check.covariance(name, value, prior_mean.size)
+            )
         fields["noise_std"] = _check.number("noise_std", self.noise_std, minimum=0.0)
         for name, value in fields.items():
             known = value is not None and not _check.traced(value)
-            size = np.max(np.abs(np.asarray(value, object))) if known else 1.0  # Python's whole numbers have no bound
-            # Between these, sizes fit into float32, in which samples are drawn, and their products into float64.
+            # Python's whole numbers have no bound
+            size = np.max(np.abs(np.asarray(value, object))) if known else 1.0
+            # Between these, sizes fit into float32, in which samples are drawn, and
+            # their products into float64.
             if size > 1e30 or ("cov" in name and size < 1e-30):
-                raise ValueError(f"{name} must have a size between 1e-30 and 1e30, got {reprlib.repr(value)}")
+                raise ValueError(
+                    f"{name} must have a size between 1e-30 and 1e30, got {reprlib.repr(value)}"
+                )
         self.__dict__.update(fields)
 
     @property
@@ -123,7 +144,12 @@ class GaussianTask:
 
     def tree_flatten(self):
         noise_std = self.noise_std if self.noisy else None
-        return (self.prior_mean, self.feature_cov, self.prior_cov, noise_std), self.context_size
+        return (
+            self.prior_mean,
+            self.feature_cov,
+            self.prior_cov,
+            noise_std,
+        ), self.context_size
 
     @classmethod
     def tree_unflatten(cls, context_size, leaves):
@@ -131,38 +157,53 @@ class GaussianTask:
         *arrays, noise_std = leaves
         task, noise_std = object.__new__(cls), 0.0 if noise_std is None else noise_std
         names = "prior_mean", "feature_cov", "prior_cov", "context_size", "noise_std"
-        task.__dict__.update(zip(names, (*arrays, context_size, noise_std), strict=True))
+        task.__dict__.update(
+            zip(names, (*arrays, context_size, noise_std), strict=True)
+        )
         return task
 
 
 def check_task(task, instead: str = "") -> None:
     """Refuse anything but a GaussianTask."""
     if not isinstance(task, GaussianTask):
-        raise ValueError(f"task must be a GaussianTask, got {_check.describe(task)}{instead}")
+        raise ValueError(
+            f"task must be a GaussianTask, got {_check.describe(task)}{instead}"
+        )
 
 
 def checked_sample(task, key: PRNGKeyArray, n: int) -> list:
-    """Contexts, labels, queries and targets of n tasks of any distribution, in one float type."""
+    """Contexts, labels, queries and targets of n tasks of any distribution, in one
+    float type.
+    """
     batch, names = task.sample(key, n), ("X", "y", "x_q", "target")
     if not all(hasattr(batch, name) for name in names):
-        raise ValueError(f"the task's sample must return a tasks.Batch, got a {type(batch).__name__}")
-    parts = _check.floats(**{f"the {name} of the task's sample": getattr(batch, name) for name in names})
+        raise ValueError(
+            f"the task's sample must return a tasks.Batch, got a {type(batch).__name__}"
+        )
+    parts = _check.floats(
+        **{f"the {name} of the task's sample": getattr(batch, name) for name in names}
+    )
     shapes = ((n, "C", task.dim), parts[0].shape[:2], (n, task.dim), (n,))
     for name, part, shape in zip(names, parts, shapes, strict=True):
         _check.shape(f"the {name} of the task's sample", part, shape)
     return parts
 
 
-def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False) -> Batch:
-    r"""Draw tasks, `w \sim N(w_\star, \Psi)`, `x, x_q \sim N(0, \Lambda)`, `y = X w + \sigma n`.
+def sample(
+    key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False
+) -> Batch:
+    r"""Draw tasks, `w \sim N(w_\star, \Psi)`, `x, x_q \sim N(0, \Lambda)`, `y = X w +
+    \sigma n`.
 
     Args:
         key: a key of ``jax.random``.
         task: the distribution.
         batch_size: `B`.
-        compress: whether a context of C > p tokens, p = d or d+1 with label noise, is replaced by p tokens
-            whose Gram matrix ``attention.gram`` has the same distribution jointly with w, and with it every prediction
-            of linear attention. The single tokens have another distribution, and softmax sees the difference.
+        compress: whether a context of C > p tokens, p = d or d+1 with label noise, is
+            replaced by p tokens whose Gram matrix ``attention.gram`` has the same
+            distribution jointly with w, and with it every prediction of linear
+            attention. The single tokens have another distribution, and softmax sees the
+            difference.
 
     Example:
         >>> batch = sample(jax.random.key(0), GaussianTask([2.0, 2.0, 2.0], context_size=5), batch_size=4)
@@ -171,21 +212,47 @@ def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: 
     """
     check_task(task, "; another one has its own sample(key, n)")
     key, batch_size = _check.key(key), _check.count("batch_size", batch_size)
-    xp, w, s, *covs = _check.namespace(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
-    given = w, *(None if cov is None else root(xp, cov) for cov in covs), s if task.noisy else None
+    xp, w, s, *covs = _check.namespace(
+        task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov
+    )
+    given = (
+        w,
+        *(None if cov is None else root(xp, cov) for cov in covs),
+        s if task.noisy else None,
+    )
     given = jax.tree.map(lambda value: value.astype(jnp.result_type(float)), given)
     compress = bool(compress) and task.context_size > task.dim + task.noisy
-    return _sample(key, *given, float(task.context_size), (None if compress else task.context_size, batch_size))
+    return _sample(
+        key,
+        *given,
+        float(task.context_size),
+        (None if compress else task.context_size, batch_size),
+    )
 
 
 @partial(jax.jit, static_argnames="shape")
-def _sample(key, prior_mean, feature_root, prior_root, noise_std, context_size, shape) -> Batch:
-    """One program for all tasks of one shape; compressed contexts have one shape, whatever their size."""
+def _sample(
+    key, prior_mean, feature_root, prior_root, noise_std, context_size, shape
+) -> Batch:
+    """One program for all tasks of one shape; compressed contexts have one shape,
+    whatever their size.
+    """
     tokens, batch_size = shape
     size = context_size if tokens is None else tokens
-    white = draw(key, len(prior_mean), size, batch_size, noisy=noise_std is not None, compress=tokens is None)
-    X, y, x_q, w = data_from_draw(white, prior_mean, feature_root, prior_root, noise_std)
-    return Batch(*(jnp.moveaxis(part, -1, 0) for part in (X, y, x_q, contract(x_q, w), w)))
+    white = draw(
+        key,
+        len(prior_mean),
+        size,
+        batch_size,
+        noisy=noise_std is not None,
+        compress=tokens is None,
+    )
+    X, y, x_q, w = data_from_draw(
+        white, prior_mean, feature_root, prior_root, noise_std
+    )
+    return Batch(
+        *(jnp.moveaxis(part, -1, 0) for part in (X, y, x_q, contract(x_q, w), w))
+    )
 
 
 class StandardTask(NamedTuple):
@@ -201,13 +268,19 @@ class StandardTask(NamedTuple):
 def standardize(task: GaussianTask) -> StandardTask:
     r"""The change of coordinates in which features are white and labels are residuals.
 
-    With `x = U \xi` and `r = y - w_\star^\top x`, U a root of ``feature_cov``, `\varepsilon = U^\top (w - w_\star)` is
-    `T g`, `T = U^\top R` with R a root of ``prior_cov`` and `g \sim N(0, I)`, and
-    `r = \varepsilon^\top \xi + \sigma n` whatever the prior mean was.
+    With `x = U \xi` and `r = y - w_\star^\top x`, U a root of ``feature_cov``,
+    `\varepsilon = U^\top (w - w_\star)` is `T g`, `T = U^\top R` with R a root of
+    ``prior_cov`` and `g \sim N(0, I)`, and `r = \varepsilon^\top \xi + \sigma n`
+    whatever the prior mean was.
     """
     check_task(task)
-    xp, w, s, L, P = _check.namespace(task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov)
+    xp, w, s, L, P = _check.namespace(
+        task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov
+    )
     if L is None and P is None:
         return StandardTask(w, None, None, s, task.context_size)
-    U, R = (xp.eye(task.dim, dtype=w.dtype) if cov is None else root(xp, cov) for cov in (L, P))
+    U, R = (
+        xp.eye(task.dim, dtype=w.dtype) if cov is None else root(xp, cov)
+        for cov in (L, P)
+    )
     return StandardTask(w, U, U.T @ R, s, task.context_size)

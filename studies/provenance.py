@@ -1,4 +1,6 @@
-"""Where a result comes from: its command, commit and date, the machine, and the versions of packages."""
+"""Where a result comes from: its command, commit and date, the machine, and the
+versions of packages.
+"""
 
 import os
 import platform
@@ -15,14 +17,20 @@ ROOT = Path(__file__).resolve().parents[1]
 def commit() -> str:
     """The checkout's commit, with "-dirty" after it if tracked files have changed.
 
-    It is read once for each process, so that a result that is written does not make the next one dirty.
+    It is read once for each process, so that a result that is written does not make the
+    next one dirty.
     """
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
+    return (
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        or "unknown"
+    )
 
 
 def provenance(command: str) -> dict[str, str]:
-    """What every result says about itself: the command that makes it, the commit and the date."""
+    """What every result says about itself: the command that makes it, the commit and
+    the date.
+    """
     return {"command": command, "commit": commit(), "date": date.today().isoformat()}
 
 

@@ -1,8 +1,10 @@
-"""Brute force in NumPy: moments of small tasks by a sum over all outcomes, and minimum risks by least squares.
+"""Brute force in NumPy: moments of small tasks by a sum over all outcomes, and minimum
+risks by least squares.
 
-Three values, -sqrt(k), 0 and sqrt(k), have mean 0, variance 1 and the fourth moment k; with k = 3 they have the moments
-of a normal variable up to the fifth. The risk of linear attention depends on its inputs only through their first four,
-so such sums are exact for Gaussian tasks.
+Three values, -sqrt(k), 0 and sqrt(k), have mean 0, variance 1 and the fourth moment k;
+with k = 3 they have the moments of a normal variable up to the fifth. The risk of
+linear attention depends on its inputs only through their first four, so such sums are
+exact for Gaussian tasks.
 """
 
 from itertools import product
@@ -10,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-Values = tuple[np.ndarray, np.ndarray]  # all values of independent coordinates, (n, d), and their chances, (n,)
+# all values of independent coordinates, (n, d), and their chances, (n,)
+Values = tuple[np.ndarray, np.ndarray]
 NONE: Values = np.zeros((1, 1)), np.ones(1)
 
 
@@ -26,7 +29,9 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 class Moments(NamedTuple):
-    """E[G], E[G⊗G], E[eps_k G] and E[eps eps'], with residual labels in G: tokens are [x; x.eps + noise]."""
+    """E[G], E[G⊗G], E[eps_k G] and E[eps eps'], with residual labels in G: tokens are
+    [x; x.eps + noise].
+    """
 
     mean: np.ndarray
     second: np.ndarray
@@ -34,15 +39,27 @@ class Moments(NamedTuple):
     prior: np.ndarray
 
     def beside_the_best_guess(self) -> "Moments":
-        """A trained guess takes a constant off each answer, so that covariances replace second moments."""
-        return self._replace(mean=0 * self.mean, second=self.second - np.multiply.outer(self.mean, self.mean))
+        """A trained guess takes a constant off each answer, so that covariances replace
+        second moments.
+        """
+        return self._replace(
+            mean=0 * self.mean,
+            second=self.second - np.multiply.outer(self.mean, self.mean),
+        )
 
 
 def moments(C: int, x: Values, eps: Values, noise: Values = NONE) -> Moments:
     """Of contexts of C tokens that are independent given the task."""
     (X, p), (n, of_noise) = x, noise
-    X, n, chance = np.repeat(X, len(n), axis=0), np.tile(n[:, 0], len(X)), np.outer(p, of_noise).ravel()
-    z = np.concatenate([np.broadcast_to(X, (len(eps[0]), *X.shape)), (eps[0] @ X.T + n)[..., None]], axis=2)
+    X, n, chance = (
+        np.repeat(X, len(n), axis=0),
+        np.tile(n[:, 0], len(X)),
+        np.outer(p, of_noise).ravel(),
+    )
+    z = np.concatenate(
+        [np.broadcast_to(X, (len(eps[0]), *X.shape)), (eps[0] @ X.T + n)[..., None]],
+        axis=2,
+    )
     pairs = np.einsum("t,etm,etn->emn", chance, z, z)
     D, weighted = z.shape[2], chance * eps[1][:, None]
     flat = (z[..., :, None] * z[..., None, :]).reshape(-1, D * D)
@@ -50,19 +67,28 @@ def moments(C: int, x: Values, eps: Values, noise: Values = NONE) -> Moments:
     of_two = np.einsum("e,emn,epq->mnpq", eps[1], pairs, pairs)
     cross = np.einsum("e,ek,emn->kmn", eps[1], eps[0], pairs)
     return Moments(
-        eps[1] @ pairs.transpose(1, 0, 2), (of_token + (C - 1) * of_two) / C, cross, eps[0].T * eps[1] @ eps[0]
+        eps[1] @ pairs.transpose(1, 0, 2),
+        (of_token + (C - 1) * of_two) / C,
+        cross,
+        eps[0].T * eps[1] @ eps[0],
     )
 
 
-def gaussian(d: int, C: int, noise_std: float = 0.0, L=None, P=None, noise_kurtosis: float = 3.0) -> Moments:
-    """The moments of a Gaussian task, by a sum over outcomes; the covariances are given by square roots L and P."""
+def gaussian(
+    d: int, C: int, noise_std: float = 0.0, L=None, P=None, noise_kurtosis: float = 3.0
+) -> Moments:
+    """The moments of a Gaussian task, by a sum over outcomes; the covariances are given
+    by square roots L and P.
+    """
     (x, chance), (n, of_noise) = three_values(*[3.0] * d), three_values(noise_kurtosis)
     of = lambda root: (x if root is None else x @ np.transpose(root), chance)
     return moments(C, of(L), of(P), (noise_std * n, of_noise) if noise_std else NONE)
 
 
 def linear_guess(L: np.ndarray, u: np.ndarray, bias: float = 0.0) -> np.ndarray:
-    """E[z z'] of z = [x_q; y_q - w*.x_q], for a guess whose slope is w* - u, and queries of covariance L."""
+    """E[z z'] of z = [x_q; y_q - w*.x_q], for a guess whose slope is w* - u, and
+    queries of covariance L.
+    """
     reads = np.vstack([np.eye(len(u)), -np.asarray(u, float)])
     query = reads @ L @ reads.T
     query[-1, -1] += bias**2
@@ -72,9 +98,13 @@ def linear_guess(L: np.ndarray, u: np.ndarray, bias: float = 0.0) -> np.ndarray:
 def least(given: Moments, query: np.ndarray, values: np.ndarray | None = None) -> float:
     """The minimum risk of all lifts, or of heads with these value vectors, (H, d + 1)."""
     values = np.eye(len(given.mean)) if values is None else values
-    wanted = np.tensordot(query[:, :-1], given.cross, 1) - np.multiply.outer(query[:, -1], given.mean)
+    wanted = np.tensordot(query[:, :-1], given.cross, 1) - np.multiply.outer(
+        query[:, -1], given.mean
+    )
     wanted = np.einsum("hm,jmn->jhn", values, wanted).reshape(len(query), -1)
-    read = np.einsum("hm,mnpq,gp->hngq", values, given.second, values).reshape(2 * [wanted.shape[1]])
+    read = np.einsum("hm,mnpq,gp->hngq", values, given.second, values).reshape(
+        2 * [wanted.shape[1]]
+    )
     nothing = np.vdot(query[:-1, :-1], given.prior) + query[-1, -1]
     return nothing - np.vdot(inverse(query) @ wanted @ inverse(read), wanted)
 
@@ -86,11 +116,19 @@ def orthogonal(vectors: np.ndarray) -> np.ndarray:
 
 
 def attend(params, X, y, x_q, y_q) -> np.ndarray:
-    """The paper's eqs. 2 to 4 to the letter: the last column of E + sum_h W_P W_V E M (E' W_K' W_Q E) / C."""
+    """The paper's eqs. 2 to 4 to the letter: the last column of E + sum_h W_P W_V E M
+    (E' W_K' W_Q E) / C.
+    """
     E = np.vstack([np.column_stack([X.T, x_q]), np.append(y, y_q)])
     M = np.diag(np.append(np.ones(len(y)), 0.0))
     heads = zip(*map(np.asarray, params), strict=True)
-    return (E + sum(W_P @ W_V @ E @ M @ (E.T @ W_K.T @ W_Q @ E) for W_K, W_Q, W_P, W_V in heads) / len(y))[:, -1]
+    return (
+        E
+        + sum(
+            W_P @ W_V @ E @ M @ (E.T @ W_K.T @ W_Q @ E) for W_K, W_Q, W_P, W_V in heads
+        )
+        / len(y)
+    )[:, -1]
 
 
 def predict(params, X, y, x_q, y_q) -> float:
@@ -98,6 +136,8 @@ def predict(params, X, y, x_q, y_q) -> float:
 
 
 def heads(b: np.ndarray, A: np.ndarray):
-    """W_K, W_Q, W_P and W_V of heads with the value vectors b, (H, D), and the key matrices A, (H, D, D)."""
+    """W_K, W_Q, W_P and W_V of heads with the value vectors b, (H, D), and the key
+    matrices A, (H, D, D).
+    """
     one = np.broadcast_to(np.eye(b.shape[1]), A.shape)
     return one, A, one, np.eye(b.shape[1])[-1][:, None] * b[:, None, :]

@@ -8,7 +8,9 @@ from http.server import ThreadingHTTPServer
 
 @contextmanager
 def running(server: ThreadingHTTPServer) -> Iterator[ThreadingHTTPServer]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}
+    )
     thread.start()
     try:
         yield server

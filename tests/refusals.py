@@ -4,7 +4,9 @@ import pytest
 
 
 def refusals(*cases):
-    """A test of (call, words) pairs: the call raises a ValueError that has the words, a regular expression."""
+    """A test of (call, words) pairs: the call raises a ValueError that has the words, a
+    regular expression.
+    """
 
     @pytest.mark.parametrize(("call", "words"), cases)
     def test(call, words, unchecked):

@@ -9,12 +9,15 @@ from loopback import running
 
 
 class Server(ThreadingHTTPServer):
-    """It answers by a function of the last message, after a pause; the first answers are failures, HTTP statuses."""
+    """It answers by a function of the last message, after a pause; the first answers
+    are failures, HTTP statuses.
+    """
 
     def __init__(self, answer, failures=(), pause=0.0):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer, self.failures, self.pause = answer, iter(failures), pause
-        self.requests, self.open, self.most = [], set(), 0  # how many requests at the same time
+        # how many requests at the same time
+        self.requests, self.open, self.most = [], set(), 0
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def handle_error(self, request, client_address):
@@ -28,17 +31,31 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        server, request = self.server, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server, request = (
+            self.server,
+            json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
+        )
         server.requests.append(request)
         failure = next(server.failures, None)
         server.open.add(self)
         server.most = max(server.most, len(server.open))
         time.sleep(server.pause)
         server.open.discard(self)
-        message = {"role": "assistant", "content": server.answer(request["messages"][-1]["content"])}
-        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": None}
+        message = {
+            "role": "assistant",
+            "content": server.answer(request["messages"][-1]["content"]),
+        }
+        answer = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": request["model"],
+            "usage": None,
+        }
         answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
-        body = json.dumps({"error": {"message": "refused"}} if failure else answer).encode()
+        body = json.dumps(
+            {"error": {"message": "refused"}} if failure else answer
+        ).encode()
         self.send_response(failure or 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -1,4 +1,6 @@
-"""What the tests of lsalib.sts share: the data and the weights, where they are to be had."""
+"""What the tests of lsalib.sts share: the data and the weights, where they are to be
+had.
+"""
 
 import os
 from functools import cache
@@ -21,7 +23,10 @@ def small_model() -> models.SmolLM2:
 
 
 def _needed(load):
-    """What is loaded. Where it is not to be had, the test is skipped, but not in CI, which has everything."""
+    """What is loaded.
+
+    Where it is not to be had, the test is skipped, but not in CI, which has everything.
+    """
     try:
         return load()
     except (ImportError, OSError) as error:

@@ -1,6 +1,8 @@
-"""One of two processes of a sweep: ``sweep_worker.py OUT CHECKPOINT ADDRESS RANK LAST``.
+"""One of two processes of a sweep: ``sweep_worker.py OUT CHECKPOINT ADDRESS RANK
+LAST``.
 
-The second process kills itself at step LAST, if there is such a step. Results go to OUT.
+The second process kills itself at step LAST, if there is such a step. Results go to
+OUT.
 """
 
 import os
@@ -26,7 +28,9 @@ def main(out, checkpoint, address, rank, last):
         if step == int(last) and rank == "1":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    fits = sweep(jax.random.key(0), RUNS, **HOW, callback=watch, every=4, checkpoint=checkpoint)
+    fits = sweep(
+        jax.random.key(0), RUNS, **HOW, callback=watch, every=4, checkpoint=checkpoint
+    )
     arrays = {str(i): leaf for i, leaf in enumerate(jax.tree.leaves(fits))}
     np.savez(out, seen=seen, devices=jax.device_count(), **arrays)
 

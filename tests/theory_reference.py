@@ -1,4 +1,6 @@
-"""Independent derivations of the numbers of ``lsalib.theory`` in NumPy: brute-force moments, and risks from them."""
+"""Independent derivations of the numbers of ``lsalib.theory`` in NumPy: brute-force
+moments, and risks from them.
+"""
 
 from functools import cache
 from itertools import product
@@ -11,12 +13,19 @@ from dense import moments, three_values
 from lsalib.tasks import GaussianTask, sample
 
 
-def make_task(seed: int, dim: int, context_size: int, noise_std: float = 0.0, ranks=(None, None)) -> GaussianTask:
-    """A task with a random prior mean and two random covariances, singular ones if ranks are given."""
+def make_task(
+    seed: int, dim: int, context_size: int, noise_std: float = 0.0, ranks=(None, None)
+) -> GaussianTask:
+    """A task with a random prior mean and two random covariances, singular ones if
+    ranks are given.
+    """
     rng = np.random.default_rng(seed)
     prior_mean, roots = rng.normal(size=dim), rng.normal(size=(2, dim, dim))
     covs = [root @ root.T / dim + 0.3 * np.eye(dim) for root in roots]
-    covs = [cov if k is None else root[:, :k] @ root[:, :k].T for cov, root, k in zip(covs, roots, ranks, strict=True)]
+    covs = [
+        cov if k is None else root[:, :k] @ root[:, :k].T
+        for cov, root, k in zip(covs, roots, ranks, strict=True)
+    ]
     return GaussianTask(prior_mean, context_size, *covs, noise_std=noise_std)
 
 
@@ -31,7 +40,9 @@ GENERAL = GaussianTask(
 # All of three features, so that they share their programs.
 TASKS = {
     "isotropic": GaussianTask([1.0, 2.0, -1.0], 5),
-    "isotropic, noisy": GaussianTask([1.0, 2.0, -1.0], 2, 2 * np.eye(3), 0.3 * np.eye(3), 0.7),
+    "isotropic, noisy": GaussianTask(
+        [1.0, 2.0, -1.0], 2, 2 * np.eye(3), 0.3 * np.eye(3), 0.7
+    ),
     "general": make_task(2, 3, 4),
     "general, noisy": make_task(3, 3, 3, noise_std=1.1),
     "singular features": make_task(4, 3, 5, noise_std=1.5, ranks=(2, None)),
@@ -48,11 +59,16 @@ def lifted(params) -> np.ndarray:
 
 def covs(task: GaussianTask):
     """Both covariances as matrices."""
-    return tuple(np.eye(task.dim) if cov is None else np.asarray(cov) for cov in (task.feature_cov, task.prior_cov))
+    return tuple(
+        np.eye(task.dim) if cov is None else np.asarray(cov)
+        for cov in (task.feature_cov, task.prior_cov)
+    )
 
 
 def forms(M, guess, bias):
-    """The constants c (D,) and forms N (D, D, D) with ``f = sum_k t_k (c_k + <G, N_k>)``, t = [x_q; 1]."""
+    """The constants c (D,) and forms N (D, D, D) with ``f = sum_k t_k (c_k + <G,
+    N_k>)``, t = [x_q; 1].
+    """
     c = np.append(guess, bias)
     return c, np.concatenate([M[:-1], 0 * M[-1:]]) + np.multiply.outer(c, M[-1])
 
@@ -61,26 +77,40 @@ def products(moments, c, N):
     """E[v v'] for the vector with the entries v_k = c_k + <G, N_k>."""
     mean, second, _ = moments
     on_mean = np.outer(np.einsum("kmn,mn->k", N, mean), c)
-    return np.einsum("jmn,mnpq,kpq->jk", N, second, N) + on_mean + on_mean.T + np.outer(c, c)
+    return (
+        np.einsum("jmn,mnpq,kpq->jk", N, second, N)
+        + on_mean
+        + on_mean.T
+        + np.outer(c, c)
+    )
 
 
 def dense_risk(M, task: GaussianTask, guess, bias, moments) -> float:
-    """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the task's own coordinates."""
+    """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the
+    task's own coordinates.
+    """
     (L, P), w, (c, N) = covs(task), task.prior_mean, forms(M, guess, bias)
     pairs = products(moments, c, N)
     with_w = np.outer(c[:-1], w) + np.einsum("jmn,imn->ji", N[:-1], moments[2])
-    return np.vdot(L, pairs[:-1, :-1] - with_w - with_w.T + np.outer(w, w) + P) + pairs[-1, -1]
+    return (
+        np.vdot(L, pairs[:-1, :-1] - with_w - with_w.T + np.outer(w, w) + P)
+        + pairs[-1, -1]
+    )
 
 
 def dense_distance(one, two, task: GaussianTask, moments) -> float:
-    """The mean squared distance of two layers, each given by its lift, its guess and its bias."""
+    """The mean squared distance of two layers, each given by its lift, its guess and
+    its bias.
+    """
     (c, N), (its_c, its_N) = forms(*one), forms(*two)
     pairs = products(moments, c - its_c, N - its_N)
     return np.vdot(covs(task)[0], pairs[:-1, :-1]) + pairs[-1, -1]
 
 
 def largest_z(draws, exact) -> float:
-    """The largest |mean - exact| in standard errors over all entries; entries that never vary must be right."""
+    """The largest |mean - exact| in standard errors over all entries; entries that
+    never vary must be right.
+    """
     draws = np.asarray(draws).reshape(len(draws), -1)
     error, spread = draws.mean(0) - np.ravel(exact), draws.std(0) / np.sqrt(len(draws))
     fixed = spread == 0
@@ -89,7 +119,9 @@ def largest_z(draws, exact) -> float:
 
 
 def z_bound(entries: int, level: float = 1e-6) -> float:
-    """What ``largest_z`` over so many entries stays under, but for a chance of ``level`` (Bonferroni)."""
+    """What ``largest_z`` over so many entries stays under, but for a chance of
+    ``level`` (Bonferroni).
+    """
     return NormalDist().inv_cdf(1 - level / (2 * entries))
 
 
@@ -99,7 +131,9 @@ def batch_of(seed: int, task: GaussianTask, count: int = 20_000):
 
 
 def gauss_hermite(dim: int, nodes: int = 3):
-    """Points and weights that integrate N(0, I) exactly up to degree 5 in each coordinate."""
+    """Points and weights that integrate N(0, I) exactly up to degree 5 in each
+    coordinate.
+    """
     x, weight = np.polynomial.hermite_e.hermegauss(nodes)
     grid = np.array(list(product(range(nodes), repeat=dim)))
     return x[grid], np.prod(weight[grid] / weight.sum(), axis=1)
@@ -112,11 +146,19 @@ def root(cov, dim: int):
 
 
 def listed_moments(task: GaussianTask, features=None):
-    """E[G], E[G⊗G] and E[w_i G] by brute force; features are Gaussian unless all of their values are given."""
+    """E[G], E[G⊗G] and E[w_i G] by brute force; features are Gaussian unless all of
+    their values are given.
+    """
     (points, chance), (n, of_noise) = three_values(*[3.0] * task.dim), three_values(3.0)
-    x = (points @ root(task.feature_cov, task.dim).T, chance) if features is None else features
+    x = (
+        (points @ root(task.feature_cov, task.dim).T, chance)
+        if features is None
+        else features
+    )
     w = task.prior_mean + points @ root(task.prior_cov, task.dim).T
-    return moments(task.context_size, x, (w, chance), (task.noise_std * n, of_noise))[:3]
+    return moments(task.context_size, x, (w, chance), (task.noise_std * n, of_noise))[
+        :3
+    ]
 
 
 @cache

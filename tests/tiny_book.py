@@ -60,7 +60,9 @@ def make(root: Path, page: str = PAGE) -> Path:
 
 
 def write_address(root: Path, url: str) -> None:
-    """Write the repository's address into the book's _config.yml, whichever stands there."""
+    """Write the repository's address into the book's _config.yml, whichever stands
+    there.
+    """
     config = root / "_config.yml"
     config.write_text(re.sub(r"(?m)^  url: .*", f'  url: "{url}"', config.read_text()))
 
@@ -68,7 +70,11 @@ def write_address(root: Path, url: str) -> None:
 def commit(root: Path) -> None:
     """Make the folder a repository, and commit everything in it."""
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
-    for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message=state"]):
+    for command in (
+        ["init", "--quiet"],
+        ["add", "--all"],
+        ["commit", "--quiet", "--message=state"],
+    ):
         subprocess.run([*git, *command], cwd=root, check=True)
 
 

@@ -1,4 +1,6 @@
-"""The ledger: the claims of book/claims.toml with their evidence, compared: python -m tools ledger."""
+"""The ledger: the claims of book/claims.toml with their evidence, compared: python -m
+tools ledger.
+"""
 
 import argparse
 import ast
@@ -13,8 +15,9 @@ from tools.notebooks import pages
 # The book's main figure, as a file for the README.
 FIGURE = Path("book/_static/answer.svg")
 NOT_RUN = "not run here yet"
-# The one rule for verdicts, which the ledger and the front page show. It judges a statement in its source's own
-# setting, not its proof; a single run or case of that setting that contradicts the statement is enough for "corrected".
+# The one rule for verdicts, which the ledger and the front page show. It judges a
+# statement in its source's own setting, not its proof; a single run or case of that
+# setting that contradicts the statement is enough for "corrected".
 STATUSES = {
     "reproduced": "True as its source states it. We add nothing.",
     "sharpened": "True as its source states it, and we add an exact number, a wider setting or a proof.",
@@ -41,7 +44,9 @@ class Claim(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Whose claim it is: "P" the paper, "S" the summary of another, "A" a paper before ours, "new" this book."""
+        """Whose claim it is: "P" the paper, "S" the summary of another, "A" a paper
+        before ours, "new" this book.
+        """
         return self.place.split()[0]
 
     @property
@@ -73,7 +78,9 @@ def read_claims(root: Path) -> list[Claim]:
 
 
 def read_marks(root: Path) -> Marks:
-    """Tests with the mark ``claim("id", ..., kind="...")``, found in the syntax of the files: nothing is imported."""
+    """Tests with the mark ``claim("id", ..., kind="...")``, found in the syntax of the
+    files: nothing is imported.
+    """
     found: Marks = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
         file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
@@ -83,13 +90,24 @@ def read_marks(root: Path) -> Marks:
             for mark in test.decorator_list:
                 if ast.unparse(mark).partition("(")[0] != "pytest.mark.claim":
                     continue
-                names = [ast.literal_eval(argument) for argument in getattr(mark, "args", [])]
-                given = {each.arg: ast.literal_eval(each.value) for each in getattr(mark, "keywords", [])}
+                names = [
+                    ast.literal_eval(argument) for argument in getattr(mark, "args", [])
+                ]
+                given = {
+                    each.arg: ast.literal_eval(each.value)
+                    for each in getattr(mark, "keywords", [])
+                }
                 if not names or given.get("kind", KINDS[0]) not in KINDS:
-                    raise SystemExit(f'{file}::{test.name}: expected @pytest.mark.claim("id", …, kind=one of {KINDS})')
-                doc = ast.get_docstring(test) or test.name.removeprefix("test_").replace("_", " ")
+                    raise SystemExit(
+                        f'{file}::{test.name}: expected @pytest.mark.claim("id", …, kind=one of {KINDS})'
+                    )
+                doc = ast.get_docstring(test) or test.name.removeprefix(
+                    "test_"
+                ).replace("_", " ")
                 for name in names:
-                    found.setdefault(name, []).append(Marked(file, test.name, doc.splitlines()[0], **given))
+                    found.setdefault(name, []).append(
+                        Marked(file, test.name, doc.splitlines()[0], **given)
+                    )
     return found
 
 
@@ -105,22 +123,41 @@ def read_records(root: Path) -> dict[str, list[Record]]:
     }
 
 
-def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks) -> list[str]:
+def problems(
+    claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
+) -> list[str]:
     """Where the ledger and the evidence disagree; empty if they agree."""
     by_id = {claim.id: claim for claim in claims}
-    checked = {record.id for records in by_page.values() for record in records if record.kind == "check"}
+    checked = {
+        record.id
+        for records in by_page.values()
+        for record in records
+        if record.kind == "check"
+    }
     evident = checked.union(marks)
     counted = Counter(claim.id for claim in claims).items()
-    found = [f"{name}: {count} entries, expected one" for name, count in counted if count > 1]
+    found = [
+        f"{name}: {count} entries, expected one" for name, count in counted if count > 1
+    ]
     for claim in claims:
         if claim.status not in STATUSES:
-            found.append(f"{claim.id}: status “{claim.status}”, expected one of: {', '.join(STATUSES)}")
+            found.append(
+                f"{claim.id}: status “{claim.status}”, expected one of: {', '.join(STATUSES)}"
+            )
         elif (claim.status == NOT_RUN) == (claim.id in evident):
-            what = "there is evidence" if claim.id in evident else "there is no check and no marked test"
+            what = (
+                "there is evidence"
+                if claim.id in evident
+                else "there is no check and no marked test"
+            )
             found.append(f"{claim.id}: “{claim.status}”, but {what}")
         if (claim.source == "new") == bool(claim.paper) or not claim.finding:
-            found.append(f"{claim.id}: expected a finding, and what the paper says unless the place is “new”")
-    for page, record in ((page, record) for page, records in by_page.items() for record in records):
+            found.append(
+                f"{claim.id}: expected a finding, and what the paper says unless the place is “new”"
+            )
+    for page, record in (
+        (page, record) for page, records in by_page.items() for record in records
+    ):
         where = f"{record.id}, {record.kind} “{record.label}” in {page}"
         if record.id not in by_id:
             found.append(f"{where}: no such claim in book/claims.toml")
@@ -136,13 +173,20 @@ def problems(claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
 
 def headline(root: Path) -> str:
     """The first figure that the executed front page shows; the README shows it too."""
-    shown = [output.get("data", {}) for output in pages.outputs(pages.load(pages.Page(root, "intro")))]
+    shown = [
+        output.get("data", {})
+        for output in pages.outputs(pages.load(pages.Page(root, "intro")))
+    ]
     return next(data["image/svg+xml"] for data in shown if "image/svg+xml" in data)
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools ledger", description="Compare claims and evidence.")
-    parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools ledger", description="Compare claims and evidence."
+    )
+    parser.add_argument(
+        "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
+    )
     root = parser.parse_args(argv).root.resolve()
     claims, by_page, marks = read_claims(root), read_records(root), read_marks(root)
     if found := problems(claims, by_page, marks):
@@ -153,4 +197,6 @@ def main(argv: list[str] | None = None) -> None:
     tests = [test for listed in marks.values() for test in listed]
     certificates = sum(test.kind == "certificate" for test in tests)
     checks = tally(records) if records else "no checks"
-    print(f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of them certificates")
+    print(
+        f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of them certificates"
+    )

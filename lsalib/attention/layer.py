@@ -1,4 +1,7 @@
-"""The layer as eqs. 2-6, 11-12 and 30 write it, for one example. All faster forms are compared with ``lsa``."""
+"""The layer as eqs. 2-6, 11-12 and 30 write it, for one example.
+
+All faster forms are compared with ``lsa``.
+"""
 
 import math
 from typing import NamedTuple
@@ -15,7 +18,9 @@ Scalar = Float[Array, ""]
 
 
 class LSAParams(NamedTuple):
-    """The weights of a multi-head LSA layer (eq. 5), each of shape (H, D, D) with D = d + 1."""
+    """The weights of a multi-head LSA layer (eq. 5), each of shape (H, D, D) with D = d
+    + 1.
+    """
 
     W_K: Float[Array, "H D D"]
     W_Q: Float[Array, "H D D"]
@@ -26,13 +31,15 @@ class LSAParams(NamedTuple):
 def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAParams:
     r"""Independent normal weights, `W \sim N(0, s^2)` entrywise.
 
-    The paper does not give its initial scale, on which the risk after a fixed number of steps depends.
+    The paper does not give its initial scale, on which the risk after a fixed number of
+    steps depends.
 
     Args:
         key: a key of ``jax.random``.
         dim: d, the number of features.
         heads: `H`.
-        scale: s, the standard deviation of each entry; by default that of ``training.Run``.
+        scale: s, the standard deviation of each entry; by default that of
+            ``training.Run``.
 
     Example:
         >>> init(jax.random.key(0), dim=3, heads=2).W_K.shape
@@ -40,7 +47,9 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAPara
     """
     D = _check.count("dim", dim) + 1
     shape = (4, _check.count("heads", heads), D, D)
-    return LSAParams(*_check.number("scale", scale, above=0.0) * normal(_check.key(key), shape))
+    return LSAParams(
+        *_check.number("scale", scale, above=0.0) * normal(_check.key(key), shape)
+    )
 
 
 def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
@@ -67,7 +76,8 @@ def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
 def lsa(params: LSAParams, E) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
-    .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C \Big]_{-1,-1}
+    .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C
+       \Big]_{-1,-1}
 
     The mask `W_M = \mathrm{diag}(1_C, 0)` hides the query from keys and values.
 
@@ -85,7 +95,8 @@ def lsa(params: LSAParams, E) -> Scalar:
 
 
 def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
-    r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with trainable w (eqs. 11-12).
+    r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with
+    trainable w (eqs. 11-12).
 
     Args:
         params: the weights, (H, d+1, d+1) each.
@@ -104,7 +115,8 @@ def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
 def linear_transformer_block(params: LSAParams, W_1, W_2, X, y, x_q) -> Scalar:
     r"""LSA followed by a linear MLP, with no initial guess (eq. 30).
 
-    .. math:: f(E) = \Big[ W_2^\top W_1 \Big( E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C \Big) \Big]_{-1,-1}
+    .. math:: f(E) = \Big[ W_2^\top W_1 \Big( E + \sum_h W_P W_V E W_M (E^\top W_K^\top
+       W_Q E) / C \Big) \Big]_{-1,-1}
 
     Args:
         params: the weights of the attention, (H, D, D) each, D = d+1.
@@ -169,7 +181,9 @@ def tokens(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "C D"]
 
 
 def check_params(params: LSAParams, dim: int | None = None) -> int:
-    """Check that all weights have one shape (H, D, D), for ``dim`` features if given, and return D."""
+    """Check that all weights have one shape (H, D, D), for ``dim`` features if given,
+    and return D.
+    """
     if getattr(params, "_fields", None) != LSAParams._fields:
         raise ValueError(f"params must be LSAParams, got {_check.describe(params)}")
     D: int | str = "D" if dim is None else dim + 1
@@ -181,6 +195,8 @@ def check_params(params: LSAParams, dim: int | None = None) -> int:
 
 
 def normal(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "..."]:
-    """Standard normal numbers, drawn in one row: a draw with four axes takes ten times as long to compile."""
+    """Standard normal numbers, drawn in one row: a draw with four axes takes ten times
+    as long to compile.
+    """
     row = jax.random.normal(key, (math.prod(shape),))
     return jax.lax.optimization_barrier(row).reshape(shape)

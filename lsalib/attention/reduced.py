@@ -1,4 +1,6 @@
-"""What a prediction reads of the context and of the weights, and weights for given predictions."""
+"""What a prediction reads of the context and of the weights, and weights for given
+predictions.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,13 +9,22 @@ from jaxtyping import Array, Float
 from lsalib import _check
 from lsalib.attention.layer import LSAParams, check_params, tokens
 
-__all__ = ["effective", "from_effective", "from_lift", "gd_weights", "gram", "lift", "predict"]
+__all__ = [
+    "effective",
+    "from_effective",
+    "from_lift",
+    "gd_weights",
+    "gram",
+    "lift",
+    "predict",
+]
 
 Scalar = Float[Array, ""]
 
 
 def gram(X, y) -> Float[Array, "D D"]:
-    r"""The Gram matrix of the context's tokens: all that linear attention reads of the context.
+    r"""The Gram matrix of the context's tokens: all that linear attention reads of the
+    context.
 
     .. math:: G = \frac{1}{C} \sum_i z_i z_i^\top, \qquad z_i = [x_i; y_i]
 
@@ -32,7 +43,8 @@ def gram(X, y) -> Float[Array, "D D"]:
 
 
 def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
-    r"""What a head does to a prediction: `b_h`, the last row of `W_P W_V`, and `A_h = W_K^\top W_Q`.
+    r"""What a head does to a prediction: `b_h`, the last row of `W_P W_V`, and `A_h =
+    W_K^\top W_Q`.
 
     Args:
         params: the weights, (H, D, D) each.
@@ -53,7 +65,8 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
 
 
 def from_effective(b, A) -> LSAParams:
-    r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last row of W_V is b.
+    r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last
+    row of W_V is b.
 
     Args:
         b: the last rows of `W_P W_V`, (H, D).
@@ -96,7 +109,8 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
 
 
 def from_lift(M) -> LSAParams:
-    """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction behind Theorem 1.
+    """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction
+    behind Theorem 1.
 
     Head h reads coordinate h, `b_h = e_h`, and `a_{h,j}` is row h of `M_j`.
 
@@ -123,8 +137,8 @@ def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
 
     .. math:: f = y_q + \sum_h b_h^\top G A_h z_q, \qquad z_q = [x_q; y_q]
 
-    With ``G = gram(X, y)`` this equals ``lsa(params, embed(X, y, x_q, y_q))`` up to rounding, at a cost that does not
-    depend on the context size.
+    With ``G = gram(X, y)`` this equals ``lsa(params, embed(X, y, x_q, y_q))`` up to
+    rounding, at a cost that does not depend on the context size.
 
     Args:
         params: the weights, (H, D, D) each.
@@ -146,8 +160,9 @@ def gd_weights(prior_mean, step_size) -> LSAParams:
     .. math:: W_V = \begin{pmatrix} 0 & 0 \\ w_\star^\top & -1 \end{pmatrix}, \quad
        W_K = W_Q = \begin{pmatrix} I_d & 0 \\ 0 & 0 \end{pmatrix}, \quad W_P = -\eta I
 
-    Eq. 7 prints `W_P = -(\eta/C) I`, but eq. 3 already divides by C: with both, C would be counted twice.
-    The result is one-step GD from `w_\star` when the initial guess is `y_q = w_\star^\top x_q`.
+    Eq. 7 prints `W_P = -(\eta/C) I`, but eq. 3 already divides by C: with both, C would
+    be counted twice. The result is one-step GD from `w_\star` when the initial guess is
+    `y_q = w_\star^\top x_q`.
 
     Args:
         prior_mean: `w_\star`, shape (d,).
@@ -167,7 +182,9 @@ def gd_weights(prior_mean, step_size) -> LSAParams:
     identity = jnp.eye(len(residual), dtype=residual.dtype)
     reads_features = identity.at[-1, -1].set(0)
     W_V = jnp.zeros_like(identity).at[-1].set(residual)
-    return LSAParams(*(W[None] for W in (reads_features, reads_features, -step_size * identity, W_V)))
+    return LSAParams(
+        *(W[None] for W in (reads_features, reads_features, -step_size * identity, W_V))
+    )
 
 
 @jax.jit
@@ -183,5 +200,6 @@ def _predict(params, G, x_q, y_q):
     _check.shape("G", G, (D, D))
     _check.shape("x_q", x_q, (D - 1,))
     _check.shape("y_q", y_q, ())
-    # The lift first: it does not depend on the example, so ``jax.vmap`` computes it once for a whole batch.
+    # The lift first: it does not depend on the example, so ``jax.vmap`` computes it
+    # once for a whole batch.
     return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), lift(params), 1))

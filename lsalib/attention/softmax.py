@@ -1,11 +1,14 @@
-r"""Multi-head softmax attention (He et al., arXiv 2503.12734): the layer, and what a prediction reads of its weights.
+r"""Multi-head softmax attention (He et al., arXiv 2503.12734): the layer, and what a
+prediction reads of its weights.
 
-With tokens `z_l = [x_l; y_l]` and the query `z_q = [x_q; y_q]`, head h adds to the prediction
+With tokens `z_l = [x_l; y_l]` and the query `z_q = [x_q; y_q]`, head h adds to the
+prediction
 
-.. math:: W_O W_V \sum_l p_l z_l, \qquad p_l \propto \exp \big( (W_K z_l)^\top (W_Q z_q) / \sqrt{D} \big),
+.. math:: W_O W_V \sum_l p_l z_l, \qquad p_l \propto \exp \big( (W_K z_l)^\top (W_Q z_q)
+   / \sqrt{D} \big),
 
-D the length of a token. The query is not among the tokens that are attended to. A head acts only through
-`b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`.
+D the length of a token. The query is not among the tokens that are attended to. A head
+acts only through `b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`.
 """
 
 from typing import NamedTuple
@@ -39,8 +42,11 @@ class SoftmaxParams(NamedTuple):
     W_O: Float[Array, "H m D"]
 
 
-def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1) -> SoftmaxParams:
-    r"""Uniform weights: W_K, W_Q and W_V within `\pm 1/\sqrt{D}`, W_O within `\pm 1/\sqrt{D H}`, with `D = d + m`.
+def init_softmax(
+    key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1
+) -> SoftmaxParams:
+    r"""Uniform weights: W_K, W_Q and W_V within `\pm 1/\sqrt{D}`, W_O within `\pm
+    1/\sqrt{D H}`, with `D = d + m`.
 
     The linear layers in the authors' public code start from this.
 
@@ -57,8 +63,12 @@ def init_softmax(key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1) -
     H, m = _check.count("heads", heads), _check.count("outputs", outputs)
     D = _check.count("dim", dim) + m
     shapes, bounds = [(H, D, D)] * 3 + [(H, m, D)], [D**-0.5] * 3 + [(D * H) ** -0.5]
-    draw = lambda key, shape, bound: jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-    return SoftmaxParams(*map(draw, jax.random.split(_check.key(key), 4), shapes, bounds))
+    draw = lambda key, shape, bound: jax.random.uniform(
+        key, shape, minval=-bound, maxval=bound
+    )
+    return SoftmaxParams(
+        *map(draw, jax.random.split(_check.key(key), 4), shapes, bounds)
+    )
 
 
 def softmax_heads(params: SoftmaxParams, Z, z_q) -> Float[Array, "H m"]:
@@ -85,10 +95,12 @@ def softmax_heads(params: SoftmaxParams, Z, z_q) -> Float[Array, "H m"]:
 def softmax_attention(params: SoftmaxParams, X, y, x_q, y_q=0.0) -> Scalar:
     r"""The layer's prediction for one context.
 
-    .. math:: f = y_q + \sum_h W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q / \sqrt{D} \big)
+    .. math:: f = y_q + \sum_h W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q
+       / \sqrt{D} \big)
 
-    The residual connection carries the initial guess y_q, as in linear attention (eq. 6 of arXiv 2512.04268).
-    With `y_q = 0` this is the model of He et al., which has no guess.
+    The residual connection carries the initial guess y_q, as in linear attention (eq. 6
+    of arXiv 2512.04268). With `y_q = 0` this is the model of He et al., which has no
+    guess.
 
     Args:
         params: the weights, with one output.
@@ -105,8 +117,11 @@ def softmax_attention(params: SoftmaxParams, X, y, x_q, y_q=0.0) -> Scalar:
     return _attention(*_check.floats(params=params, X=X, y=y, x_q=x_q, y_q=y_q))
 
 
-def effective_softmax(params: SoftmaxParams) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
-    r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`, the “OV” and “KQ” circuits.
+def effective_softmax(
+    params: SoftmaxParams,
+) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
+    r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q /
+    \sqrt{D}`, the “OV” and “KQ” circuits.
 
     Args:
         params: the weights.
@@ -154,8 +169,8 @@ def reduced_softmax(omega, mu, X, y, x_q) -> Scalar:
 
     .. math:: f = \sum_h \mu_h \sum_l y_l \, \mathrm{softmax}(\omega_h X x_q)_l
 
-    This is the layer with `A_h = \omega_h \, \mathrm{diag}(I_d, 0)` and `b_h = \mu_h [0; 1]`: logits are inner products
-    of features, values are labels.
+    This is the layer with `A_h = \omega_h \, \mathrm{diag}(I_d, 0)` and `b_h = \mu_h
+    [0; 1]`: logits are inner products of features, values are labels.
 
     Args:
         omega, mu: the heads, (H,) each.

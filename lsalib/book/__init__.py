@@ -1,7 +1,9 @@
-"""What the pages of the book need: claims with their checks, numbers for the prose, charts, stored results, intervals.
+"""What the pages of the book need: claims with their checks, numbers for the prose,
+charts, stored results, intervals.
 
-One import is enough: ``from lsalib.book import Claim, charts, glue, stored, table``. ``charts`` and ``figures`` need
-matplotlib, and ``statistics`` needs SciPy: the extra ``book`` brings both.
+One import is enough: ``from lsalib.book import Claim, charts, glue, stored, table``.
+``charts`` and ``figures`` need matplotlib, and ``statistics`` needs SciPy: the extra
+``book`` brings both.
 """
 
 from lsalib.book.claims import Claim, ClaimError, Record

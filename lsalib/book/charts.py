@@ -1,4 +1,6 @@
-"""Charts of a few lines: exact lines, sampled points and trained curves, each with its name beside it."""
+"""Charts of a few lines: exact lines, sampled points and trained curves, each with its
+name beside it.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +18,12 @@ __all__ = ["Chart", "chart", "tokens"]
 
 
 class Chart:
-    """One plot, filled inside a ``with`` block and shown at its end; ``figure`` and ``ax`` are matplotlib's.
+    """One plot, filled inside a ``with`` block and shown at its end; ``figure`` and
+    ``ax`` are matplotlib's.
 
-    A name stands at the right end of its line, where names that would meet make room for each other. Colors are
-    names of quantities: "lsa", "yq", "gd", "bayes", "other", "softmax", "ltb", or "ink" for what is none of them.
+    A name stands at the right end of its line, where names that would meet make room
+    for each other. Colors are names of quantities: "lsa", "yq", "gd", "bayes", "other",
+    "softmax", "ltb", or "ink" for what is none of them.
 
     Example:
         >>> with chart("step size", "risk", show=False) as c:
@@ -40,16 +44,20 @@ class Chart:
         self._name(name, x[-1], y[-1], color)
 
     def points(self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o") -> None:
-        """Points, for what is sampled or trained, with bars of three standard errors if ``error`` is given."""
+        """Points, for what is sampled or trained, with bars of three standard errors if
+        ``error`` is given.
+        """
         x, y = self._pair(x, y)
         bars = None if error is None else 3 * np.broadcast_to(error, y.shape)
         self.ax.errorbar(x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4)
         self._name(name, x[-1], y[-1], color)
 
     def curve(self, losses, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
-        """Losses during training: for each seed a line of means over windows of steps, and a band over all losses.
+        """Losses during training: for each seed a line of means over windows of steps,
+        and a band over all losses.
 
-        ``losses`` has shape (steps,) or (seeds, steps); a point of a line stands for ``window`` steps.
+        ``losses`` has shape (steps,) or (seeds, steps); a point of a line stands for
+        ``window`` steps.
         """
         rows = np.atleast_2d(np.asarray(losses, np.float64))
         if rows.ndim != 2:
@@ -86,7 +94,8 @@ class Chart:
             for axis in (self.ax.xaxis, self.ax.yaxis):
                 low, high = axis.get_view_interval()
                 if isinstance(ticks := axis.get_major_locator(), LogLocator) and high > 100 * low:
-                    ticks.set_params(subs=(1,))  # numbers between powers of ten would run together
+                    # numbers between powers of ten would run together
+                    ticks.set_params(subs=(1,))
             self._write_names()
         if kind is not None or not self._show:
             plt.close(self.figure)
@@ -105,13 +114,16 @@ class Chart:
             self._names.append((x, y, name, color))
 
     def _write_names(self) -> None:
-        """The names to the right of the plot, each as near to its line's end as the others let it."""
+        """The names to the right of the plot, each as near to its line's end as the
+        others let it.
+        """
         if not self._names:
             return
         self.figure.draw_without_rendering()  # settles the limits
         pixels = lambda y: self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
         low, high = self.ax.get_window_extent().intervaly
-        size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72  # a line of text, with its leading
+        # a line of text, with its leading
+        size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72
         named = sorted(self._names, key=lambda each: each[1])
         heights = [size * (1 + name.count("\n")) for _, _, name, _ in named]
         places = spread([np.clip(pixels(y), low, high) for _, y, _, _ in named], heights)
@@ -122,11 +134,14 @@ class Chart:
 
 
 def spread(wanted, heights) -> np.ndarray:
-    """The places nearest to those wanted at which boxes of these heights, in this order, do not overlap.
+    """The places nearest to those wanted at which boxes of these heights, in this
+    order, do not overlap.
 
-    With the heights taken off, the places only have to rise: a regression that pools neighbors which would overlap.
+    With the heights taken off, the places only have to rise: a regression that pools
+    neighbors which would overlap.
 
-    Both are vectors (n,), and so are the places, which have the least sum of squared moves.
+    Both are vectors (n,), and so are the places, which have the least sum of squared
+    moves.
 
     Example:
         >>> spread([0.0, 0.0, 9.0], [2.0, 2.0, 2.0]).tolist()
@@ -145,7 +160,8 @@ def spread(wanted, heights) -> np.ndarray:
 def chart(
     xlabel: str, ylabel: str, *, log: str = "", xlim=None, ylim=None, size=(5.6, 3.5), show: bool = True
 ) -> Chart:
-    """Begin a chart in the book's style: ``with chart("step", "risk") as c: c.exact(1.0, "minimum risk")``.
+    """Begin a chart in the book's style: ``with chart("step", "risk") as c:
+    c.exact(1.0, "minimum risk")``.
 
     Args:
         xlabel, ylabel: what the axes measure.
@@ -169,7 +185,8 @@ def chart(
 
 
 def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3), show: bool = True) -> Chart:
-    """Draw the matrix of tokens, one a column: the context, the query, and in the last cell the initial guess.
+    """Draw the matrix of tokens, one a column: the context, the query, and in the last
+    cell the initial guess.
 
     Cell (i, j) has its center at (j, -i), for notes that an arrow joins to it.
 

@@ -1,7 +1,8 @@
-"""The checks of the claims: one that fails stops the page, and each leaves a record; a cell shows its records as a row.
+"""The checks of the claims: one that fails stops the page, and each leaves a record; a
+cell shows its records as a row.
 
-The records travel in the notebook, in the metadata of that row. The ledger is made from them, so it rests on the
-outputs that the book shows.
+The records travel in the notebook, in the metadata of that row. The ledger is made from
+them, so it rests on the outputs that the book shows.
 """
 
 import html
@@ -33,7 +34,9 @@ class ClaimError(AssertionError):
 
 
 class Record(NamedTuple):
-    """One check as the ledger keeps it: of an array, the entry that is closest to its bound."""
+    """One check as the ledger keeps it: of an array, the entry that is closest to its
+    bound.
+    """
 
     id: str
     label: str
@@ -49,10 +52,11 @@ class Record(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """How far the other verdict is, in tolerances: 1 is the edge, inf is equal or without a tolerance.
+        """How far the other verdict is, in tolerances: 1 is the edge, inf is equal or
+        without a tolerance.
 
-        For a check of an equation it is the tolerance over the deviation. Otherwise it is one and the distance, in
-        tolerances, from where the verdict would change.
+        For a check of an equation it is the tolerance over the deviation. Otherwise it
+        is one and the distance, in tolerances, from where the verdict would change.
         """
         deviation = abs(self.measured - self.expected)
         if self.relation == "=" and self.kind == "check":
@@ -69,11 +73,13 @@ class Record(NamedTuple):
 
 
 class Claim:
-    """One claim of the ledger, with the checks that show it and the controls that have to fail.
+    """One claim of the ledger, with the checks that show it and the controls that have
+    to fail.
 
     Args:
         id: the claim's id in the ledger.
-        seeds: the seeds behind its measurements, for every check that does not name its own.
+        seeds: the seeds behind its measurements, for every check that does not name its
+            own.
 
     Example:
         >>> claim = Claim("exact-gd-risk")
@@ -98,31 +104,38 @@ class Claim:
         seeds: Sequence[int] | None = None,
         paper_setting: bool = True,
     ) -> Record | None:
-        """Assert that ``measured`` stands in ``relation`` to ``expected``, and record it; the cell shows it.
+        """Assert that ``measured`` stands in ``relation`` to ``expected``, and record
+        it; the cell shows it.
 
-        "=" asks for ``|measured - expected| <= atol + rtol |expected|`` in every entry, "<" for
-        ``measured < expected - atol - rtol |expected|``, and ">" the other way round: the tolerance
-        makes the check stricter for an inequality, looser for an equation.
+        "=" asks for ``|measured - expected| <= atol + rtol |expected|`` in every entry,
+        "<" for ``measured < expected - atol - rtol |expected|``, and ">" the other way
+        round: the tolerance makes the check stricter for an inequality, looser for an
+        equation.
 
         Args:
             label: what is measured, in a few words.
             measured: a real number or an array; it is compared in float64.
             expected: a number or an array that broadcasts to the shape of ``measured``.
-            atol: the absolute tolerance, from sampling error or float precision; it broadcasts, too.
-            rtol: the relative tolerance. With it alone, an expected 0 must be met exactly.
+            atol: the absolute tolerance, from sampling error or float precision; it
+                broadcasts, too.
+            rtol: the relative tolerance. With it alone, an expected 0 must be met
+                exactly.
             relation: "=", "<" or ">".
             seeds: the seeds behind the measurement; None means those of the claim.
-            paper_setting: whether the page has the parameters that the check was published with. If not, a check
-                that fails is a warning and leaves no record: a reader who changes parameters can run all cells.
+            paper_setting: whether the page has the parameters that the check was
+                published with. If not, a check that fails is a warning and leaves no
+                record: a reader who changes parameters can run all cells.
 
         Returns:
-            The ``Record``; None after a warning. If the claim does not hold, a ``ClaimError`` names the worst entry.
+            The ``Record``; None after a warning. If the claim does not hold, a
+            ``ClaimError`` names the worst entry.
         """
         how = {"atol": atol, "rtol": rtol, "relation": relation, "seeds": seeds, "paper_setting": paper_setting}
         return self._judge("check", label, measured, expected, **how)
 
     def fails(self, label: str, measured, expected, **how) -> Record | None:
-        """Negative control: assert that the same comparison *fails*, in every entry, once one thing is broken.
+        """Negative control: assert that the same comparison *fails*, in every entry,
+        once one thing is broken.
 
         Args, result and errors as in ``holds``; the label says what is broken.
         """
@@ -154,7 +167,9 @@ class Claim:
 
 
 def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds) -> Record:
-    """The record, judged on the unrounded numbers; the entry closest to the other verdict speaks for the array."""
+    """The record, judged on the unrounded numbers; the entry closest to the other
+    verdict speaks for the array.
+    """
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
     got, want = _real("measured", measured), _real("expected", expected)
@@ -163,15 +178,18 @@ def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, se
         raise ValueError(f"atol and rtol must not be negative, and rtol must be one number, got {atol} and {rtol}")
     want, atol = _broadcast("expected", want, got.shape), _broadcast("atol", atol, got.shape)
     allowed = atol + rtol * np.abs(want)
-    # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a structure are.
+    # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a
+    # structure are.
     if relation == "=" and not rtol and not atol.all():
         raise ValueError("atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding")
-    # How far each entry is on the right side of its bound, in tolerances where there is one.
+    # How far each entry is on the right side of its bound, in tolerances where there is
+    # one.
     slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
     holds = slack >= 0 if relation == "=" else slack > 0
     passed = bool(holds.all() if kind == "check" else not holds.any())
     slack = np.divide(slack, allowed, out=np.array(slack), where=allowed > 0)
-    # Among entries that only rounding tells apart the first speaks: on another machine it must be the same one.
+    # Among entries that only rounding tells apart the first speaks: on another machine
+    # it must be the same one.
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
     closest = np.unravel_index(np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape)
     _seen[claim_id] += 1
@@ -191,7 +209,10 @@ def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, se
 
 
 def _real(name: str, value) -> np.ndarray:
-    """Numbers as a finite, nonempty float64 array. Booleans and strings would convert, too, but are mistakes."""
+    """Numbers as a finite, nonempty float64 array.
+
+    Booleans and strings would convert, too, but are mistakes.
+    """
     array = np.asarray(value)
     if array.dtype.kind not in "iufV":  # V: bfloat16 and similar types
         raise ValueError(f"{name} must be a real number or an array of real numbers, got {value!r}")
@@ -215,7 +236,8 @@ def _show_pending() -> None:
     if not records:
         return
     ids = list(dict.fromkeys(record.id for record in records))
-    # No link in the summary: what opens and closes by a key cannot lead elsewhere by the same key.
+    # No link in the summary: what opens and closes by a key cannot lead elsewhere by
+    # the same key.
     said = "".join(f' · <span class="claim-id">{each}</span>' for each in map(html.escape, ids))
     links = " · ".join(f'<a class="claim-id" href="claims.html#{each}">{each}</a>' for each in map(html.escape, ids))
     page = (
@@ -227,14 +249,18 @@ def _show_pending() -> None:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """The seeds as text: a range, or a list if a seed is left out; "" if nothing was sampled."""
+    """The seeds as text: a range, or a list if a seed is left out; "" if nothing was
+    sampled.
+    """
     numbers = list(seeds)
     run = len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]}–{numbers[-1]}" if run else ", ".join(map(str, numbers))
 
 
 def number(value: float, tolerance: float) -> str:
-    """A number with two digits more than the tolerance tells apart; rounding noise with three digits."""
+    """A number with two digits more than the tolerance tells apart; rounding noise with
+    three digits.
+    """
     if abs(value) <= tolerance or not (value and tolerance):
         return written(value, ".3g" if tolerance else ".8g")
     digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(tolerance)) + 3
@@ -258,7 +284,8 @@ def tally(records: Sequence[Record]) -> str:
 def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None) -> str:
     """A table of records: what, measured, expected, tolerance, margin, seeds.
 
-    With a link, as in the ledger: numbers are not rounded, and each row links to its cell.
+    With a link, as in the ledger: numbers are not rounded, and each row links to its
+    cell.
     """
     head = "".join(f'<th scope="col">{name}</th>' for name in (*HEAD, *["cell"] * bool(link)))
     digits = (lambda value, _: written(value, "")) if link else number

@@ -1,4 +1,6 @@
-"""One style for every figure, legible on light and dark pages; ``charts`` draws with it."""
+"""One style for every figure, legible on light and dark pages; ``charts`` draws with
+it.
+"""
 
 from typing import Any
 
@@ -10,10 +12,12 @@ from lsalib.book.notebook import shell
 
 __all__ = ["COLORS", "INK", "PALETTE", "color_of", "tint", "use_style"]
 
-# A quantity's color as it is drawn, and as the book's pages show it in their light and in their dark theme. Drawn it
-# has a contrast of at least 3 against white and against a dark page, shown one of 4.5; all told apart by the
-# color-blind. “lsa” is linear attention without or with a fixed guess, “yq” attention with the right guess, trained or
-# given, “gd” one gradient step, “bayes” the Bayes or ridge predictor, “ltb” the block with an MLP.
+# A quantity's color as it is drawn, and as the book's pages show it in their light and
+# in their dark theme. Drawn it has a contrast of at least 3 against white and against a
+# dark page, shown one of 4.5; all told apart by the color-blind. “lsa” is linear
+# attention without or with a fixed guess, “yq” attention with the right guess, trained
+# or given, “gd” one gradient step, “bayes” the Bayes or ridge predictor, “ltb” the
+# block with an MLP.
 PALETTE = {
     "lsa": ("#c2571a", "#bb5419", "#e26823"),
     "yq": ("#2878c8", "#2775c4", "#448fda"),
@@ -38,9 +42,11 @@ def color_of(quantity: str) -> str:
 
 
 def tint(values, limit: float = 1.0) -> np.ndarray:
-    """A matrix, (rows, columns), as an image for ``imshow``, (rows, columns, 4): red, green, blue and opacity.
+    """A matrix, (rows, columns), as an image for ``imshow``, (rows, columns, 4): red,
+    green, blue and opacity.
 
-    Blue is positive and orange negative; zero is transparent, and entries from ``limit`` on have the full color.
+    Blue is positive and orange negative; zero is transparent, and entries from
+    ``limit`` on have the full color.
 
     Example:
         >>> tint([[0.5, -3.0]], limit=2.0)[..., 3].tolist()
@@ -52,7 +58,9 @@ def tint(values, limit: float = 1.0) -> np.ndarray:
 
 
 def use_style() -> None:
-    """Set matplotlib's defaults for the book: transparent, gray ink, no box around the plot; a notebook shows SVG."""
+    """Set matplotlib's defaults for the book: transparent, gray ink, no box around the
+    plot; a notebook shows SVG.
+    """
     plt.rcdefaults()
     gray: Any = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
     mpl.rcParams.update(dict.fromkeys(gray, INK))
@@ -78,7 +86,8 @@ def use_style() -> None:
         }
     )
     if shell() is not None:
-        from matplotlib_inline.config import InlineBackend  # there wherever a notebook runs
+        # there wherever a notebook runs
+        from matplotlib_inline.config import InlineBackend
 
         backend = InlineBackend.instance(parent=shell())
         backend.print_figure_kwargs = BARE

@@ -1,4 +1,7 @@
-"""What a page shows in its notebook: tables, and numbers for its prose. Outside a notebook nothing is shown."""
+"""What a page shows in its notebook: tables, and numbers for its prose.
+
+Outside a notebook nothing is shown.
+"""
 
 import html
 import math
@@ -36,7 +39,8 @@ def after_cell(call: Callable[[], None]) -> None:
 
 
 def written(value: float | int, spec: str) -> str:
-    """Write a number, with a minus sign in place of the hyphen, and without a sign if it is rounded to zero.
+    """Write a number, with a minus sign in place of the hyphen, and without a sign if
+    it is rounded to zero.
 
     Example:
         >>> written(-1.5, ".2f"), written(-1e-4, ".2f"), written(1e-9, ".2g")
@@ -65,12 +69,14 @@ def table(
 
     Args:
         head: a name for each column.
-        rows: the rows, with one entry for each column: a text or a single number; integers are written in full.
+        rows: the rows, with one entry for each column: a text or a single number;
+            integers are written in full.
         caption: what the table shows.
         spec: a format specification for the other numbers, or one for each column.
 
     Example:
-        >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # a notebook shows it
+        # a notebook shows it
+        >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")
     """
     cells = [list(row) for row in rows]
     specs = [spec] * len(head) if isinstance(spec, str) else list(spec)

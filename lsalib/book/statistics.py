@@ -1,4 +1,6 @@
-"""Intervals of what is measured: a statistic over rows, paired where two columns belong together."""
+"""Intervals of what is measured: a statistic over rows, paired where two columns belong
+together.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,14 +20,17 @@ class Interval(NamedTuple):
 
 
 def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Interval:
-    """The bootstrap interval of a statistic: the rows of all columns are drawn together, 10,000 times, seed 0.
+    """The bootstrap interval of a statistic: the rows of all columns are drawn
+    together, 10,000 times, seed 0.
 
-    Plain percentiles are too narrow for few rows. We take those further out that give a mean its t interval: the level
-    is ``1 - 2 Phi(-sqrt(n / (n - 1)) t)`` with the quantile t of n - 1 degrees of freedom. Fewer than 8 rows get no
-    interval: its ends are NaN.
+    Plain percentiles are too narrow for few rows. We take those further out that give a
+    mean its t interval: the level is ``1 - 2 Phi(-sqrt(n / (n - 1)) t)`` with the
+    quantile t of n - 1 degrees of freedom. Fewer than 8 rows get no interval: its ends
+    are NaN.
 
     Args:
-        statistic: a function of the columns that works along their last axis, ``(..., n) -> (...)``.
+        statistic: a function of the columns that works along their last axis, ``(...,
+            n) -> (...)``.
         columns: equally long vectors, (n,).
         family: so many intervals hold together with a confidence of 95 % (Bonferroni).
 
@@ -58,7 +63,8 @@ def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Int
 
 
 def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = None, *, family: int = 1) -> Interval:
-    """The mean squared error, ``mean (prediction - truth)^2``; or, where there is another prediction, less its error.
+    """The mean squared error, ``mean (prediction - truth)^2``; or, where there is
+    another prediction, less its error.
 
     Example:
         >>> mse(np.array([1.0, 2.0]), np.array([1.0, 4.0]), less=np.array([1.0, 3.0])).estimate

@@ -1,4 +1,6 @@
-"""Results that take too long for a page: arrays, with the settings, command, commit and date that made them."""
+"""Results that take too long for a page: arrays, with the settings, command, commit and
+date that made them.
+"""
 
 import json
 import os
@@ -13,14 +15,17 @@ FOLDER = Path(__file__).parents[1] / "results"  #: The folder of the stored resu
 
 
 class Stored(NamedTuple):
-    """Named arrays, and how they were made: command, commit, date, settings and versions."""
+    """Named arrays, and how they were made: command, commit, date, settings and
+    versions.
+    """
 
     arrays: dict[str, np.ndarray]
     about: dict
 
 
 def path(name: str = "") -> Path:
-    """The path of a stored file, given relative to the folder of stored results; the folder itself for "".
+    """The path of a stored file, given relative to the folder of stored results; the
+    folder itself for "".
 
     Example:
         >>> path("engine_cost.json").name
@@ -32,7 +37,8 @@ def path(name: str = "") -> Path:
 
 
 def load(name: str, folder: Path | None = None) -> Stored:
-    """Read a stored result, given by the file's name without suffix; by default from those of the book.
+    """Read a stored result, given by the file's name without suffix; by default from
+    those of the book.
 
     Example:
         >>> load("softmax_heads").about["heads"]
@@ -48,7 +54,8 @@ def load(name: str, folder: Path | None = None) -> Stored:
 
 
 def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
-    """Write a result to a .npz file, in one step: an interruption leaves the previous file.
+    """Write a result to a .npz file, in one step: an interruption leaves the previous
+    file.
 
     The arrays have names other than "about", which is JSON data.
 
@@ -69,10 +76,12 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
 
 
 def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np.ndarray, np.ndarray]:
-    """The circuits of a stored layer of softmax heads: what each head carries away, b, and where it looks, A.
+    """The circuits of a stored layer of softmax heads: what each head carries away, b,
+    and where it looks, A.
 
-    The run holds the heads of several layers one after the other, as ``about["heads"]`` counts them, for random starts
-    (``seed``) at moments of the training (``snapshot``). b is (heads, outputs, tokens), A (heads, tokens, tokens).
+    The run holds the heads of several layers one after the other, as ``about["heads"]``
+    counts them, for random starts (``seed``) at moments of the training (``snapshot``).
+    b is (heads, outputs, tokens), A (heads, tokens, tokens).
 
     Example:
         >>> b, A = circuits(load("softmax_heads"), seed=1, layer=2)

@@ -1,4 +1,6 @@
-"""``python -m lsalib.sts run`` asks a language model, ``show`` prints what is stored, ``data`` gets the pairs."""
+"""``python -m lsalib.sts run`` asks a language model, ``show`` prints what is stored,
+``data`` gets the pairs.
+"""
 
 import argparse
 import inspect
@@ -14,13 +16,21 @@ from typing import Any
 
 from lsalib.sts import data, design, models, needed, records, results
 
-_DEFAULTS = {"model": f"lsalib/{models.SmolLM2.name}", "condition": ["none"], "style": None}
+_DEFAULTS = {
+    "model": f"lsalib/{models.SmolLM2.name}",
+    "condition": ["none"],
+    "style": None,
+}
 _SHOWN = argparse.ArgumentDefaultsHelpFormatter
 _PLACE = "the folder that LSALIB_STS_RESULTS names, or in sts-results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked. An error is a line on standard error, and status 2; an interruption is status 130 or 143."""
+    """Do what is asked.
+
+    An error is a line on standard error, and status 2; an interruption is status 130 or
+    143.
+    """
     options = _parser().parse_args(arguments)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -36,11 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    small, local = options.model.startswith("lsalib/"), re.match("openai-api[a-z-]*/local/", options.model)
+    small, local = (
+        options.model.startswith("lsalib/"),
+        re.match("openai-api[a-z-]*/local/", options.model),
+    )
     if options.style is None:
-        options.style = "completion" if small or "-completions/" in options.model else "chat"
-    settings = {field.name: getattr(options, field.name) for field in fields(design.Experiment)[2:]}
-    for condition in options.condition:  # wrong settings are refused before anything is asked
+        options.style = (
+            "completion" if small or "-completions/" in options.model else "chat"
+        )
+    settings = {
+        field.name: getattr(options, field.name)
+        for field in fields(design.Experiment)[2:]
+    }
+    # wrong settings are refused before anything is asked
+    for condition in options.condition:
         design.Experiment(options.model, condition, **settings)
     with needed("models are asked by inspect-ai", "sts,inspect"):
         from inspect_ai import eval_set
@@ -52,34 +71,62 @@ def _run(options: argparse.Namespace) -> None:
     if local:  # a server of one's own: it needs no key, and has few slots
         os.environ.setdefault("LOCAL_API_KEY", "none")
         given.setdefault("max_connections", 2)
-    asked: dict[str, Any] = {name: given.pop(name) for name in list(given) if name in GenerateConfig.model_fields}
-    asked |= {"model": options.model, "model_base_url": given.pop("base_url", None), "model_args": given}
+    asked: dict[str, Any] = {
+        name: given.pop(name)
+        for name in list(given)
+        if name in GenerateConfig.model_fields
+    }
+    asked |= {
+        "model": options.model,
+        "model_base_url": given.pop("base_url", None),
+        "model_args": given,
+    }
     asked |= {"retry_attempts": 0, "retry_immediate": False, "log_buffer": 1}
-    asked["metadata"] = {"versions": dict(options.about) | (models.open_model().version if small else {})}
+    asked["metadata"] = {
+        "versions": dict(options.about) | (models.open_model().version if small else {})
+    }
     if not (sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")):
         asked["display"] = "plain"  # progress in lines
-    parts = (f"{name}{value}" for name, value in {"model": options.model, **settings}.items())
-    folder = options.out or records.own_folder() / "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts)
+    parts = (
+        f"{name}{value}" for name, value in {"model": options.model, **settings}.items()
+    )
+    folder = options.out or records.own_folder() / "-".join(
+        re.sub(r"[^\w.]+", "_", part) for part in parts
+    )
     where = folder / (conditions := ",".join(options.condition))
-    task = stsb(conditions, settings.pop("guess_model"), settings.pop("style"), **settings)
+    task = stsb(
+        conditions, settings.pop("guess_model"), settings.pop("style"), **settings
+    )
     try:
         whole, logs = eval_set(task, str(where), **asked)
         if not whole:
             reasons = {log.error.message for log in logs if log.error}
-            raise OSError("not all was answered" + "".join(f": {reason}" for reason in sorted(reasons)))
+            raise OSError(
+                "not all was answered"
+                + "".join(f": {reason}" for reason in sorted(reasons))
+            )
     except BaseException as error:
-        if type(error).__name__ == "PrerequisiteError":  # what Inspect refuses; it does not export the class
+        # what Inspect refuses; it does not export the class
+        if type(error).__name__ == "PrerequisiteError":
             words = Text.from_markup(str(error)).plain.removeprefix("ERROR: ")
             raise ValueError(" ".join(words.split())) from error
-        then = "" if isinstance(error, KeyboardInterrupt | SystemExit) else "when the cause is removed, "
-        error.add_note(f"what was answered is kept in {where}; {then}the same command continues from there")
+        then = (
+            ""
+            if isinstance(error, KeyboardInterrupt | SystemExit)
+            else "when the cause is removed, "
+        )
+        error.add_note(
+            f"what was answered is kept in {where}; {then}the same command continues from there"
+        )
         raise
     print(f"{results.table(records.own(where))}\nstored in {folder}")
 
 
 def _show(options: argparse.Namespace) -> None:
     if not (found := records.own(folder := options.folder or records.own_folder())):
-        raise FileNotFoundError(f"no finished result in {folder} or below; python -m lsalib.sts run writes one")
+        raise FileNotFoundError(
+            f"no finished result in {folder} or below; python -m lsalib.sts run writes one"
+        )
     print(results.table(found))
 
 
@@ -101,24 +148,58 @@ def _parser() -> argparse.ArgumentParser:
     about = "Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)"
     parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="ask a model, or continue asking", formatter_class=_SHOWN)
-    meaning = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)$", inspect.getdoc(design.Experiment) or "", re.MULTILINE))
+    run = commands.add_parser(
+        "run", help="ask a model, or continue asking", formatter_class=_SHOWN
+    )
+    meaning = dict(
+        re.findall(
+            r"^    (\w+): (.+(?:\n {8}.+)*)$",
+            inspect.getdoc(design.Experiment) or "",
+            re.MULTILINE,
+        )
+    )
     for field in fields(design.Experiment):
-        flag = "--guess" if field.name == "guess_model" else f"--{field.name.replace('_', '-')}"
+        flag = (
+            "--guess"
+            if field.name == "guess_model"
+            else f"--{field.name.replace('_', '-')}"
+        )
         given: dict = {"nargs": "+"} if field.name == "condition" else {}
-        given |= {"choices": design.CHOICES.get(field.name), "default": _DEFAULTS.get(field.name, field.default)}
+        given |= {
+            "choices": design.CHOICES.get(field.name),
+            "default": _DEFAULTS.get(field.name, field.default),
+        }
         kind = int if isinstance(field.default, int) else str
-        run.add_argument(flag, dest=field.name, type=kind, help=meaning[field.name], **given)
-    run.add_argument("--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}")
+        run.add_argument(
+            flag, dest=field.name, type=kind, help=meaning[field.name], **given
+        )
+    run.add_argument(
+        "--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}"
+    )
     option = "for Inspect: of the model, or how it is asked, as in base_url=http://localhost:8000/v1 or timeout=60"
     about = "what to store with the answers, as in weights_sha256=… or server=…, because a server does not say it"
     for flag, meant in {"--option": option, "--about": about}.items():
-        run.add_argument(flag, type=_option, action="append", default=[], metavar="NAME=VALUE", help=meant)
+        run.add_argument(
+            flag,
+            type=_option,
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help=meant,
+        )
     run.set_defaults(command=_run)
     show = commands.add_parser("show", help="print what is stored")
-    show.add_argument("folder", nargs="?", type=Path, help=f"where results are, also below; without it {_PLACE}")
+    show.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        help=f"where results are, also below; without it {_PLACE}",
+    )
     show.set_defaults(command=_show)
-    pairs = commands.add_parser("data", help="get the sentence pairs, once, and compare them with their checksums")
+    pairs = commands.add_parser(
+        "data",
+        help="get the sentence pairs, once, and compare them with their checksums",
+    )
     pairs.set_defaults(command=_data)
     return parser
 

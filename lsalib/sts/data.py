@@ -1,7 +1,9 @@
-"""The sentence pairs: the English part of the STS Benchmark, as stsb_multi_mt publishes it.
+"""The sentence pairs: the English part of the STS Benchmark, as stsb_multi_mt publishes
+it.
 
-The sentences come from news, captions and forums, each with terms of its own; the scores are under
-CC BY-SA 4.0. So we do not keep the files here, but fetch them from their publisher at a fixed commit.
+The sentences come from news, captions and forums, each with terms of its own; the
+scores are under CC BY-SA 4.0. So we do not keep the files here, but fetch them from
+their publisher at a fixed commit.
 """
 
 import csv
@@ -25,7 +27,9 @@ _SHA256 = {
 
 
 class Pairs(NamedTuple):
-    """n sentence pairs and how similar people found them, from 0 (nothing in common) to 5 (the same meaning)."""
+    """n sentence pairs and how similar people found them, from 0 (nothing in common) to
+    5 (the same meaning).
+    """
 
     first: list[str]
     second: list[str]
@@ -35,28 +39,42 @@ class Pairs(NamedTuple):
 def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     """Read a split: "train" (5749 pairs), "dev" (1500) or "test" (1379).
 
-    The files stsb-en-train.csv, -dev.csv and -test.csv are in ``folder``, in the folder that LSALIB_STS_DATA names, or
-    in the user's cache. A file that is missing there, or is not the published one, is downloaded.
+    The files stsb-en-train.csv, -dev.csv and -test.csv are in ``folder``, in the folder
+    that LSALIB_STS_DATA names, or in the user's cache. A file that is missing there, or
+    is not the published one, is downloaded.
 
     Example:
         >>> load("validation")
         Traceback (most recent call last):
         ValueError: split must be one of train, dev, test, got 'validation'
 
-    Source: https://github.com/PhilipMay/stsb-multi-mt, after Cer et al. (2017), SemEval-2017 Task 1.
+    Source: https://github.com/PhilipMay/stsb-multi-mt, after Cer et al. (2017),
+    SemEval-2017 Task 1.
     """
     if split not in _SHA256:
         raise ValueError(f"split must be one of {', '.join(_SHA256)}, got {split!r}")
-    with needed("the sentence pairs are downloaded by pooch"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pooch imports tqdm, which warns in notebooks without widgets
+    with (
+        needed("the sentence pairs are downloaded by pooch"),
+        warnings.catch_warnings(),
+    ):
+        # pooch imports tqdm, which warns in notebooks without widgets
+        warnings.simplefilter("ignore")
         import pooch
     name, folder = (
         f"stsb-en-{split}.csv",
-        folder or os.environ.get("LSALIB_STS_DATA") or pooch.os_cache("lsalib") / "stsb",
+        folder
+        or os.environ.get("LSALIB_STS_DATA")
+        or pooch.os_cache("lsalib") / "stsb",
     )
     pooch.get_logger().setLevel("WARNING")
     try:
-        path = pooch.retrieve(_URL + name, _SHA256[split], name, folder, downloader=pooch.HTTPDownloader(timeout=30))
+        path = pooch.retrieve(
+            _URL + name,
+            _SHA256[split],
+            name,
+            folder,
+            downloader=pooch.HTTPDownloader(timeout=30),
+        )
     except OSError as error:
         raise OSError(
             f"{name} cannot be downloaded ({error}); try again, or put it into the folder {folder}"

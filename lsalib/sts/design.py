@@ -1,4 +1,6 @@
-"""What an experiment asks: the same queries and contexts in every condition (section 5.3 and appendix C.3)."""
+"""What an experiment asks: the same queries and contexts in every condition (section
+5.3 and appendix C.3).
+"""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -11,7 +13,17 @@ from jaxtyping import Float
 from lsalib.sts import data, prompts
 from lsalib.sts.prompts import Example
 
-__all__ = ["CHOICES", "Experiment", "Item", "Sources", "check_style", "facts", "items", "prepare", "prompt"]
+__all__ = [
+    "CHOICES",
+    "Experiment",
+    "Item",
+    "Sources",
+    "check_style",
+    "facts",
+    "items",
+    "prepare",
+    "prompt",
+]
 
 #: What some fields of an ``Experiment`` may be.
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -20,22 +32,28 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "style": ("completion", "chat"),
 }
 GUESSES = Path(__file__).with_name("guesses.npz")
-CONSTANT = 2.5  # the guess of the condition "constant": the middle of the scale, which takes nothing from the data
+# the guess of the condition "constant": the middle of the scale, which takes nothing
+# from the data
+CONSTANT = 2.5
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is asked of whom; two experiments with equal draws, sizes and splits ask about the same pairs.
+    """What is asked of whom; two experiments with equal draws, sizes and splits ask
+    about the same pairs.
 
     Args:
-        model: lsalib/smollm2-135m-instruct, or as Inspect names it, as in vllm/Qwen/Qwen2.5-7B-Instruct
-        condition: no guess anywhere; the guess 2.50 for all pairs; guesses of a network; or these guesses shuffled
-            among all pairs of the experiment
-        guess_model: which network guesses: the one of C.3, or a stronger one; None where none does
+        model: lsalib/smollm2-135m-instruct, or as Inspect names it, as in
+            vllm/Qwen/Qwen2.5-7B-Instruct
+        condition: no guess anywhere; the guess 2.50 for all pairs; guesses of a
+            network; or these guesses shuffled among all pairs of the experiment
+        guess_model: which network guesses: the one of C.3, or a stronger one; None
+            where none does
         style: of the prompt: a text to complete, or a chat
         draw: which queries and contexts
         seed: of the guess model's training, 0, 1 or 2; 0 where no network guesses
-        runs: how many queries, each with a context of its own; with another number, all are asked again
+        runs: how many queries, each with a context of its own; with another number, all
+            are asked again
         context_size: labeled examples a context
         max_new_tokens: the longest answer
 
@@ -59,23 +77,43 @@ class Experiment:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if value not in choices and not (name == "guess_model" and unguided):
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-        for name, least in {"runs": 1, "context_size": 1, "max_new_tokens": 1, "draw": 0, "seed": 0}.items():
+                raise ValueError(
+                    f"{name} must be one of {', '.join(choices)}, got {value!r}"
+                )
+        for name, least in {
+            "runs": 1,
+            "context_size": 1,
+            "max_new_tokens": 1,
+            "draw": 0,
+            "seed": 0,
+        }.items():
             if not isinstance(value := getattr(self, name), int) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}"
+                )
         check_style(self.model, self.style)
 
 
 def check_style(model: str, style: str) -> None:
-    """Refuse a style that a model's provider cannot ask: a text is completed by others than those that chat."""
+    """Refuse a style that a model's provider cannot ask: a text is completed by others
+    than those that chat.
+    """
     provider, slash, _ = model.partition("/")
-    if slash and provider != "lsalib" and provider.endswith("-completions") != (style == "completion"):
+    if (
+        slash
+        and provider != "lsalib"
+        and provider.endswith("-completions") != (style == "completion")
+    ):
         hint = "completion needs vllm-completions or openai-api-completions, chat any other provider"
-        raise ValueError(f"style must be one that the provider can ask, got {style} for {model}: {hint}")
+        raise ValueError(
+            f"style must be one that the provider can ask, got {style} for {model}: {hint}"
+        )
 
 
 class Sources(NamedTuple):
-    """Where contexts and queries are drawn from, and the guess for each pair; None where no guess is asked for."""
+    """Where contexts and queries are drawn from, and the guess for each pair; None
+    where no guess is asked for.
+    """
 
     context: data.Pairs
     query: data.Pairs
@@ -94,10 +132,11 @@ class Item(NamedTuple):
 
 
 def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sources:
-    """Read the data, from a folder as in ``data.load``, and the guesses, which come with the package.
+    """Read the data, from a folder as in ``data.load``, and the guesses, which come
+    with the package.
 
-    Contexts are of the split "dev" and queries of "test", because guess models were trained on "train". The file
-    guesses.npz says how the guesses were made.
+    Contexts are of the split "dev" and queries of "test", because guess models were
+    trained on "train". The file guesses.npz says how the guesses were made.
     """
     context, query = (data.load(split, folder) for split in ("dev", "test"))
     if (kind := experiment.guess_model) is None:
@@ -105,15 +144,22 @@ def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sou
     with np.load(GUESSES) as known:
         made = [known[f"{kind}_{split}"] for split in ("dev", "test")]
     if experiment.seed > (most := len(made[0]) - 1):
-        raise ValueError(f"seed must be at most {most}, the guesses that come with the package, got {experiment.seed}")
-    return Sources(context, query, *(np.asarray(guesses[experiment.seed], np.float64) for guesses in made))
+        raise ValueError(
+            f"seed must be at most {most}, the guesses that come with the package, got {experiment.seed}"
+        )
+    return Sources(
+        context,
+        query,
+        *(np.asarray(guesses[experiment.seed], np.float64) for guesses in made),
+    )
 
 
 def items(experiment: Experiment, sources: Sources) -> list[Item]:
     """The runs of an experiment on sources, as ``prepare`` returns them.
 
-    Query r is entry r of a permutation of the queries, fixed by the draw. Its context is drawn for (draw, r), and never
-    holds the query's own pair. Guesses are limited to 0 ... 5 and rounded to two decimals, as the prompt shows them.
+    Query r is entry r of a permutation of the queries, fixed by the draw. Its context
+    is drawn for (draw, r), and never holds the query's own pair. Guesses are limited to
+    0 ... 5 and rounded to two decimals, as the prompt shows them.
 
     Example:
         >>> pairs = data.Pairs(list("abcd"), list("efgh"), np.arange(4.0))
@@ -123,11 +169,17 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
     """
     random = lambda *what: np.random.default_rng([experiment.draw, *what])
     if experiment.runs > (n := len(sources.query.score)):
-        raise ValueError(f"runs must be at most {n}, the number of queries, got {experiment.runs}")
+        raise ValueError(
+            f"runs must be at most {n}, the number of queries, got {experiment.runs}"
+        )
     order = random(0).permutation(n)[: experiment.runs].tolist()
-    contexts = [_context(experiment, sources, query, random(1, run)) for run, query in enumerate(order)]
+    contexts = [
+        _context(experiment, sources, query, random(1, run))
+        for run, query in enumerate(order)
+    ]
     shown = np.full((experiment.runs, experiment.context_size + 1), np.nan)
-    # A new condition fills the guesses of the contexts, and in the last column those of the queries.
+    # A new condition fills the guesses of the contexts, and in the last column those of
+    # the queries.
     if experiment.condition == "constant":
         shown[:] = CONSTANT
     elif experiment.condition != "none":
@@ -135,34 +187,62 @@ def items(experiment: Experiment, sources: Sources) -> list[Item]:
         shown[:, -1] = np.asarray(sources.query_guess)[order]
     if experiment.condition == "shuffled":
         shown = random(2).permutation(shown.ravel()).reshape(shown.shape)
-    examples = [_examples(sources.context, *one) for one in zip(contexts, shown[:, :-1], strict=True)]
+    examples = [
+        _examples(sources.context, *one)
+        for one in zip(contexts, shown[:, :-1], strict=True)
+    ]
     queries = _examples(sources.query, order, shown[:, -1])
     return list(map(Item, range(experiment.runs), order, contexts, examples, queries))
 
 
 def prompt(experiment: Experiment, item: Item) -> str | list[dict[str, str]]:
     """What an experiment asks in a run."""
-    return prompts.build(item.context, item.query, guesses=experiment.condition != "none", style=experiment.style)
+    return prompts.build(
+        item.context,
+        item.query,
+        guesses=experiment.condition != "none",
+        style=experiment.style,
+    )
 
 
 def facts(item: Item) -> dict:
     """What a record says about a run beside its answer."""
     mean = float(np.mean([example.score for example in item.context]))
-    known = {"run": item.run, "query": item.query_index, "context": item.context_index, "truth": item.query.score}
+    known = {
+        "run": item.run,
+        "query": item.query_index,
+        "context": item.context_index,
+        "truth": item.query.score,
+    }
     return known | {"guess": item.query.guess, "context_mean": mean}
 
 
-def _context(experiment: Experiment, sources: Sources, query: int, random: np.random.Generator) -> list[int]:
-    pairs, own = sources.context, (sources.query.first[query], sources.query.second[query])
+def _context(
+    experiment: Experiment, sources: Sources, query: int, random: np.random.Generator
+) -> list[int]:
+    pairs, own = (
+        sources.context,
+        (sources.query.first[query], sources.query.second[query]),
+    )
     order = random.permutation(len(pairs.score)).tolist()
     others = [n for n in order if (pairs.first[n], pairs.second[n]) != own]
     if experiment.context_size > len(others):
         most = f"{len(others)}, the number of pairs other than the query's own"
-        raise ValueError(f"context_size must be at most {most}, got {experiment.context_size}")
+        raise ValueError(
+            f"context_size must be at most {most}, got {experiment.context_size}"
+        )
     return others[: experiment.context_size]
 
 
-def _examples(pairs: data.Pairs, which: list[int], guesses: Float[np.ndarray, " k"]) -> list[Example]:
-    shown = (None if np.isnan(guess) else float(f"{np.clip(guess, 0, 5):.2f}") for guess in guesses)
+def _examples(
+    pairs: data.Pairs, which: list[int], guesses: Float[np.ndarray, " k"]
+) -> list[Example]:
+    shown = (
+        None if np.isnan(guess) else float(f"{np.clip(guess, 0, 5):.2f}")
+        for guess in guesses
+    )
     numbered = zip(which, shown, strict=True)
-    return [Example(pairs.first[n], pairs.second[n], float(pairs.score[n]), guess) for n, guess in numbered]
+    return [
+        Example(pairs.first[n], pairs.second[n], float(pairs.score[n]), guess)
+        for n, guess in numbered
+    ]

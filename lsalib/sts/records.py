@@ -1,7 +1,7 @@
 """Results: those stored for the book, and a user's own.
 
-A result has an ``experiment``, the ``versions`` of what answered, and ``records``, one a run. The stored results
-contain no sentences: a record names pairs by their index.
+A result has an ``experiment``, the ``versions`` of what answered, and ``records``, one
+a run. The stored results contain no sentences: a record names pairs by their index.
 """
 
 import json
@@ -21,12 +21,15 @@ def recorded() -> list[dict]:
 
 
 def own_folder() -> Path:
-    """Where the command line keeps the user's results: where LSALIB_STS_RESULTS says, or in the folder sts-results."""
+    """Where the command line keeps the user's results: where LSALIB_STS_RESULTS says,
+    or in the folder sts-results.
+    """
     return Path(os.environ.get("LSALIB_STS_RESULTS") or "sts-results")
 
 
 def own(folder: str | os.PathLike | None = None) -> list[dict]:
-    """The results in Inspect's logs in a folder and below, one a condition; by default the user's own.
+    """The results in Inspect's logs in a folder and below, one a condition; by default
+    the user's own.
 
     Of an unfinished log, those queries that are answered in all of its conditions.
     """
@@ -48,11 +51,25 @@ def _logged(path: Path) -> tuple[str, list[dict]]:
     rows: dict[int, list[dict]] = {}
     for sample in log.samples or []:
         if sample.output.choices and not sample.error:
-            said = {"answer": sample.output.completion, "finish": sample.output.stop_reason}
+            said = {
+                "answer": sample.output.completion,
+                "finish": sample.output.stop_reason,
+            }
             rows.setdefault(sample.metadata["run"], []).append(sample.metadata | said)
-    conditions = len({str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []})
+    conditions = len(
+        {str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []}
+    )
     made: dict[str, dict] = {}
-    for row in [row for _, each in sorted(rows.items()) if len(each) == conditions for row in each]:
-        about = {"experiment": row.pop("experiment") | {"model": log.eval.model}, "versions": versions, "records": []}
+    for row in [
+        row
+        for _, each in sorted(rows.items())
+        if len(each) == conditions
+        for row in each
+    ]:
+        about = {
+            "experiment": row.pop("experiment") | {"model": log.eval.model},
+            "versions": versions,
+            "records": [],
+        }
         made.setdefault(row.pop("condition"), about)["records"].append(row)
     return log.eval.task_id, list(made.values())

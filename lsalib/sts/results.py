@@ -1,4 +1,6 @@
-"""What came back: scores out of answers, their errors with intervals, whether they add to the guess, and a table."""
+"""What came back: scores out of answers, their errors with intervals, whether they add
+to the guess, and a table.
+"""
 
 import re
 from collections.abc import Sequence
@@ -9,21 +11,43 @@ from jaxtyping import Bool, Float
 
 from lsalib.book.statistics import Interval, bootstrap, mse
 
-__all__ = ["SETTING", "Outcome", "added", "compare", "outcome", "parse", "pooled", "table"]
+__all__ = [
+    "SETTING",
+    "Outcome",
+    "added",
+    "compare",
+    "outcome",
+    "parse",
+    "pooled",
+    "table",
+]
 
-# A first line that is one number; before it at most the word "score" and signs, after it "out of 5" and signs.
-_NUMBER = (
-    r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[.,][0-9]+)?)(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
-)
+# A first line that is one number; before it at most the word "score" and signs, after
+# it "out of 5" and signs.
+_NUMBER = r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[.,][0-9]+)?)(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
 #: The fields of an experiment whose results are pooled or compared only where they are equal.
 SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
 _OTHERS = ("none", "constant", "shuffled")
-_HEADINGS: tuple[str, ...] = ("model", "style", "guess", "condition", "draws", "runs", "failed", "error")
-_HEADINGS += (*(f"less: {name}" for name in ("the guess itself", *_OTHERS)), "adds to the guess")
+_HEADINGS: tuple[str, ...] = (
+    "model",
+    "style",
+    "guess",
+    "condition",
+    "draws",
+    "runs",
+    "failed",
+    "error",
+)
+_HEADINGS += (
+    *(f"less: {name}" for name in ("the guess itself", *_OTHERS)),
+    "adds to the guess",
+)
 
 
 class Outcome(NamedTuple):
-    """The predictions that count, (n,) each; ``failed`` marks answers without a score, now the context's mean."""
+    """The predictions that count, (n,) each; ``failed`` marks answers without a score,
+    now the context's mean.
+    """
 
     prediction: Float[np.ndarray, " n"]
     truth: Float[np.ndarray, " n"]
@@ -32,9 +56,11 @@ class Outcome(NamedTuple):
 
 
 def parse(text: str) -> float | None:
-    """The score, from 0 to 5, in an answer that begins with it; None where it begins with anything else.
+    """The score, from 0 to 5, in an answer that begins with it; None where it begins
+    with anything else.
 
-    The prompt asks for one number. A longer answer may be about another pair, so it is not searched for a number.
+    The prompt asks for one number. A longer answer may be about another pair, so it is
+    not searched for a number.
 
     Example:
         >>> [parse(answer) for answer in ("**4**", "Score: 3.5 out of 5", "Initial guess: 2.31\\nScore: 3.0", "3 or 4")]
@@ -57,31 +83,41 @@ def outcome(result: dict) -> Outcome:
         [3.0, 2.0]
     """
     column = lambda name: [record[name] for record in result["records"]]
-    prediction = np.array([parse(answer) for answer in column("answer")], np.float64)  # None becomes NaN
-    truth, guess, mean = (np.array(column(name), np.float64) for name in ("truth", "guess", "context_mean"))
+    # None becomes NaN
+    prediction = np.array([parse(answer) for answer in column("answer")], np.float64)
+    truth, guess, mean = (
+        np.array(column(name), np.float64)
+        for name in ("truth", "guess", "context_mean")
+    )
     failed = np.isnan(prediction)
     return Outcome(np.where(failed, mean, prediction), truth, guess, failed)
 
 
 def compare(result: dict, other: dict | None, *, family: int = 1) -> Interval:
-    """The difference of two results' mean squared errors, of the same pairs; negative where the first is better.
+    """The difference of two results' mean squared errors, of the same pairs; negative
+    where the first is better.
 
-    The other result None stands for the guesses that the first was shown. As many intervals as ``family`` says hold
-    together with a confidence of 95 %.
+    The other result None stands for the guesses that the first was shown. As many
+    intervals as ``family`` says hold together with a confidence of 95 %.
     """
     mine = outcome(result)
     if other is None:
         return mse(mine.prediction, mine.truth, less=mine.guess, family=family)
     if _pairs(result) != _pairs(other):
-        raise ValueError("other must be about the same queries and contexts as result, got other ones")
-    return mse(mine.prediction, mine.truth, less=outcome(other).prediction, family=family)
+        raise ValueError(
+            "other must be about the same queries and contexts as result, got other ones"
+        )
+    return mse(
+        mine.prediction, mine.truth, less=outcome(other).prediction, family=family
+    )
 
 
 def added(prediction, truth, guess, *, family: int = 1) -> Interval:
-    """What an answer adds to the guess: the coefficient b of the regression ``y ~ c + a guess + b (answer - guess)``.
+    """What an answer adds to the guess: the coefficient b of the regression ``y ~ c + a
+    guess + b (answer - guess)``.
 
-    It is near 1 for one who refines the guess by what else is known, and near 0 for one who copies it, with or without
-    errors of one's own. Arguments are vectors, (n,).
+    It is near 1 for one who refines the guess by what else is known, and near 0 for one
+    who copies it, with or without errors of one's own. Arguments are vectors, (n,).
 
     Example:
         >>> guess, news, noise = np.random.default_rng(0).normal(size=(3, 500))
@@ -91,45 +127,72 @@ def added(prediction, truth, guess, *, family: int = 1) -> Interval:
     """
 
     def coefficient(answer, y, x):
-        y, x, d = (column - column.mean(-1, keepdims=True) for column in (y, x, answer - x))
+        y, x, d = (
+            column - column.mean(-1, keepdims=True) for column in (y, x, answer - x)
+        )
         dot = lambda a, b: (a * b).sum(-1)
-        # Where all answers are the guess, or all guesses are equal, no coefficient exists, and 0 takes its place.
+        # Where all answers are the guess, or all guesses are equal, no coefficient
+        # exists, and 0 takes its place.
         scale = dot(d, d) * dot(x, x) - dot(x, d) ** 2
-        return (dot(d, y) * dot(x, x) - dot(x, y) * dot(x, d)) / np.where(scale > 1e-9, scale, np.inf)
+        return (dot(d, y) * dot(x, x) - dot(x, y) * dot(x, d)) / np.where(
+            scale > 1e-9, scale, np.inf
+        )
 
     return bootstrap(coefficient, prediction, truth, guess, family=family)
 
 
 def pooled(results: Sequence[dict]) -> dict[tuple, dict]:
-    """All draws of a condition as one result, by setting, guess model and condition; a copy counts once.
+    """All draws of a condition as one result, by setting, guess model and condition; a
+    copy counts once.
 
     A setting has the values of ``SETTING``, with the model first.
     """
     groups: dict[tuple, dict[tuple, list]] = {}
     for one in results:
         asked = one["experiment"]
-        key = tuple(asked[name] for name in SETTING), asked["guess_model"], asked["condition"]
+        key = (
+            tuple(asked[name] for name in SETTING),
+            asked["guess_model"],
+            asked["condition"],
+        )
         groups.setdefault(key, {})[asked["draw"], asked["seed"]] = one["records"]
-    rows = lambda parts: [row | {"draw": draw} for (draw, _), part in sorted(parts.items()) for row in part]
+    rows = lambda parts: [
+        row | {"draw": draw}
+        for (draw, _), part in sorted(parts.items())
+        for row in part
+    ]
     return {key: {"records": rows(parts)} for key, parts in groups.items()}
 
 
 def table(results: Sequence[dict]) -> str:
-    """Mean squared errors with 95 % intervals, a row for each condition, all its draws together.
+    """Mean squared errors with 95 % intervals, a row for each condition, all its draws
+    together.
 
-    The next columns have differences: the error less that of the guess itself and of the other conditions. The last one
-    has the coefficient of ``added``. There is a dash where conditions have other draws.
+    The next columns have differences: the error less that of the guess itself and of
+    the other conditions. The last one has the coefficient of ``added``. There is a dash
+    where conditions have other draws.
     """
     found, rows = pooled(results), [_HEADINGS]
     for (setting, guesser, condition), one in found.items():
         said, draws = outcome(one), sorted({row["draw"] for row in one["records"]})
-        values: list = [mse(said.prediction, said.truth), compare(one, None) if condition != "none" else None]
+        values: list = [
+            mse(said.prediction, said.truth),
+            compare(one, None) if condition != "none" else None,
+        ]
         for name in _OTHERS:
             other = found.get((setting, guesser if name == "shuffled" else None, name))
             alike = other and name != condition and _pairs(one) == _pairs(other)
             values.append(compare(one, other) if alike else None)
-        values.append(added(said.prediction, said.truth, said.guess) if guesser else None)
-        cells = (*setting[:2], guesser or "-", condition, ",".join(map(str, draws)), str(len(said.truth)))
+        values.append(
+            added(said.prediction, said.truth, said.guess) if guesser else None
+        )
+        cells = (
+            *setting[:2],
+            guesser or "-",
+            condition,
+            ",".join(map(str, draws)),
+            str(len(said.truth)),
+        )
         rows.append((*cells, str(said.failed.sum()), *map(_cell, values)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -138,7 +201,8 @@ def table(results: Sequence[dict]) -> str:
 def _cell(value: Interval | None) -> str:
     if value is None:
         return "-"
-    ends = "" if np.isnan(value.low) else f" [{value.low:.3f}, {value.high:.3f}]"  # none where rows are few
+    # none where rows are few
+    ends = "" if np.isnan(value.low) else f" [{value.low:.3f}, {value.high:.3f}]"
     return f"{value.estimate:.3f}{ends}"
 
 

@@ -1,7 +1,8 @@
 """Exact results, without samples.
 
-If all numbers of a task are known, closed forms are computed in NumPy's float64, and nothing is compiled for them.
-Under ``jax.jit``, ``jax.vmap`` and ``jax.grad`` the same formulas work on a task's prior mean, covariances and noise.
+If all numbers of a task are known, closed forms are computed in NumPy's float64, and
+nothing is compiled for them. Under ``jax.jit``, ``jax.vmap`` and ``jax.grad`` the same
+formulas work on a task's prior mean, covariances and noise.
 """
 
 from lsalib.theory.bayes import bayes_risk

@@ -17,7 +17,10 @@ Matrix = Float[np.ndarray | Array, "d d"]
 
 
 def full_precision(function: F) -> F:
-    """A decorator: matrix products in full precision. By default a GPU rounds their factors to three digits."""
+    """A decorator: matrix products in full precision.
+
+    By default a GPU rounds their factors to three digits.
+    """
 
     @wraps(function)
     def with_full_products(*args, **options):
@@ -28,18 +31,33 @@ def full_precision(function: F) -> F:
 
 
 def numbers(task: GaussianTask, *more):
-    """NumPy or ``jax.numpy``; w*, Lambda, Psi, sigma and all other arguments as its arrays of one type."""
+    """NumPy or ``jax.numpy``; w*, Lambda, Psi, sigma and all other arguments as its
+    arrays of one type.
+    """
     check_task(task)
-    xp, w, L, P, s, *more = _check.namespace(task.prior_mean, task.feature_cov, task.prior_cov, task.noise_std, *more)
+    xp, w, L, P, s, *more = _check.namespace(
+        task.prior_mean, task.feature_cov, task.prior_cov, task.noise_std, *more
+    )
     identity = xp.eye(task.dim, dtype=w.dtype)
     return xp, w, identity if L is None else L, identity if P is None else P, s, *more
 
 
 def in_units(task: GaussianTask, *more):
-    """The same with Lambda, Psi and sigma^2 in units of l, p and l p, so that no product underflows; then l and p."""
+    """The same with Lambda, Psi and sigma^2 in units of l, p and l p, so that no
+    product underflows; then l and p.
+    """
     xp, w, L, P, s, *more = numbers(task, *more)
     lam, psi = xp.trace(L) / task.dim, xp.trace(P) / task.dim
-    return xp, w, L / lam, P / psi, (s / xp.sqrt(lam) / xp.sqrt(psi)) ** 2, lam, psi, *more
+    return (
+        xp,
+        w,
+        L / lam,
+        P / psi,
+        (s / xp.sqrt(lam) / xp.sqrt(psi)) ** 2,
+        lam,
+        psi,
+        *more,
+    )
 
 
 def plain(xp, value):
@@ -47,14 +65,18 @@ def plain(xp, value):
     return float(value) if xp is np else value
 
 
-def guess_vector(task: GaussianTask, guess, name="guess") -> Float[np.ndarray | Array, " d"]:
+def guess_vector(
+    task: GaussianTask, guess, name="guess"
+) -> Float[np.ndarray | Array, " d"]:
     """The weights of a linear initial guess, or another start; zero if none are given."""
     check_task(task)
     return np.zeros(task.dim) if guess is None else _check.vector(name, guess, task.dim)
 
 
 def negligible(matrix) -> float:
-    """The share of a matrix's largest eigenvalue below which another one is zero, up to rounding."""
+    """The share of a matrix's largest eigenvalue below which another one is zero, up to
+    rounding.
+    """
     return len(matrix) * float(np.finfo(matrix.dtype).eps)
 
 
@@ -70,8 +92,12 @@ def rank(xp, cov):
 
 
 def isotropic(cov) -> bool:
-    """Whether a covariance is a multiple of the identity up to rounding; true for a tracer."""
+    """Whether a covariance is a multiple of the identity up to rounding; true for a
+    tracer.
+    """
     if cov is None or _check.traced(cov):
         return True
     multiple = np.trace(cov) / len(cov)
-    return bool(np.abs(cov - multiple * np.eye(len(cov))).max() <= negligible(cov) * multiple)
+    return bool(
+        np.abs(cov - multiple * np.eye(len(cov))).max() <= negligible(cov) * multiple
+    )

@@ -1,4 +1,5 @@
-"""Closed forms: the risk of one gradient step, the minimum risk of each model, and weights that attain it.
+"""Closed forms: the risk of one gradient step, the minimum risk of each model, and
+weights that attain it.
 
 Throughout, ``S = X^T X / C`` has mean Lambda, and Isserlis' theorem gives
 ``E[S B S] = Lambda B Lambda (1 + 1/C) + tr(B Lambda) Lambda / C`` for symmetric B.
@@ -12,16 +13,29 @@ import numpy as np
 from lsalib import _check
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
-from lsalib.theory._shared import Matrix, Number, full_precision, guess_vector, in_units, numbers, pinv, plain, rank
+from lsalib.theory._shared import (
+    Matrix,
+    Number,
+    full_precision,
+    guess_vector,
+    in_units,
+    numbers,
+    pinv,
+    plain,
+    rank,
+)
 
 
 @full_precision
 def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
-    r"""The risk of one gradient step from the prior mean (:eq:`laws-step-risk` of the book).
+    r"""The risk of one gradient step from the prior mean (:eq:`laws-step-risk` of the
+    book).
 
-    .. math:: \mathrm{tr}\, \Lambda \Psi - 2 \eta\, a + \eta^2 b, \qquad a = \mathrm{tr}\, \Lambda \Lambda \Psi, \quad
+    .. math:: \mathrm{tr}\, \Lambda \Psi - 2 \eta\, a + \eta^2 b, \qquad a =
+       \mathrm{tr}\, \Lambda \Lambda \Psi, \quad
        b = \tfrac{C+1}{C}\, \mathrm{tr}\, \Lambda \Lambda \Psi \Lambda
-       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \mathrm{tr}\, \Lambda \Lambda
+       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \mathrm{tr}\, \Lambda
+       \Lambda
 
     For identity covariances and no noise that is `d (1 - 2 \eta + \eta^2 (C+d+1)/C)`.
 
@@ -39,16 +53,21 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
 
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
-    step_size = step_size if step_size is None else _check.number("step_size", step_size)
+    step_size = (
+        step_size if step_size is None else _check.number("step_size", step_size)
+    )
     xp, _, L, P, noise, lam, psi, eta = in_units(task, step_size)
     linear, quadratic = _gd_coefficients(xp, L, P, noise, task.context_size)
     eta = _ratio(xp, linear, quadratic) if eta is None else eta * lam
-    return plain(xp, lam * psi * (xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic))
+    return plain(
+        xp, lam * psi * (xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
+    )
 
 
 @full_precision
 def optimal_step(task: GaussianTask) -> Number:
-    r"""The step size with the minimum risk, `\eta_\star = a / b` with a and b of ``gd_risk``.
+    r"""The step size with the minimum risk, `\eta_\star = a / b` with a and b of
+    ``gd_risk``.
 
     For identity covariances and no noise that is `C/(C+d+1)`.
 
@@ -59,7 +78,9 @@ def optimal_step(task: GaussianTask) -> Number:
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
     xp, _, L, P, noise, lam, _ = in_units(task)
-    return plain(xp, _ratio(xp, *_gd_coefficients(xp, L, P, noise, task.context_size)) / lam)
+    return plain(
+        xp, _ratio(xp, *_gd_coefficients(xp, L, P, noise, task.context_size)) / lam
+    )
 
 
 @full_precision
@@ -75,9 +96,10 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
         >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
-    Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors, with noise Wu et al. (2024);
-    Zhang, Wu and Bartlett (2024) for a prior mean, as it seems with positive definite `\Psi` (we read only their
-    abstract). We know of no source for singular covariances (``preconditioned-optimum`` in the ledger).
+    Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors,
+    with noise Wu et al. (2024); Zhang, Wu and Bartlett (2024) for a prior mean, as it
+    seems with positive definite `\Psi` (we read only their abstract). We know of no
+    source for singular covariances (``preconditioned-optimum`` in the ledger).
     """
     xp, _, L, P, noise, lam, _ = in_units(task)
     return _preconditioner(xp, L, P, noise, task.context_size) / lam
@@ -85,18 +107,21 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
 
 @full_precision
 def yq_risk(task: GaussianTask) -> Number:
-    r"""The minimum risk of yq-LSA, for any number of heads: that of the best preconditioned step.
+    r"""The minimum risk of yq-LSA, for any number of heads: that of the best
+    preconditioned step.
 
     .. math:: \mathrm{tr}\, \Lambda (\Psi - N \Lambda \Psi)
 
-    N is that of ``optimal_preconditioner``. For identity covariances and no noise this is `d (d+1)/(C+d+1)`.
+    N is that of ``optimal_preconditioner``. For identity covariances and no noise this
+    is `d (d+1)/(C+d+1)`.
 
     Example:
         >>> round(yq_risk(GaussianTask([2.0] * 10, context_size=10)), 4)
         5.2381
 
-    Sources: those of ``optimal_preconditioner``, and for one head Zhang, Wu and Bartlett (2024). That more heads do not
-    help is new (``conjecture-global-optimum`` in the ledger).
+    Sources: those of ``optimal_preconditioner``, and for one head Zhang, Wu and
+    Bartlett (2024). That more heads do not help is new (``conjecture-global-optimum``
+    in the ledger).
     """
     xp, _, L, P, noise, lam, psi = in_units(task)
     N = _preconditioner(xp, L, P, noise, task.context_size)
@@ -105,14 +130,17 @@ def yq_risk(task: GaussianTask) -> Number:
 
 @full_precision
 def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
-    r"""The minimum risk of multi-head LSA with enough heads and a *fixed* initial guess `y_q = g^\top x_q + \beta`.
+    r"""The minimum risk of multi-head LSA with enough heads and a *fixed* initial guess
+    `y_q = g^\top x_q + \beta`.
 
-    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 + \sigma^4/V},
+    .. math:: \mathcal R_\mathrm{yq} + \frac{u^\top \Lambda u + \beta^2}{1 + Ck/2 +
+       \sigma^4/V},
        \qquad u = w_\star - g
 
-    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` is the rank of `\Lambda`, and `V` is that of ``constant_regression``.
-    The guess is off by `u^\top x_q - \beta`, and a correction of it would need a constant, which attention does not
-    have. Without label noise d heads are enough, otherwise d+1.
+    `\mathcal R_\mathrm{yq}` is ``yq_risk``, `k` is the rank of `\Lambda`, and `V` is
+    that of ``constant_regression``. The guess is off by `u^\top x_q - \beta`, and a
+    correction of it would need a constant, which attention does not have. Without label
+    noise d heads are enough, otherwise d+1.
 
     Args:
         task: the task distribution.
@@ -124,16 +152,23 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
         >>> round(optimal_risk(task), 4), round(optimal_risk(task, guess=[2.0] * 10), 4)
         (6.0224, 5.2381)
 
-    Source: that the price of a wrong guess is positive, Zhang, Wu and Bartlett (2024). Its size is new
-    (``exact-multihead-risk`` and ``price-general`` in the ledger).
+    Source: that the price of a wrong guess is positive, Zhang, Wu and Bartlett (2024).
+    Its size is new (``exact-multihead-risk`` and ``price-general`` in the ledger).
     """
-    given = guess_vector(task, guess), _check.number("bias", bias), yq_risk(task), constant_regression(task).error
+    given = (
+        guess_vector(task, guess),
+        _check.number("bias", bias),
+        yq_risk(task),
+        constant_regression(task).error,
+    )
     xp, w, L, _, _, guess, bias, attainable, error = numbers(task, *given)
     return plain(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
 
 
 class ConstantRegression(NamedTuple):
-    """The ``features`` (d, d) and ``residual`` of the combination closest to 1, and its mean squared ``error``."""
+    """The ``features`` (d, d) and ``residual`` of the combination closest to 1, and its
+    mean squared ``error``.
+    """
 
     features: Matrix
     residual: Number
@@ -141,28 +176,34 @@ class ConstantRegression(NamedTuple):
 
 
 @full_precision
-def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> ConstantRegression:
-    r"""Least squares for the constant 1 on a context's second moments, attention's substitute for a constant.
+def constant_regression(
+    task: GaussianTask, *, noise_cumulant: Number = 0.0
+) -> ConstantRegression:
+    r"""Least squares for the constant 1 on a context's second moments, attention's
+    substitute for a constant.
 
     .. math:: \min_{F, \varphi} E \big( \langle F, S \rangle + \varphi q - 1 \big)^2 = e
        = \Big( 1 + \frac{C k}{2} + \frac{\sigma^4}{V} \Big)^{-1}, \qquad
-       F = e \Big( \frac{C}{2} \Lambda^+ - \frac{\sigma^2}{V} \Psi \Big), \qquad \varphi = \frac{e \sigma^2}{V}
+       F = e \Big( \frac{C}{2} \Lambda^+ - \frac{\sigma^2}{V} \Psi \Big), \qquad \varphi
+       = \frac{e \sigma^2}{V}
 
-    `S` and `q` are the averages of `x x^\top` and `r^2`, with `r` the residual label `y - w_\star^\top x`, and `k` is
-    the rank of `\Lambda`. Of whitened features the average squared length has mean 1 and variance `2/(C k)`. The part
-    of `q` that `S` does not explain has mean `\sigma^2` and variance
-    `V = 2 \tau_2 + 2 ((\tau_1 + \sigma^2)^2 + \tau_2) / C + \kappa_4 / C`, `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`.
+    `S` and `q` are the averages of `x x^\top` and `r^2`, with `r` the residual label `y
+    - w_\star^\top x`, and `k` is the rank of `\Lambda`. Of whitened features the
+    average squared length has mean 1 and variance `2/(C k)`. The part of `q` that `S`
+    does not explain has mean `\sigma^2` and variance `V = 2 \tau_2 + 2 ((\tau_1 +
+    \sigma^2)^2 + \tau_2) / C + \kappa_4 / C`, `\tau_k = \mathrm{tr} (\Lambda \Psi)^k`.
 
     Args:
         task: the task distribution, its covariances singular or not.
-        noise_cumulant: `\kappa_4 = E[\nu^4] - 3 \sigma^4` of label noise `\nu` that is not Gaussian: `-2 \sigma^4` of
-            random signs, `3 \sigma^4` of Laplace noise.
+        noise_cumulant: `\kappa_4 = E[\nu^4] - 3 \sigma^4` of label noise `\nu` that is
+            not Gaussian: `-2 \sigma^4` of random signs, `3 \sigma^4` of Laplace noise.
 
     Raises:
         ValueError: if no noise of the task's strength has this cumulant.
 
     Example:
-        >>> round(constant_regression(GaussianTask([2.0, 2.0], 5)).error * (1 + 5 * 2 / 2), 12)  # 1 + C k/2
+        # 1 + C k/2
+        >>> round(constant_regression(GaussianTask([2.0, 2.0], 5)).error * (1 + 5 * 2 / 2), 12)
         1.0
         >>> task = GaussianTask([2.0, 2.0], 5, noise_std=2.0)
         >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
@@ -173,34 +214,52 @@ def constant_regression(task: GaussianTask, *, noise_cumulant: Number = 0.0) -> 
     if not _check.traced(extra, task.noise_std):
         least = -2 * float(task.noise_std) ** 4
         if extra < least * (1 + 1e-9) or (extra and not task.noisy):
-            expected = f"at least -2 noise_std^4 = {least:g}" if task.noisy else "0 for a task without label noise"
+            expected = (
+                f"at least -2 noise_std^4 = {least:g}"
+                if task.noisy
+                else "0 for a task without label noise"
+            )
             raise ValueError(f"noise_cumulant must be {expected}, got {extra:g}")
     C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
-    V = 2 * square * (1 + 1 / C) + 2 * spread * (spread + 2 * noise) / C + (2 * noise**2 + kappa / lam**2 / psi**2) / C
+    V = (
+        2 * square * (1 + 1 / C)
+        + 2 * spread * (spread + 2 * noise) / C
+        + (2 * noise**2 + kappa / lam**2 / psi**2) / C
+    )
     by_features = 1 + C * rank(xp, L) / 2
-    # Random signs as noise on labels that are known otherwise have V = 0, and their square is the constant itself.
+    # Random signs as noise on labels that are known otherwise have V = 0, and their
+    # square is the constant itself.
     total = V * by_features + noise**2
-    error, residual = (V / total, noise / total) if task.noisy else (1 / by_features, 0 * noise)
+    error, residual = (
+        (V / total, noise / total) if task.noisy else (1 / by_features, 0 * noise)
+    )
     features = (error * C / 2 * pinv(xp, L) - residual * P) / lam
-    return ConstantRegression(features, plain(xp, residual / lam / psi), plain(xp, error))
+    return ConstantRegression(
+        features, plain(xp, residual / lam / psi), plain(xp, error)
+    )
 
 
 def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAParams:
-    r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task, guess, bias)``.
+    r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task,
+    guess, bias)``.
 
-    .. math:: b_h = e_h, \qquad A_h = \rho\, (N e_h)^\top - (F e_h)\, \rho^\top, \qquad \rho = [-w_\star; 1]
+    .. math:: b_h = e_h, \qquad A_h = \rho\, (N e_h)^\top - (F e_h)\, \rho^\top, \qquad
+       \rho = [-w_\star; 1]
 
-    F and `\varphi` are those of ``constant_regression``, N is that of ``optimal_preconditioner``. With label noise one
-    more head has `b = \rho` and `A = -\varphi \rho \rho^\top`. They predict
-    `y_q + (w_\star^\top x_q - y_q)\, t + x_q^\top N X^\top (y - X w_\star) / C`: a preconditioned step and a correction
-    of the guess, with t in the place of the constant 1. The weights do not depend on the guess.
+    F and `\varphi` are those of ``constant_regression``, N is that of
+    ``optimal_preconditioner``. With label noise one more head has `b = \rho` and `A =
+    -\varphi \rho \rho^\top`. They predict `y_q + (w_\star^\top x_q - y_q)\, t +
+    x_q^\top N X^\top (y - X w_\star) / C`: a preconditioned step and a correction of
+    the guess, with t in the place of the constant 1. The weights do not depend on the
+    guess.
 
     Args:
         task, guess, bias: as in ``optimal_risk``.
 
     Returns:
-        ``LSAParams`` with d heads; d+1 with label noise; one, that of ``yq_optimal_weights``, if the guess is known to
-        be the prior mean, without a bias.
+        ``LSAParams`` with d heads; d+1 with label noise; one, that of
+        ``yq_optimal_weights``, if the guess is known to be the prior mean, without a
+        bias.
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
@@ -211,38 +270,55 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAPa
     """
     N, constant = optimal_preconditioner(task), constant_regression(task)
     guess, bias = guess_vector(task, guess), _check.number("bias", bias)
-    if not _check.traced(task.prior_mean, guess, bias) and not bias and np.array_equal(guess, task.prior_mean):
+    if (
+        not _check.traced(task.prior_mean, guess, bias)
+        and not bias
+        and np.array_equal(guess, task.prior_mean)
+    ):
         return yq_optimal_weights(task)
-    xp, w, _, _, _, N, F, residual = numbers(task, N, constant.features, constant.residual)
+    xp, w, _, _, _, N, F, residual = numbers(
+        task, N, constant.features, constant.residual
+    )
     rho = xp.append(-w, xp.ones_like(w[:1]))
     rows = lambda matrix: xp.concatenate([matrix.T, xp.zeros_like(w)[:, None]], 1)
     b, A = rows(xp.eye(task.dim, dtype=w.dtype)), xp.einsum("m,hn->hmn", rho, rows(N))
     A = A - xp.einsum("hm,n->hmn", rows(F), rho)
     if task.noisy:
-        b, A = xp.concatenate([b, rho[None]]), xp.concatenate([A, -residual * xp.outer(rho, rho)[None]])
+        b, A = (
+            xp.concatenate([b, rho[None]]),
+            xp.concatenate([A, -residual * xp.outer(rho, rho)[None]]),
+        )
     return from_effective(b, A)
 
 
 def yq_optimal_weights(task: GaussianTask) -> LSAParams:
-    r"""The one head of optimal yq-LSA, whose initial guess is `w_\star^\top x_q`: a preconditioned step from there.
+    r"""The one head of optimal yq-LSA, whose initial guess is `w_\star^\top x_q`: a
+    preconditioned step from there.
 
-    .. math:: b = \rho, \qquad A = \begin{pmatrix} N^\top & 0 \\ 0 & 0 \end{pmatrix}, \qquad \rho = [-w_\star; 1]
+    .. math:: b = \rho, \qquad A = \begin{pmatrix} N^\top & 0 \\ 0 & 0 \end{pmatrix},
+       \qquad \rho = [-w_\star; 1]
 
-    ``population_risk(weights, task, guess=task.prior_mean)`` is ``yq_risk(task)``. For identity covariances this head
-    does what ``attention.gd_weights`` with the optimal step does.
+    ``population_risk(weights, task, guess=task.prior_mean)`` is ``yq_risk(task)``. For
+    identity covariances this head does what ``attention.gd_weights`` with the optimal
+    step does.
 
     Example:
         >>> yq_optimal_weights(GaussianTask([2.0], context_size=2)).W_Q.tolist()
         [[[0.5, 0.0], [0.0, 0.0]]]
 
-    Sources: those of ``optimal_preconditioner``; ``preconditioned-optimum`` in the ledger.
+    Sources: those of ``optimal_preconditioner``; ``preconditioned-optimum`` in the
+    ledger.
     """
     xp, w, _, _, _, N = numbers(task, optimal_preconditioner(task))
-    return from_effective(xp.append(-w, xp.ones_like(w[:1]))[None], xp.pad(N.T, (0, 1))[None])
+    return from_effective(
+        xp.append(-w, xp.ones_like(w[:1]))[None], xp.pad(N.T, (0, 1))[None]
+    )
 
 
 def _second_moment(xp, L, P, noise, C):
-    """E[r r^T] of the gradient step ``r = X^T (y - X w*) / C``, for label noise of variance ``noise``."""
+    """E[r r^T] of the gradient step ``r = X^T (y - X w*) / C``, for label noise of
+    variance ``noise``.
+    """
     return L @ P @ L * (1 + 1 / C) + (xp.trace(P @ L) + noise) * L / C
 
 
@@ -256,5 +332,8 @@ def _gd_coefficients(xp, L, P, noise, C):
 
 
 def _ratio(xp, linear, quadratic) -> Number:
-    """The best step. If no label ever deviates from the prior mean, every step has the same risk."""
+    """The best step.
+
+    If no label ever deviates from the prior mean, every step has the same risk.
+    """
     return linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic)

@@ -1,11 +1,13 @@
 """The best weights of at most d heads, for isotropic covariances.
 
-In the coordinates white features xi and residual label ``r = y - w*.x``, with v_1 along ``u = w* - guess``, H heads
-have the value vectors v_2..v_H, which read features, and ``cos(a) v_1 + sin(a) r``, which reads a mixture and takes
-the gradient steps of all the directions that are left. What it pays is crosstalk between v_1 and these.
+In the coordinates white features xi and residual label ``r = y - w*.x``, with v_1 along
+``u = w* - guess``, H heads have the value vectors v_2..v_H, which read features, and
+``cos(a) v_1 + sin(a) r``, which reads a mixture and takes the gradient steps of all the
+directions that are left. What it pays is crosstalk between v_1 and these.
 
-By rotations that fix u, the minimum risk for given value vectors depends on the space that they leave out through its
-angle to r and to u alone; that it is best turned towards u leaves a single number, the angle of the mixture.
+By rotations that fix u, the minimum risk for given value vectors depends on the space
+that they leave out through its angle to r and to u alone; that it is best turned
+towards u leaves a single number, the angle of the mixture.
 """
 
 import numpy as np
@@ -16,17 +18,24 @@ from lsalib.tasks import GaussianTask, check_task
 from lsalib.theory._shared import Number, guess_vector, isotropic, numbers
 
 
-def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number = 0.0) -> LSAParams:
-    r"""Weights of `H \le d` heads with the minimum risk that H heads can have (page few_heads).
+def few_heads_weights(
+    task: GaussianTask, heads: int, guess=None, bias: Number = 0.0
+) -> LSAParams:
+    r"""Weights of `H \le d` heads with the minimum risk that H heads can have (page
+    few_heads).
 
-    .. math:: b_1 = c\, v_1 + s\, \rho, \quad A_1 = v_1 k_1^\top + \rho\, k_2^\top + \gamma \sum_{k > H} v_k v_k^\top,
-       \qquad b_h = v_h, \quad A_h = v_h k_0^\top + \eta_\star \rho\, v_h^\top \quad (1 < h \le H)
+    .. math:: b_1 = c\, v_1 + s\, \rho, \quad A_1 = v_1 k_1^\top + \rho\, k_2^\top +
+       \gamma \sum_{k > H} v_k v_k^\top,
+       \qquad b_h = v_h, \quad A_h = v_h k_0^\top + \eta_\star \rho\, v_h^\top \quad (1
+       < h \le H)
 
-    `v_1, \dots, v_d` are orthonormal, the first along `w_\star - g`; `\rho = [-w_\star; 1]` and `c^2 + s^2 = 1`. Given
-    `s/c`, the rest is least squares; `s/c` is scanned over sixteen decades.
+    `v_1, \dots, v_d` are orthonormal, the first along `w_\star - g`; `\rho = [-w_\star;
+    1]` and `c^2 + s^2 = 1`. Given `s/c`, the rest is least squares; `s/c` is scanned
+    over sixteen decades.
 
     Args:
-        task: the task distribution, its numbers known, its covariances multiples of the identity.
+        task: the task distribution, its numbers known, its covariances multiples of the
+            identity.
         heads: H, at most d.
         guess, bias: as in ``optimal_risk``.
 
@@ -40,23 +49,38 @@ def few_heads_weights(task: GaussianTask, heads: int, guess=None, bias: Number =
     """
     check_task(task)
     if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
-        raise ValueError("task must have covariances that are multiples of the identity; least_risk takes any")
+        raise ValueError(
+            "task must have covariances that are multiples of the identity; least_risk takes any"
+        )
     if _check.count("heads", heads) > task.dim:
-        raise ValueError(f"heads must be at most d = {task.dim}, got {heads}; optimal_weights has as many as needed")
-    _, w, L, P, s, guess, bias = numbers(task, guess_vector(task, guess), _check.number("bias", bias))
-    # Whatever the task is, white features, and labels that one feature gives variance 1.
+        raise ValueError(
+            f"heads must be at most d = {task.dim}, got {heads}; optimal_weights has as many as needed"
+        )
+    _, w, L, P, s, guess, bias = numbers(
+        task, guess_vector(task, guess), _check.number("bias", bias)
+    )
+    # Whatever the task is, white features, and labels that one feature gives variance
+    # 1.
     features, weights = (np.sqrt(np.trace(cov) / task.dim) for cov in (L, P))
     unit = features * weights
-    b, A = _white_heads((w - guess) / weights, heads, task.context_size, (s / unit) ** 2, bias / unit)
-    return from_effective(*own_coordinates(b, A, np.eye(task.dim) / features, w, guess, unit))
+    b, A = _white_heads(
+        (w - guess) / weights, heads, task.context_size, (s / unit) ** 2, bias / unit
+    )
+    return from_effective(
+        *own_coordinates(b, A, np.eye(task.dim) / features, w, guess, unit)
+    )
 
 
 def own_coordinates(b, A, inverse, w, guess, unit):
-    """Heads for tokens and queries as they are, from those for [xi; (y - w.x)/unit] and [xi_q; (y_q - guess.x_q)/unit].
+    """Heads for tokens and queries as they are, from those for [xi; (y - w.x)/unit] and
+    [xi_q; (y_q - guess.x_q)/unit].
 
     ``inverse`` is that of U in ``x = U xi``.
     """
-    token, query = (np.block([[inverse, np.zeros((len(w), 1))], [-v[None] / unit, 1 / unit]]) for v in (w, guess))
+    token, query = (
+        np.block([[inverse, np.zeros((len(w), 1))], [-v[None] / unit, 1 / unit]])
+        for v in (w, guess)
+    )
     return unit * b @ token, np.einsum("mi,hmn,nk->hik", token, A, query)
 
 
@@ -70,17 +94,26 @@ def _white_heads(u, heads, context_size, noise_var, bias):
     v, label = np.pad(v, ((0, 0), (0, 1))), np.eye(d + 1)[-1]
     b = np.concatenate([(c * v[0] + s * label)[None], v[1:heads]])
     k = np.outer(fit, v[0]) - np.outer(constant, label)
-    first = np.outer(v[0], k[1]) + np.outer(label, k[2]) + steps[1] * v[heads:].T @ v[heads:]
-    others = np.einsum("hm,n->hmn", b[1:], k[0]) + steps[0] * np.einsum("m,hn->hmn", label, b[1:])
+    first = (
+        np.outer(v[0], k[1])
+        + np.outer(label, k[2])
+        + steps[1] * v[heads:].T @ v[heads:]
+    )
+    others = np.einsum("hm,n->hmn", b[1:], k[0]) + steps[0] * np.einsum(
+        "m,hn->hmn", label, b[1:]
+    )
     return b, np.concatenate([first[None], others])
 
 
 def _least_squares(tau, d, heads, C, noise_var, length, bias):
-    """The minimum risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the coefficients that attain it.
+    """The minimum risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the
+    coefficients that attain it.
 
-    Along v_1, ``length + eps_1`` is predicted from T, the squared lengths along v_2..v_H, from ``c S_11 + s s_1`` and
-    from ``c s_1 + s q``, for S, s, q the averages of ``x x^T``, ``r x``, ``r^2``; so is the constant that stands
-    for the bias. Less ``s T`` the third is uncorrelated with T, and C, D, W are the covariances of the last two.
+    Along v_1, ``length + eps_1`` is predicted from T, the squared lengths along
+    v_2..v_H, from ``c S_11 + s s_1`` and from ``c s_1 + s q``, for S, s, q the averages
+    of ``x x^T``, ``r x``, ``r^2``; so is the constant that stands for the bias. Less
+    ``s T`` the third is uncorrelated with T, and C, D, W are the covariances of the
+    last two.
     """
     m, level, inverse_step = heads - 1, d + noise_var, 1 + (d + 1 + noise_var) / C
     c, s = 1 / np.sqrt(1 + tau**2), tau / np.sqrt(1 + tau**2)
@@ -89,8 +122,13 @@ def _least_squares(tau, d, heads, C, noise_var, length, bias):
     second = c**2 * inverse_step + s**2 * rest
     # first * second - mixed^2, without what cancels.
     between = (4 / C) * (d - 1 + (level**2 + d - noise_var - m - 2) / C)
-    determinant = 2 * c**4 * inverse_step / C + c**2 * s**2 * between + s**4 * rest * inverse_step
-    solve = lambda x, y: ((second * x - mixed * y) / determinant, (first * y - mixed * x) / determinant)
+    determinant = (
+        2 * c**4 * inverse_step / C + c**2 * s**2 * between + s**4 * rest * inverse_step
+    )
+    solve = lambda x, y: (
+        (second * x - mixed * y) / determinant,
+        (first * y - mixed * x) / determinant,
+    )
     mean, step = (c, s * (level - m)), (s, c)
     p, q = solve(*mean), solve(*step)
     error = 1 / (1 + m * C / 2 + mean[0] * p[0] + mean[1] * p[1])
@@ -105,7 +143,9 @@ def _least_squares(tau, d, heads, C, noise_var, length, bias):
 
 
 def _scan(f):
-    """Where f of a positive number is least: a grid over sixteen decades, then finer ones around its best point."""
+    """Where f of a positive number is least: a grid over sixteen decades, then finer
+    ones around its best point.
+    """
     low, high = -8.0, 8.0
     for count in (161, *[21] * 7):
         grid = np.linspace(low, high, count)
@@ -118,4 +158,6 @@ def _basis(first):
     """Orthonormal rows, the given unit vector first: a reflection."""
     sign = -1.0 if first[0] < 0 else 1.0
     normal = first + sign * np.eye(len(first))[0]
-    return sign * (np.outer(normal, normal) / (1 + sign * first[0]) - np.eye(len(first)))
+    return sign * (
+        np.outer(normal, normal) / (1 + sign * first[0]) - np.eye(len(first))
+    )

@@ -1,8 +1,10 @@
-"""The minimum risk of H heads: exact where a proof exists, otherwise the result of a search.
+"""The minimum risk of H heads: exact where a proof exists, otherwise the result of a
+search.
 
-The symmetric parts of a layer's N_k (see ``risk``) are those of H heads exactly if they vanish, as quadratic forms, on
-the k = d+1-H directions that no value vector reads. For given directions V the rest is least squares with linear
-constraints, so the risk above ``optimal_risk`` is an explicit function of V. The search minimizes this function.
+The symmetric parts of a layer's N_k (see ``risk``) are those of H heads exactly if they
+vanish, as quadratic forms, on the k = d+1-H directions that no value vector reads. For
+given directions V the rest is least squares with linear constraints, so the risk above
+``optimal_risk`` is an explicit function of V. The search minimizes this function.
 """
 
 from functools import partial
@@ -25,10 +27,12 @@ from lsalib.theory.risk import standard_form, standard_risk
 
 
 class LeastRisk(NamedTuple):
-    """The ``risk``, weights ``params`` that have it, and the evidence that no risk is smaller.
+    """The ``risk``, weights ``params`` that have it, and the evidence that no risk is
+    smaller.
 
-    ``exact`` says whether that is proved, ``reason`` how it is known. ``gradient`` is the norm of the risk's gradient
-    with respect to the effective heads (b, A) at these weights: if it is far from zero, the search needs more steps.
+    ``exact`` says whether that is proved, ``reason`` how it is known. ``gradient`` is
+    the norm of the risk's gradient with respect to the effective heads (b, A) at these
+    weights: if it is far from zero, the search needs more steps.
     """
 
     risk: float
@@ -40,20 +44,30 @@ class LeastRisk(NamedTuple):
 
 @full_precision
 def least_risk(
-    task: GaussianTask, heads: int, guess=None, bias: float = 0.0, *, starts: int = 64, steps: int = 500, seed: int = 0
+    task: GaussianTask,
+    heads: int,
+    guess=None,
+    bias: float = 0.0,
+    *,
+    starts: int = 64,
+    steps: int = 500,
+    seed: int = 0,
 ) -> LeastRisk:
-    r"""The minimum risk of H heads with the initial guess `y_q = g^\top x_q + \beta`, on any task.
+    r"""The minimum risk of H heads with the initial guess `y_q = g^\top x_q + \beta`,
+    on any task.
 
-    .. math:: \min_{b, A} E \Big[ \Big( y_q + \sum_{h \le H} b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
+    .. math:: \min_{b, A} E \Big[ \Big( y_q + \sum_{h \le H} b_h^\top G A_h z_q - w^\top
+       x_q \Big)^2 \Big]
 
-    The result is exact by ``optimal_weights`` if H heads are enough for them: one for a correct guess, otherwise the
-    rank of `\Lambda`, and one more with label noise. It is exact by ``few_heads_weights`` if both covariances are
-    multiples of the identity. Otherwise it is the lowest end of many searches in float64, and exact if that attains
-    ``optimal_risk``, a lower bound.
+    The result is exact by ``optimal_weights`` if H heads are enough for them: one for a
+    correct guess, otherwise the rank of `\Lambda`, and one more with label noise. It is
+    exact by ``few_heads_weights`` if both covariances are multiples of the identity.
+    Otherwise it is the lowest end of many searches in float64, and exact if that
+    attains ``optimal_risk``, a lower bound.
 
     Args:
-        task: the task distribution, its numbers known. A search works on d (d+1)/2 numbers at a time, for a d of up to
-            about ten.
+        task: the task distribution, its numbers known. A search works on d (d+1)/2
+            numbers at a time, for a d of up to about ten.
         heads: `H`.
         guess, bias: as in ``optimal_risk``.
         starts: how many searches there are, side by side.
@@ -77,39 +91,65 @@ def least_risk(
     counts = {"heads": heads, "starts": starts, "steps": steps}
     heads, starts, steps = (_check.count(name, value) for name, value in counts.items())
     with jax.enable_x64(True):
-        params, exact, reason = optimal_weights(task, guess, bias), True, "heads enough for optimal_risk (page heads)"
+        params, exact, reason = (
+            optimal_weights(task, guess, bias),
+            True,
+            "heads enough for optimal_risk (page heads)",
+        )
         if len(params.W_K) > 1:
             params = _in_range(params, numbers(task)[2])
         if len(params.W_K) > heads:
             if isotropic(task.feature_cov) and isotropic(task.prior_cov):
-                params, reason = few_heads_weights(task, heads, guess, bias), "the best few heads (page few_heads)"
+                params, reason = (
+                    few_heads_weights(task, heads, guess, bias),
+                    "the best few heads (page few_heads)",
+                )
             else:
-                params, exact, reason = _search(heads, task, guess, bias, starts, steps, seed)
+                params, exact, reason = _search(
+                    heads, task, guess, bias, starts, steps, seed
+                )
         standard = jax.tree.map(lambda x: np.asarray(x, np.float64), standardize(task))
         risk, gradient = _risk_and_gradient(params, np.append(guess, bias), standard)
-        return LeastRisk(float(risk), jax.tree.map(np.asarray, params), exact, reason, float(gradient))
+        return LeastRisk(
+            float(risk),
+            jax.tree.map(np.asarray, params),
+            exact,
+            reason,
+            float(gradient),
+        )
 
 
 def _in_range(params: LSAParams, L) -> LSAParams:
-    """One head for each direction that features have, in place of one for each feature; the same function."""
+    """One head for each direction that features have, in place of one for each feature;
+    the same function.
+    """
     d, k = len(L), int(rank(np, L))
     if k == d:
         return params
     U = np.linalg.eigh(L)[1][:, d - k :]
     b, A = map(np.asarray, effective(params))
-    b, A = np.concatenate([U.T @ b[:d], b[d:]]), np.concatenate([np.einsum("hk,hmn->kmn", U, A[:d]), A[d:]])
+    b, A = (
+        np.concatenate([U.T @ b[:d], b[d:]]),
+        np.concatenate([np.einsum("hk,hmn->kmn", U, A[:d]), A[d:]]),
+    )
     return from_effective(b, A)
 
 
 @jax.jit
 def _risk_and_gradient(params, y_q, task):
-    risk = lambda pair: standard_risk(*standard_form(pair[0], pair[1], y_q, y_q, task), task)
+    risk = lambda pair: standard_risk(
+        *standard_form(pair[0], pair[1], y_q, y_q, task), task
+    )
     value, slopes = jax.value_and_grad(risk)(effective(params))
     return value, jnp.sqrt(sum(jnp.vdot(slope, slope) for slope in slopes))
 
 
-def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int):
-    """The weights of the lowest of many searches, whether they are proved to be the best, and the reason."""
+def _search(
+    heads: int, task: GaussianTask, guess, bias, starts: int, steps: int, seed: int
+):
+    """The weights of the lowest of many searches, whether they are proved to be the
+    best, and the reason.
+    """
     _, w, L, _, s = numbers(task)
     if rank(np, L) < task.dim:
         raise ValueError(
@@ -119,9 +159,13 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
     # White features, and labels to which each adds a variance of 1 on average.
     U, T = np.asarray(standard.basis), np.asarray(standard.prior_root)
     unit = np.sqrt(np.sum(T * T) / d)
-    white = GaussianTask(np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit)
+    white = GaussianTask(
+        np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit
+    )
     problem = _problem(white, (w - guess) @ U / unit, bias / unit)
-    V, N, values = map(np.asarray, _lowest(*problem, _starts(d, heads, starts, seed), steps))
+    V, N, values = map(
+        np.asarray, _lowest(*problem, _starts(d, heads, starts, seed), steps)
+    )
     # The value vectors are orthogonal to V, and A takes up what is theirs of each form.
     b = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :].T
     A = 2 * np.einsum("kmn,hn->hmk", N, b) - np.einsum("gm,gi,kin,hn->hmk", b, b, N, b)
@@ -129,25 +173,43 @@ def _search(heads: int, task: GaussianTask, guess, bias, starts: int, steps: int
     bound = optimal_risk(task, guess, bias)
     risks = bound + unit**2 * values
     if risks.min() <= bound * (1 + 1e-10):
-        return params, True, "a search that attains optimal_risk, a lower bound for any number of heads"
+        return (
+            params,
+            True,
+            "a search that attains optimal_risk, a lower bound for any number of heads",
+        )
     agree = np.sum(risks <= risks.min() * (1 + 1e-9))
-    return params, False, f"the lowest of {starts} searches, {agree} of which agree to nine digits"
+    return (
+        params,
+        False,
+        f"the lowest of {starts} searches, {agree} of which agree to nine digits",
+    )
 
 
 def _problem(white: GaussianTask, u, bias):
-    """``E[vec(G) vec(G)^T]`` inverted, (F, F), and the best N_k without constraints, (D, F), with what each counts for.
+    """``E[vec(G) vec(G)^T]`` inverted, (F, F), and the best N_k without constraints,
+    (D, F), with what each counts for.
 
-    The last answers 1 instead of the bias, and counts for the bias squared. The others answer the entries of ``w``.
+    The last answers 1 instead of the bias, and counts for the bias squared. The others
+    answer the entries of ``w``.
     """
     mean, second, cross = gram_moments(white)
     target = np.concatenate([cross + np.multiply.outer(u, mean), -mean[None]])
     rows, columns, norm, _ = _entries(len(mean))
-    inverse = np.linalg.inv(second[rows, columns][:, rows, columns] * np.outer(norm, norm))
-    return inverse, target[:, rows, columns] * norm @ inverse, np.append(np.ones_like(u), bias**2)
+    inverse = np.linalg.inv(
+        second[rows, columns][:, rows, columns] * np.outer(norm, norm)
+    )
+    return (
+        inverse,
+        target[:, rows, columns] * norm @ inverse,
+        np.append(np.ones_like(u), bias**2),
+    )
 
 
 def _entries(size: int):
-    """Rows and columns of a symmetric matrix's F entries, what each adds to its norm, and where each entry is kept."""
+    """Rows and columns of a symmetric matrix's F entries, what each adds to its norm,
+    and where each entry is kept.
+    """
     rows, columns = np.triu_indices(size)
     place = np.zeros((size, size), int)
     place[rows, columns] = place[columns, rows] = np.arange(len(rows))
@@ -157,8 +219,8 @@ def _entries(size: int):
 def _starts(d: int, heads: int, count: int, seed: int) -> np.ndarray:
     """Orthonormal directions that the value vectors miss, (count, D, d+1-H).
 
-    In every second one a single direction reads labels, at any angle to them: random ones are seldom near, and
-    minima may be.
+    In every second one a single direction reads labels, at any angle to them: random
+    ones are seldom near, and minima may be.
     """
     rng = np.random.default_rng(seed)
     V = rng.standard_normal((count, d + 1, d + 1 - heads))
@@ -169,12 +231,17 @@ def _starts(d: int, heads: int, count: int, seed: int) -> np.ndarray:
 
 @partial(jax.jit, static_argnames="steps")
 def _lowest(inverse, best, counts, starts, steps):
-    """The best directions (D, k), the forms (D, D, D) that vanish on them, and what all searches end with."""
+    """The best directions (D, k), the forms (D, D, D) that vanish on them, and what all
+    searches end with.
+    """
     rows, columns, norm, place = _entries(starts.shape[1])
     first, second = np.triu_indices(starts.shape[2])
 
     def constraints(V):
-        pairs = V[rows][:, first] * V[columns][:, second] + V[rows][:, second] * V[columns][:, first]
+        pairs = (
+            V[rows][:, first] * V[columns][:, second]
+            + V[rows][:, second] * V[columns][:, first]
+        )
         B = norm[:, None] * pairs
         return B, best @ B, B.T @ inverse @ B
 
@@ -182,7 +249,9 @@ def _lowest(inverse, best, counts, starts, steps):
         _, missed, weight = constraints(V)
         # Only the space that V spans counts; the last term keeps V orthonormal.
         uneven = V.T @ V - jnp.eye(V.shape[1], dtype=V.dtype)
-        return jnp.vdot(missed * counts[:, None], _solve(weight, missed.T).T) + jnp.sum(uneven**2)
+        return jnp.vdot(missed * counts[:, None], _solve(weight, missed.T).T) + jnp.sum(
+            uneven**2
+        )
 
     ends = jax.vmap(partial(minimize, excess, steps=steps, patience=10))(starts)
     V = ends.params[jnp.argmin(ends.value)]
@@ -192,13 +261,19 @@ def _lowest(inverse, best, counts, starts, steps):
 
 
 def _solve(matrix, right):
-    """A positive definite system, by elimination: LAPACK in a loop over a batch can deadlock on its own threads."""
+    """A positive definite system, by elimination: LAPACK in a loop over a batch can
+    deadlock on its own threads.
+    """
 
     def eliminate(i, rows):
         row = rows[i] / rows[i, i]
         return (rows - jnp.outer(rows[:, i], row)).at[i].set(row)
 
     def solve(_, right):
-        return lax.fori_loop(0, len(matrix), eliminate, jnp.concatenate([matrix, right], 1))[:, len(matrix) :]
+        return lax.fori_loop(
+            0, len(matrix), eliminate, jnp.concatenate([matrix, right], 1)
+        )[:, len(matrix) :]
 
-    return lax.custom_linear_solve(partial(jnp.matmul, matrix), right, solve, symmetric=True)
+    return lax.custom_linear_solve(
+        partial(jnp.matmul, matrix), right, solve, symmetric=True
+    )

@@ -1,7 +1,9 @@
-"""The ICL risk in the lifted variables ``M_j = sum_h b_h a_{h,j}^T``, where it is a convex quadratic.
+"""The ICL risk in the lifted variables ``M_j = sum_h b_h a_{h,j}^T``, where it is a
+convex quadratic.
 
-The prediction is linear in them, ``f = y_q + sum_j <G, M_j> z_q[j]``, and the query is independent of the context. So
-all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]`` and one slope.
+The prediction is linear in them, ``f = y_q + sum_j <G, M_j> z_q[j]``, and the query is
+independent of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[G⊗G]``
+and one slope.
 """
 
 from typing import NamedTuple
@@ -19,10 +21,11 @@ from lsalib.theory.moments import gram_moments
 
 
 class LiftedRisk(NamedTuple):
-    r"""The quadratic `c + \langle s, M \rangle + \langle M, H M \rangle / 2` in the lifted variables M, (D, D, D).
+    r"""The quadratic `c + \langle s, M \rangle + \langle M, H M \rangle / 2` in the
+    lifted variables M, (D, D, D).
 
-    ``query`` is `E[z_q z_q^\top]`, ``second`` `E[G \otimes G]`, ``slope`` the gradient `s` at M = 0 and ``constant``
-    the value there.
+    ``query`` is `E[z_q z_q^\top]`, ``second`` `E[G \otimes G]`, ``slope`` the gradient
+    `s` at M = 0 and ``constant`` the value there.
     """
 
     query: Float[np.ndarray | Array, "D D"]
@@ -31,7 +34,8 @@ class LiftedRisk(NamedTuple):
     constant: Number
 
     def curvature(self, V) -> Float[Array, "D D D"]:
-        r"""The Hessian applied to V, `(H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk} E[\langle G, V_k \rangle G]`.
+        r"""The Hessian applied to V, `(H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk} E[\langle
+        G, V_k \rangle G]`.
 
         Example:
             >>> lifted_risk(GaussianTask([0.0], context_size=1)).curvature(jnp.ones((2, 2, 2)))[0].tolist()
@@ -39,17 +43,23 @@ class LiftedRisk(NamedTuple):
         """
         (V,) = _check.floats(V=V)
         _check.shape("V", V, self.slope.shape)
-        return _curvature(*(jnp.asarray(part, V.dtype) for part in (self.query, self.second)), V)
+        return _curvature(
+            *(jnp.asarray(part, V.dtype) for part in (self.query, self.second)), V
+        )
 
     def gradient(self, M) -> Float[Array, "D D D"]:
-        """The gradient at M, for any task and linear guess; for a constant guess these are eqs. 19-20."""
+        """The gradient at M, for any task and linear guess; for a constant guess these
+        are eqs. 19-20.
+        """
         bend = self.curvature(M)
         return jnp.asarray(self.slope, bend.dtype) + bend
 
     def value(self, M) -> Float[Array, ""]:
         """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
         bend = self.curvature(M)
-        constant, slope, M = (jnp.asarray(part, bend.dtype) for part in (self.constant, self.slope, M))
+        constant, slope, M = (
+            jnp.asarray(part, bend.dtype) for part in (self.constant, self.slope, M)
+        )
         return constant + jnp.vdot(slope + bend / 2, M)
 
 
@@ -60,22 +70,28 @@ def _curvature(query, second, V):
 
 
 @full_precision
-def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None) -> LiftedRisk:
-    r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in the lift (eqs. 17-20).
+def lifted_risk(
+    task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None
+) -> LiftedRisk:
+    r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in
+    the lift (eqs. 17-20).
 
-    .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda & g^\top \Lambda g + \beta^2
+    .. math:: E[z_q z_q^\top] = \begin{pmatrix} \Lambda & \Lambda g \\ g^\top \Lambda &
+       g^\top \Lambda g + \beta^2
        \end{pmatrix}, \qquad s_j = 2 E\big[ z_{q,j}\, (y_q - w^\top x_q)\, G \big]
 
-    For identity features and `g = 0` the first matrix is `\mathrm{diag}(1, \dots, 1, \beta^2)`, and the risk splits
-    into one quadratic a component (eq. 18).
+    For identity features and `g = 0` the first matrix is `\mathrm{diag}(1, \dots, 1,
+    \beta^2)`, and the risk splits into one quadratic a component (eq. 18).
 
     Args:
         task: the task distribution.
         guess, bias: as in ``optimal_risk``.
-        fourth: the features' fourth moments, where they are not Gaussian (``gram_moments``).
+        fourth: the features' fourth moments, where they are not Gaussian
+            (``gram_moments``).
 
     Returns:
-        A ``LiftedRisk``. It holds D^4 numbers, D = d+1; ``population_risk`` works for any D.
+        A ``LiftedRisk``. It holds D^4 numbers, D = d+1; ``population_risk`` works for
+        any D.
 
     Example:
         >>> from lsalib.attention import gd_weights
@@ -83,14 +99,20 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
 
-    Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is another one (``a4-hessian`` in the
-    ledger).
+    Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is
+    another one (``a4-hessian`` in the ledger).
     """
-    given = *gram_moments(task, fourth=fourth), guess_vector(task, guess), _check.number("bias", bias)
+    given = (
+        *gram_moments(task, fourth=fourth),
+        guess_vector(task, guess),
+        _check.number("bias", bias),
+    )
     xp, w, L, P, _, mean, second, cross, guess, bias = numbers(task, *given)
     # y_q - w.x_q = (guess - w).x_q + bias, and z_q = [x_q; guess.x_q + bias].
     features = xp.einsum("jk,kmn->jmn", L, xp.tensordot(guess, mean, 0) - cross)
-    slope = xp.concatenate([features, (xp.tensordot(guess, features, 1) + bias**2 * mean)[None]])
+    slope = xp.concatenate(
+        [features, (xp.tensordot(guess, features, 1) + bias**2 * mean)[None]]
+    )
     reads = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]])
     corner, off = xp.eye(task.dim + 1, dtype=w.dtype)[-1], guess - w
     query = reads @ L @ reads.T + bias**2 * xp.outer(corner, corner)
@@ -99,19 +121,29 @@ def lifted_risk(task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=No
 
 
 def squared_distance(
-    params: LSAParams, other: LSAParams, task: GaussianTask, guess=None, other_guess=None, bias=0.0, other_bias=0.0
+    params: LSAParams,
+    other: LSAParams,
+    task: GaussianTask,
+    guess=None,
+    other_guess=None,
+    bias=0.0,
+    other_bias=0.0,
 ) -> Float[Array, ""]:
-    r"""The mean squared difference between the predictions of two layers on the same tasks, exact.
+    r"""The mean squared difference between the predictions of two layers on the same
+    tasks, exact.
 
-    .. math:: E \big[ (f - \tilde f)^2 \big] = E \Big[ \Big( \sum_k t_k \big( c_k + \langle G, N_k \rangle \big) \Big)^2
+    .. math:: E \big[ (f - \tilde f)^2 \big] = E \Big[ \Big( \sum_k t_k \big( c_k +
+       \langle G, N_k \rangle \big) \Big)^2
        \Big], \qquad t = [x_q; 1]
 
-    The guess `c^\top t` of one layer reads `c = [g; \beta]`, and its heads `N_k = M_k + c_k M_{d+1}`, without the
-    first term in the last `N_k`; here c and N stand for the differences of the two layers'. From the best step, this is
-    the excess risk of a layer.
+    The guess `c^\top t` of one layer reads `c = [g; \beta]`, and its heads `N_k = M_k +
+    c_k M_{d+1}`, without the first term in the last `N_k`; here c and N stand for the
+    differences of the two layers'. From the best step, this is the excess risk of a
+    layer.
 
     Args:
-        params, other: the weights of the two layers, (H, D, D) each, D = d+1; they may differ in H.
+        params, other: the weights of the two layers, (H, D, D) each, D = d+1; they may
+            differ in H.
         task: the task distribution.
         guess, other_guess: the weights of their initial guesses, (d,); None means zero.
         bias, other_bias: the guesses' constant parts.
@@ -134,18 +166,29 @@ def squared_distance(
     read = dict(zip(given, _check.floats(**given), strict=True))
     for name in given:
         if "guess" in name:
-            read[name] = jnp.zeros_like(read["bias"], shape=task.dim) if read[name] is None else read[name]
+            read[name] = (
+                jnp.zeros_like(read["bias"], shape=task.dim)
+                if read[name] is None
+                else read[name]
+            )
             _check.shape(name, read[name], (task.dim,))
         elif "bias" not in name:
-            _check.shape(f"{name}.W_K", read[name].W_K, ("H", task.dim + 1, task.dim + 1))
+            _check.shape(
+                f"{name}.W_K", read[name].W_K, ("H", task.dim + 1, task.dim + 1)
+            )
     moments = (jnp.asarray(part, read["bias"].dtype) for part in (L, mean, second))
     return _squared_distance(*read.values(), *moments)
 
 
 @jax.jit
 @full_precision
-def _squared_distance(params, guess, bias, other, other_guess, other_bias, L, mean, second):
-    (N, c), (its_N, its_c) = _by_query(params, guess, bias), _by_query(other, other_guess, other_bias)
+def _squared_distance(
+    params, guess, bias, other, other_guess, other_bias, L, mean, second
+):
+    (N, c), (its_N, its_c) = (
+        _by_query(params, guess, bias),
+        _by_query(other, other_guess, other_bias),
+    )
     N, c = N - its_N, c - its_c
     on_mean = jnp.einsum("kmn,mn->k", N, mean)
     products = jnp.outer(c, c) + jnp.outer(c, on_mean) + jnp.outer(on_mean, c)

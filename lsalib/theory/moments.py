@@ -1,8 +1,9 @@
-"""Exact moments of the context's Gram matrix, by Wick's theorem, and for features that are not Gaussian.
+"""Exact moments of the context's Gram matrix, by Wick's theorem, and for features that
+are not Gaussian.
 
-Given the task weights ``w = w* + eps`` the tokens ``z_i = [x_i; y_i]`` are independent, ``N(0, Omega)``, with ``Omega``
-a polynomial in eps. They are independent only *given* w: the average over eps comes last, and products of ``Omega`` do
-not factor under it.
+Given the task weights ``w = w* + eps`` the tokens ``z_i = [x_i; y_i]`` are independent,
+``N(0, Omega)``, with ``Omega`` a polynomial in eps. They are independent only *given*
+w: the average over eps comes last, and products of ``Omega`` do not factor under it.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,9 @@ from lsalib.theory._shared import full_precision, numbers
 
 
 class GramMoments(NamedTuple):
-    """``mean`` E[G] (D, D), ``second`` E[G⊗G] (D, D, D, D) and ``cross`` E[w_i G] (d, D, D)."""
+    """``mean`` E[G] (D, D), ``second`` E[G⊗G] (D, D, D, D) and ``cross`` E[w_i G] (d,
+    D, D).
+    """
 
     mean: Float[np.ndarray | Array, "D D"]
     second: Float[np.ndarray | Array, "D D D D"]
@@ -25,22 +28,28 @@ class GramMoments(NamedTuple):
 
 @full_precision
 def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
-    r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its correlation with the task weights.
+    r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its
+    correlation with the task weights.
 
-    .. math:: E[G] = E[\Omega], \quad E[w_i G] = E[w_i \Omega], \quad E[G_{mn} G_{pq}] = E[\Omega_{mn} \Omega_{pq}]
-       + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big), \quad
-       \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top \Lambda w + \sigma^2 \end{pmatrix}
+    .. math:: E[G] = E[\Omega], \quad E[w_i G] = E[w_i \Omega], \quad E[G_{mn} G_{pq}] =
+       E[\Omega_{mn} \Omega_{pq}]
+       + \tfrac 1C \big( E[\Omega_{mp} \Omega_{nq}] + E[\Omega_{mq} \Omega_{np}] \big),
+       \quad \Omega = \begin{pmatrix} \Lambda & \Lambda w \\ w^\top \Lambda & w^\top
+       \Lambda w + \sigma^2 \end{pmatrix}
 
-    For features that are not Gaussian, such as rows of a data set drawn with replacement, the difference of their
-    fourth moments from the Gaussian ones, mapped through the same tokens and divided by C, is added to ``second``.
+    For features that are not Gaussian, such as rows of a data set drawn with
+    replacement, the difference of their fourth moments from the Gaussian ones, mapped
+    through the same tokens and divided by C, is added to ``second``.
 
     Args:
-        task: the task distribution. Its ``feature_cov`` is `E[x x^\top]`, whatever the features' mean.
-        fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d), the same for every order of the indices; None means those of
-            Gaussian features.
+        task: the task distribution. Its ``feature_cov`` is `E[x x^\top]`, whatever the
+            features' mean.
+        fourth: `E[x_i x_j x_k x_l]`, (d, d, d, d), the same for every order of the
+            indices; None means those of Gaussian features.
 
     Returns:
-        ``GramMoments``; ``second`` holds D^4 numbers. ``population_risk`` never builds it.
+        ``GramMoments``; ``second`` holds D^4 numbers. ``population_risk`` never builds
+        it.
 
     Example:
         >>> moments = gram_moments(GaussianTask([2.0], context_size=1))
@@ -55,12 +64,19 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     # The fourth moments may be traced where the task is known.
     given = None if fourth is None else _check.array("fourth", fourth, (task.dim,) * 4)
     if given is not None and not _check.traced(given):
-        off = max(np.abs(given - np.swapaxes(given, 0, axis)).max() for axis in (1, 2, 3))
+        off = max(
+            np.abs(given - np.swapaxes(given, 0, axis)).max() for axis in (1, 2, 3)
+        )
         if not off <= 1e-6 * np.abs(given).max():
-            raise ValueError(f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}")
+            raise ValueError(
+                f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}"
+            )
     xp, w, L, P, s, given = numbers(task, given)
     C, label = task.context_size, xp.eye(task.dim + 1, dtype=w.dtype)[-1]
-    tokens, corner = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]), xp.outer(label, label)
+    tokens, corner = (
+        xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]),
+        xp.outer(label, label),
+    )
     mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner
     # The part of Omega that is linear in eps; E[eps_i Omega] = linear[i].
     slope = xp.einsum("mj,ji,n->imn", tokens, L, label)
@@ -73,7 +89,13 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     second = product + _crossed(product) / C
     if given is not None:
         gaussian = xp.tensordot(L, L, 0)
-        second = second + _through_tokens(xp, tokens, corner, P, given - gaussian - _crossed(gaussian)) / C
+        second = (
+            second
+            + _through_tokens(
+                xp, tokens, corner, P, given - gaussian - _crossed(gaussian)
+            )
+            / C
+        )
     return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
 
 
@@ -83,10 +105,16 @@ def _through_tokens(xp, tokens, corner, P, above):
     for _ in range(4):  # the first index goes, a token's comes last
         every = xp.tensordot(every, tokens, ((0,), (1,)))
     two = xp.tensordot(above, P, 2)
-    # One pair of eps in two of the four labels, six ways; two pairs in all four, three ways.
+    # One pair of eps in two of the four labels, six ways; two pairs in all four, three
+    # ways.
     mixed = xp.tensordot(tokens @ two @ tokens.T, corner, 0)
     pair = mixed + mixed.transpose(2, 3, 0, 1)
-    return every + pair + _crossed(pair) + 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
+    return (
+        every
+        + pair
+        + _crossed(pair)
+        + 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
+    )
 
 
 def _crossed(pairs):

@@ -1,12 +1,15 @@
-"""The exact ICL risk of given weights: a polynomial in them, without samples, at a cost that does not depend on C.
+"""The exact ICL risk of given weights: a polynomial in them, without samples, at a cost
+that does not depend on C.
 
 LSA, yq-LSA and the linear transformer block all predict
-``f = c.t + sum_h b_h^T G A_h [x_q; y_q.t]`` with ``t = [x_q; 1]``: an offset c, heads (b_h, A_h) and
-a guess y_q that the heads read. In the coordinates of ``tasks.standardize`` the error is ``sum_k t_k e_k``, with
+``f = c.t + sum_h b_h^T G A_h [x_q; y_q.t]`` with ``t = [x_q; 1]``: an offset c, heads
+(b_h, A_h) and a guess y_q that the heads read. In the coordinates of
+``tasks.standardize`` the error is ``sum_k t_k e_k``, with
 
     e_k = <G, N_k> + c_k - eps_k,   N_k = sum_h b_h a_hk^T   (no eps_k for the last k).
 
-The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis' theorem).
+The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis'
+theorem).
 """
 
 import jax
@@ -20,12 +23,16 @@ from lsalib.tasks import GaussianTask, StandardTask, standardize
 from lsalib.theory._shared import Number, full_precision
 
 
-def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0) -> Float[Array, ""]:
-    r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q + \beta`, exact.
+def population_risk(
+    params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0
+) -> Float[Array, ""]:
+    r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q
+    + \beta`, exact.
 
     .. math:: E \Big[ \Big( y_q + \sum_h b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like `H D^2`, `D^3` for many heads.
+    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like
+    `H D^2`, `D^3` for many heads.
 
     Args:
         params: the weights, (H, D, D) each, D = d+1.
@@ -44,16 +51,20 @@ def population_risk(params: LSAParams, task: GaussianTask, guess=None, bias: Num
     _check.shape("params.W_K", params.W_K, ("H", task.dim + 1, task.dim + 1))
     guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
     _check.shape("guess", guess, (task.dim,))
-    return _population_risk(params, jnp.append(guess, bias), _as_type(standard, params.W_K.dtype))
+    return _population_risk(
+        params, jnp.append(guess, bias), _as_type(standard, params.W_K.dtype)
+    )
 
 
 def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""]:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
-    .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] - w^\top x_q \big)^2 \big],
+    .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] -
+       w^\top x_q \big)^2 \big],
        \qquad b_h^\top = v^\top W_{P,h} W_{V,h}
 
-    Only the last row `v^\top` of `W_2^\top W_1` is read: its first d entries are a guess.
+    Only the last row `v^\top` of `W_2^\top W_1` is read: its first d entries are a
+    guess.
 
     Args:
         params: the weights of the attention, (H, D, D) each, D = d+1.
@@ -66,7 +77,8 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
         >>> round(float(ltb_risk(gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3), task)), 4)
         1.0
 
-    Source: the block and, for one head, its minimum risk ``yq_risk`` are those of Zhang, Wu and Bartlett (2024).
+    Source: the block and, for one head, its minimum risk ``yq_risk`` are those of
+    Zhang, Wu and Bartlett (2024).
     """
     standard = standardize(task)
     params, W_1, W_2 = _check.floats(params=params, W_1=W_1, W_2=W_2)
@@ -78,7 +90,9 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
 
 def _as_type(standard: StandardTask, dtype) -> StandardTask:
     """In the weights' type: a program is compiled for the shapes alone."""
-    cast = lambda value: value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype)
+    cast = lambda value: (
+        value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype)
+    )
     return jax.tree.map(cast, standard)
 
 
@@ -95,17 +109,25 @@ def _population_risk(params, y_q, task: StandardTask):
 def _ltb_risk(params, W_1, W_2, task: StandardTask):
     v = W_2[:, -1] @ W_1
     b = jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V)
-    return standard_risk(*standard_form(b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task), task)
+    return standard_risk(
+        *standard_form(
+            b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task
+        ),
+        task,
+    )
 
 
 def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, Array]:
-    r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for tokens [x; r] and queries t.
+    r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for
+    tokens [x; r] and queries t.
 
-    .. math:: c_0^\top t + \sum_h b_h^\top G A_h [x_q; y^\top t] - w^\top x_q, \qquad t = [x_q; 1]
+    .. math:: c_0^\top t + \sum_h b_h^\top G A_h [x_q; y^\top t] - w^\top x_q, \qquad t
+       = [x_q; 1]
 
-    Given are the heads, the guess `y` (D,) in terms of t, and the ``offset`` `c_0`, what is predicted without heads:
-    ``y_q`` for LSA. Tasks that differ only in their prior mean have the same contexts there; so training moves the
-    heads and shares the data.
+    Given are the heads, the guess `y` (D,) in terms of t, and the ``offset`` `c_0`,
+    what is predicted without heads: ``y_q`` for LSA. Tasks that differ only in their
+    prior mean have the same contexts there; so training moves the heads and shares the
+    data.
     """
     w, U = task.prior_mean, task.basis
     c = offset.at[:-1].add(-w)
@@ -113,7 +135,8 @@ def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, 
     A = A.at[:, :-1].add(A[:, -1:] * w[None, :, None])
     A = A.at[:, :, -1].set(0) + A[:, :, -1:] * y_q[None, None]
     if U is not None:
-        U = jnp.eye(len(c), dtype=c.dtype).at[:-1, :-1].set(U)  # the last entry of a token stays as it is
+        # the last entry of a token stays as it is
+        U = jnp.eye(len(c), dtype=c.dtype).at[:-1, :-1].set(U)
         b, A, c = b @ U, jnp.einsum("mi,hmn,nk->hik", U, A, U), c @ U
     return b, A, c
 
@@ -121,7 +144,8 @@ def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, 
 def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     r"""The risk of what ``standard_form`` returns.
 
-    .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top \Big\rangle + c_k
+    .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top
+       \Big\rangle + c_k
        - \varepsilon_k, \qquad \varepsilon_{d+1} = 0
     """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
@@ -129,16 +153,26 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
-    norms, trace, weighted, corner, cross = (_lifted if 3 * len(b) >= len(c) else _by_heads)(b, A, P)
+    norms, trace, weighted, corner, cross = (
+        _lifted if 3 * len(b) >= len(c) else _by_heads
+    )(b, A, P)
     even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
     even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
-    # E[s s^T] of s, the average of r x: one factor for each entry, since training in float32 ends where rounding does.
+    # E[s s^T] of s, the average of r x: one factor for each entry, since training in
+    # float32 ends where rounding does.
     second = P * (1 + 1 / C) + one * (level / C)
-    return even + jnp.vdot(cross, _times(second, cross)) + spread - 2 * jnp.trace(_times(P, cross[:, :d]))
+    return (
+        even
+        + jnp.vdot(cross, _times(second, cross))
+        + spread
+        - 2 * jnp.trace(_times(P, cross[:, :d]))
+    )
 
 
 def _prior_cov(root, d: int):
-    """The covariance of eps, the identity beside it, tr P and tr P^2; numbers where P is one, which cost nothing."""
+    """The covariance of eps, the identity beside it, tr P and tr P^2; numbers where P
+    is one, which cost nothing.
+    """
     if root is None:
         return 1.0, 1.0, d, d
     P = root @ root.T
@@ -146,13 +180,23 @@ def _prior_cov(root, d: int):
 
 
 def _by_heads(b, A, P):
-    """Of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: 2 sum_k |X_k|^2, tr X_k, <P, X_k>, corner_k, cross_k."""
+    """Of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: 2 sum_k |X_k|^2, tr X_k, <P,
+    X_k>, corner_k, cross_k.
+    """
     b_x, b_y, A_x, A_y = b[:, :-1], b[:, -1], A[:, :-1], A[:, -1]
     # Over pairs of heads, |X_k|^2 needs no X_k.
     pairs = jnp.einsum("hi,gik->hgk", b_x, A_x)
-    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(pairs, pairs.swapaxes(0, 1))
+    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(
+        pairs, pairs.swapaxes(0, 1)
+    )
     weighted = jnp.einsum("hi,hik->k", _times(P, b_x.T).T, A_x)
-    return norms, jnp.einsum("hhk->k", pairs), weighted, b_y @ A_y, b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x)
+    return (
+        norms,
+        jnp.einsum("hhk->k", pairs),
+        weighted,
+        b_y @ A_y,
+        b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x),
+    )
 
 
 def _lifted(b, A, P):

@@ -1,6 +1,7 @@
 """Training in context (section 5 of the paper), each training in one compiled loop.
 
-``train`` takes any loss and optimizer, ``fit`` trains (yq-)LSA, ``sweep`` many at once; ``minimize`` is L-BFGS.
+``train`` takes any loss and optimizer, ``fit`` trains (yq-)LSA, ``sweep`` many at once;
+``minimize`` is L-BFGS.
 """
 
 from lsalib._minimum import Minimum, minimize
@@ -9,4 +10,16 @@ from lsalib.training.runs import Fit, Run, load, save
 from lsalib.training.sweeps import fit, sweep
 from lsalib.training.trainer import DivergedError, train
 
-__all__ = ["DivergedError", "Fit", "Minimum", "Run", "Trained", "fit", "load", "minimize", "save", "sweep", "train"]
+__all__ = [
+    "DivergedError",
+    "Fit",
+    "Minimum",
+    "Run",
+    "Trained",
+    "fit",
+    "load",
+    "minimize",
+    "save",
+    "sweep",
+    "train",
+]

@@ -1,4 +1,6 @@
-"""One trainer for any loss, any pytree of parameters and any optimizer of optax, in one compiled loop."""
+"""One trainer for any loss, any pytree of parameters and any optimizer of optax, in one
+compiled loop.
+"""
 
 import hashlib
 import warnings
@@ -38,29 +40,36 @@ def train(
 ) -> Trained:
     r"""Minimize ``loss(params, key)`` with a fresh key at every step.
 
-    .. math:: \theta_{t+1} = \theta_t + \mathrm{optimizer}\big(\nabla_\theta\, \mathrm{loss}(\theta_t, k_t)\big)
+    .. math:: \theta_{t+1} = \theta_t + \mathrm{optimizer}\big(\nabla_\theta\,
+       \mathrm{loss}(\theta_t, k_t)\big)
 
-    Seed s has ``start, batches = split(fold_in(key, s))``, and step t the key ``fold_in(batches, t)``: a shorter
-    training is the beginning of a longer one. Seeds train side by side, spread over all devices and processes of JAX.
+    Seed s has ``start, batches = split(fold_in(key, s))``, and step t the key
+    ``fold_in(batches, t)``: a shorter training is the beginning of a longer one. Seeds
+    train side by side, spread over all devices and processes of JAX.
 
-    If the loss is not finite, a ``DivergedError`` names the step. If this happens to some of several seeds, a warning
-    names them, and their losses are NaN from there on.
+    If the loss is not finite, a ``DivergedError`` names the step. If this happens to
+    some of several seeds, a warning names them, and their losses are NaN from there on.
 
     Args:
-        loss: from (params, key) to a float scalar, or an array: its sum is minimized, every entry recorded. So models
-            whose weights are in one pytree train on the same batches. It is read again at every call.
+        loss: from (params, key) to a float scalar, or an array: its sum is minimized,
+            every entry recorded. So models whose weights are in one pytree train on the
+            same batches. It is read again at every call.
         params: the start, any pytree of floats; None if ``init`` draws it.
         key, steps: a key of ``jax.random``, and the number of steps.
         optimizer: one of optax, also those that use the loss, such as ``optax.lbfgs``.
         init: a function that draws the start of each seed from its key ``start``.
-        seeds: how many, or a list of their numbers; None is seed 0, without an axis for seeds.
-        snapshots: increasing numbers of steps, 0 to ``steps``, after which params are kept.
-        callback: called as ``callback(step, metrics)`` every so many steps and at the end. ``metrics`` holds the
-            ``losses`` since the last call and the ``params``, as NumPy arrays.
+        seeds: how many, or a list of their numbers; None is seed 0, without an axis for
+            seeds.
+        snapshots: increasing numbers of steps, 0 to ``steps``, after which params are
+            kept.
+        callback: called as ``callback(step, metrics)`` every so many steps and at the
+            end. ``metrics`` holds the ``losses`` since the last call and the
+            ``params``, as NumPy arrays.
         every: the steps between two calls of the callback, and between two checkpoints.
         progress: whether to show a bar of tqdm.
-        checkpoint: a folder for checkpoints of Orbax. The same call resumes the training, on the same devices bit for
-            bit, and extends it to more steps. Other settings are refused; loss and optimizer are up to you.
+        checkpoint: a folder for checkpoints of Orbax. The same call resumes the
+            training, on the same devices bit for bit, and extends it to more steps.
+            Other settings are refused; loss and optimizer are up to you.
 
     Example:
         >>> import optax
@@ -71,37 +80,83 @@ def train(
     """
     settings, (starts, batches) = seed_keys(key, 1 if seeds is None else seeds)
     if (params is None) == (init is None):
-        raise ValueError("params or init must say where the training starts, got both or neither")
+        raise ValueError(
+            "params or init must say where the training starts, got both or neither"
+        )
     if init is not None:
         params = jax.jit(jax.vmap(init))(starts)
     else:
-        leaves = jax.tree.map(lambda leaf: jnp.asarray(_check.array("a leaf of params", leaf)), params)
-        params = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0), leaves)
+        leaves = jax.tree.map(
+            lambda leaf: jnp.asarray(_check.array("a leaf of params", leaf)), params
+        )
+        params = jax.tree.map(
+            lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0), leaves
+        )
     if not hasattr(optimizer, "update"):
-        raise ValueError(f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}")
+        raise ValueError(
+            f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}"
+        )
     state = State(params, jax.jit(jax.vmap(optimizer.init))(params))
-    part = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree) if seeds is None else tree
-    told = lambda step, losses, params: callback(step, {"losses": part(losses), "params": part(params)})
-    # New functions, of which no program is kept: JAX reads again what the loss reads from outside.
+    part = lambda tree: (
+        jax.tree.map(lambda leaf: leaf[0], tree) if seeds is None else tree
+    )
+    told = lambda step, losses, params: callback(
+        step, {"losses": part(losses), "params": part(params)}
+    )
+    # New functions, of which no program is kept: JAX reads again what the loss reads
+    # from outside.
     program = make_program(lambda params, _, key: loss(params, key), optimizer, 1)
     settings |= {"params": _digest(params), "optimizer": _digest(state.opt_state)}
-    options = {"callback": callback and told, "every": every, "progress": progress, "checkpoint": checkpoint}
-    end, stopped = advance(program, state, None, batches, 1, settings, steps=steps, snapshots=snapshots, **options)
-    report_diverged({f"seed {number}": int(step) for number, step in zip(settings["seeds"], stopped, strict=True)})
+    options = {
+        "callback": callback and told,
+        "every": every,
+        "progress": progress,
+        "checkpoint": checkpoint,
+    }
+    end, stopped = advance(
+        program,
+        state,
+        None,
+        batches,
+        1,
+        settings,
+        steps=steps,
+        snapshots=snapshots,
+        **options,
+    )
+    report_diverged(
+        {
+            f"seed {number}": int(step)
+            for number, step in zip(settings["seeds"], stopped, strict=True)
+        }
+    )
     return jax.device_put(part(end))
 
 
 def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array]]:
-    """What a checkpoint keeps of them; then for each seed the key of its start, and the key of its batches."""
+    """What a checkpoint keeps of them; then for each seed the key of its start, and the
+    key of its batches.
+    """
     if np.ndim(seeds) == 0:
         seeds = range(_check.count("seeds", seeds))
-    numbers, data = whole_numbers("seeds", seeds, 2**32 - 1), jax.random.key_data(_check.key(key))
+    numbers, data = (
+        whole_numbers("seeds", seeds, 2**32 - 1),
+        jax.random.key_data(_check.key(key)),
+    )
     _check.count("the number of seeds", len(numbers))
-    keys = _seed_keys(key if key.shape == () else jax.random.wrap_key_data(key), np.array(numbers, np.uint32))
+    keys = _seed_keys(
+        key if key.shape == () else jax.random.wrap_key_data(key),
+        np.array(numbers, np.uint32),
+    )
     return {"key": np.asarray(data).tolist(), "seeds": numbers}, keys
 
 
-_seed_keys = jax.jit(jax.vmap(lambda key, seed: tuple(jax.random.split(jax.random.fold_in(key, seed))), (None, 0)))
+_seed_keys = jax.jit(
+    jax.vmap(
+        lambda key, seed: tuple(jax.random.split(jax.random.fold_in(key, seed))),
+        (None, 0),
+    )
+)
 
 
 def _digest(tree: PyTree) -> str:
@@ -118,4 +173,8 @@ def report_diverged(stopped: dict[str, int]) -> None:
         raise DivergedError(min(bad.values()))
     if bad:
         named = ", ".join(f"{name} at step {step}" for name, step in bad.items())
-        warnings.warn(f"the loss is not finite for {named}: NaN from there on", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"the loss is not finite for {named}: NaN from there on",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -1,6 +1,7 @@
 """Measure, and write the tables: python -m studies.benchmarks [NAME…] [--quick]
 
-Without a name all benchmarks run, each in a process of its own. Every table goes to studies/benchmarks/NAME.md.
+Without a name all benchmarks run, each in a process of its own. Every table goes to
+studies/benchmarks/NAME.md.
 """
 
 import argparse
@@ -13,19 +14,35 @@ BENCHMARKS = ("speed", "engine")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m studies.benchmarks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.benchmarks", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--quick", action="store_true", help="measure little and write nothing: for development")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="measure little and write nothing: for development",
+    )
     options = parser.parse_args()
     if unknown := set(options.names) - set(BENCHMARKS):
-        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+        parser.error(
+            f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
+        )
     if len(options.names) != 1:
         for name in options.names or BENCHMARKS:
-            command = [sys.executable, "-m", "studies.benchmarks", name, *["--quick"] * options.quick]
+            command = [
+                sys.executable,
+                "-m",
+                "studies.benchmarks",
+                name,
+                *["--quick"] * options.quick,
+            ]
             subprocess.run(command, check=True)
         return
     (name,) = options.names
-    text = importlib.import_module(f"studies.benchmarks.{name}").measured(name, options.quick)
+    text = importlib.import_module(f"studies.benchmarks.{name}").measured(
+        name, options.quick
+    )
     print(text)
     if not options.quick:
         Path(__file__).with_name(f"{name}.md").write_text(text)

@@ -1,4 +1,6 @@
-"""How benchmarks measure: one way to time, to say where a number comes from, and to write a table."""
+"""How benchmarks measure: one way to time, to say where a number comes from, and to
+write a table.
+"""
 
 import platform
 import statistics
@@ -17,8 +19,9 @@ def medians(
 ) -> dict[Any, float]:
     """The median time of one step of each run.
 
-    A run is a function that takes a number of steps. Every block lasts about ``seconds``. The runs' blocks take turns,
-    so that a slow moment of the machine affects all of them.
+    A run is a function that takes a number of steps. Every block lasts about
+    ``seconds``. The runs' blocks take turns, so that a slow moment of the machine
+    affects all of them.
     """
 
     def spent(run: Callable[[int], object], steps: int) -> float:
@@ -35,7 +38,10 @@ def medians(
             steps *= 4
 
     counts = {name: block_length(run) for name, run in runs.items()}
-    turns = [{name: spent(run, counts[name]) / counts[name] for name, run in runs.items()} for _ in range(blocks)]
+    turns = [
+        {name: spent(run, counts[name]) / counts[name] for name, run in runs.items()}
+        for _ in range(blocks)
+    ]
     return {name: statistics.median(turn[name] for turn in turns) for name in runs}
 
 
@@ -43,7 +49,10 @@ def origin(name: str, *packages: str) -> dict[str, str]:
     """Where the numbers of a benchmark come from."""
     found = {"Python": platform.python_version()} | versions(*packages)
     listed = ", ".join(f"{package} {version}" for package, version in found.items())
-    return provenance(f"python -m studies.benchmarks {name}") | {"machine": machine(), "versions": listed}
+    return provenance(f"python -m studies.benchmarks {name}") | {
+        "machine": machine(),
+        "versions": listed,
+    }
 
 
 def sentence(origin: dict[str, str]) -> str:

@@ -17,17 +17,25 @@ SWEEP = [Run(TASK, heads) for heads in range(1, 13)]
 
 
 def library(runs: list[Run], objective: str) -> Callable[[int], object]:
-    return lambda steps: sweep(jax.random.key(0), runs, steps=steps, objective=objective)
+    return lambda steps: sweep(
+        jax.random.key(0), runs, steps=steps, objective=objective
+    )
 
 
 def plain_jax(heads: int) -> Callable[[int], object]:
-    """A compiled step, batch first, as one writes it down; the host calls it again and again."""
+    """A compiled step, batch first, as one writes it down; the host calls it again and
+    again.
+    """
     optimizer = optax.adam(RATE)
 
     def loss(params, key):
         batch = sample(key, TASK, BATCH)
-        predict = lambda X, y, x_q: attention.predict(params, attention.gram(X, y), x_q, 0.0)
-        return jnp.mean((jax.vmap(predict)(batch.X, batch.y, batch.x_q) - batch.target) ** 2)
+        predict = lambda X, y, x_q: attention.predict(
+            params, attention.gram(X, y), x_q, 0.0
+        )
+        return jnp.mean(
+            (jax.vmap(predict)(batch.X, batch.y, batch.x_q) - batch.target) ** 2
+        )
 
     @jax.jit
     def step(params, state, key):
@@ -53,15 +61,26 @@ def plain_torch(heads: int) -> Callable[[int], object] | None:
         return None
     C, d = TASK.context_size, TASK.dim
     mean = torch.tensor(TASK.prior_mean, dtype=torch.float32)
-    W_K, W_Q, W_P, W_V = (torch.nn.Parameter(0.1 * torch.randn(heads, d + 1, d + 1)) for _ in range(4))
+    W_K, W_Q, W_P, W_V = (
+        torch.nn.Parameter(0.1 * torch.randn(heads, d + 1, d + 1)) for _ in range(4)
+    )
     optimizer = torch.optim.Adam([W_K, W_Q, W_P, W_V], lr=RATE)
 
     def run(steps: int) -> None:
         for _ in range(steps):
-            X, x_q, w = torch.randn(BATCH, C, d), torch.randn(BATCH, d), mean + torch.randn(BATCH, d)
+            X, x_q, w = (
+                torch.randn(BATCH, C, d),
+                torch.randn(BATCH, d),
+                mean + torch.randn(BATCH, d),
+            )
             Z = torch.cat([X, torch.einsum("bcd,bd->bc", X, w)[..., None]], dim=-1)
-            keys = torch.einsum("hij,hik,bk->bhj", W_K, W_Q, torch.nn.functional.pad(x_q, (0, 1)))
-            values = torch.einsum("bhc,bcj->bhj", torch.einsum("bcj,bhj->bhc", Z, keys), Z) / C
+            keys = torch.einsum(
+                "hij,hik,bk->bhj", W_K, W_Q, torch.nn.functional.pad(x_q, (0, 1))
+            )
+            values = (
+                torch.einsum("bhc,bcj->bhj", torch.einsum("bcj,bhj->bhc", Z, keys), Z)
+                / C
+            )
             answer = torch.einsum("hk,hkj,bhj->b", W_P[:, -1], W_V, values)
             optimizer.zero_grad()
             ((answer - (x_q * w).sum(-1)) ** 2).mean().backward()
@@ -88,7 +107,10 @@ def measured(name: str, quick: bool) -> str:
     runs = {case: run for case, make in makers.items() if (run := make())}
     times = medians(runs, *((2, 0.05) if quick else (5, 1.0)))
     base = times["plain step in JAX, H = 11"]
-    rows = [[case, f"{1e3 * each:.3f}", f"{base / each:.1f}"] for case, each in times.items()]
+    rows = [
+        [case, f"{1e3 * each:.3f}", f"{base / each:.1f}"]
+        for case, each in times.items()
+    ]
     return f"""# Speed of training
 
 {sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))} JAX runs on {jax.devices()[0].device_kind}.

@@ -1,7 +1,9 @@
-"""The layers that are really used, piece by piece: which piece supplies the constant that attention lacks?
+"""The layers that are really used, piece by piece: which piece supplies the constant
+that attention lacks?
 
-Every row adds a piece to the row above, as in DeltaNet (Yang, Wang, Zhang et al. 2024) and Gated DeltaNet (Yang, Kautz
-and Hatamizadeh 2025), and is trained with the right guess of the tasks' mean weights and with a guess of zero.
+Every row adds a piece to the row above, as in DeltaNet (Yang, Wang, Zhang et al. 2024)
+and Gated DeltaNet (Yang, Kautz and Hatamizadeh 2025), and is trained with the right
+guess of the tasks' mean weights and with a guess of zero.
 """
 
 from functools import partial
@@ -34,11 +36,21 @@ SETTINGS = [Setting(piece, guess) for piece in PIECES for guess in (MEAN, 0.0)]
 
 
 def start(key) -> dict[str, jax.Array]:
-    """All weights; a setting leaves some unused. Filters begin near the token itself, gates near 1."""
+    """All weights; a setting leaves some unused.
+
+    Filters begin near the token itself, gates near 1.
+    """
     n = DIM + 1
-    shapes = dict.fromkeys("KQVG", (n, n)) | dict.fromkeys(("p", "step", "gate"), (n,)) | {"taps": (3 * n, TAPS)}
+    shapes = (
+        dict.fromkeys("KQVG", (n, n))
+        | dict.fromkeys(("p", "step", "gate"), (n,))
+        | {"taps": (3 * n, TAPS)}
+    )
     keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-    params = {name: jax.random.normal(keys[name], shape) / shape[-1] ** 0.5 for name, shape in shapes.items()}
+    params = {
+        name: jax.random.normal(keys[name], shape) / shape[-1] ** 0.5
+        for name, shape in shapes.items()
+    }
     params |= {name: 0.1 * params[name] for name in ("taps", "step", "gate")}
     params["taps"] += jnp.eye(TAPS)[0]
     return params | {"eta": jnp.array(0.5), "A": jnp.array(0.0), "dt": jnp.array(-4.0)}
@@ -49,17 +61,24 @@ def unit(entries):
 
 
 def entries(has, weights, taps, tokens) -> list:
-    """Linear in the tokens, then filtered by each entry's own taps, then SiLU; one (entries, batch) for each token."""
+    """Linear in the tokens, then filtered by each entry's own taps, then SiLU; one
+    (entries, batch) for each token.
+    """
     out = [weights @ token for token in tokens]
     if has("convolution"):
-        out = [sum(taps[:, t, None] * out[i - t] for t in range(min(i + 1, TAPS))) for i in range(len(out))]
+        out = [
+            sum(taps[:, t, None] * out[i - t] for t in range(min(i + 1, TAPS)))
+            for i in range(len(out))
+        ]
     return [jax.nn.silu(each) for each in out] if has("SiLU") else out
 
 
 def head(has, own, tokens):
-    """What the query, the last of the tokens, reads of one head; the initial state is zero.
+    """What the query, the last of the tokens, reads of one head; the initial state is
+    zero.
 
-    Token i writes its value less what its key reads, times the step. Later tokens read that by the product of the keys.
+    Token i writes its value less what its key reads, times the step. Later tokens read
+    that by the product of the keys.
     """
     *context, query = tokens
     taps, steps = jnp.split(own["taps"], 3), [own["eta"]] * LENGTH
@@ -72,11 +91,17 @@ def head(has, own, tokens):
     if has("gate and step"):
         steps = [jax.nn.sigmoid(own["step"] @ token) for token in context]
         rate = jnp.exp(own["A"])
-        fades = [jnp.exp(-rate * jax.nn.softplus(own["gate"] @ token + own["dt"])) for token in context]
+        fades = [
+            jnp.exp(-rate * jax.nn.softplus(own["gate"] @ token + own["dt"]))
+            for token in context
+        ]
     for i, reader in enumerate(readers):
         if fades[i:]:
             written = [fades[i] * u for u in written]
-        seen = sum(((k * reader).sum(0) * u for k, u in zip(readers, written, strict=False)), jnp.zeros(()))
+        seen = sum(
+            ((k * reader).sum(0) * u for k, u in zip(readers, written, strict=False)),
+            jnp.zeros(()),
+        )
         if i < LENGTH:
             written.append(steps[i] * (values[i] - seen))
     if has("output norm"):
@@ -92,23 +117,41 @@ def errors(setting: Setting, params, key, count: int):
     X = jax.random.normal(features, (LENGTH + 1, DIM, count))
     w = MEAN + jax.random.normal(weights, (DIM, count))
     labels, guess = (X * w).sum(1), setting.guess * X[-1].sum(0)
-    tokens = [*jnp.concatenate([X, jnp.append(labels[:-1], guess[None], 0)[:, None]], 1)]
+    tokens = [
+        *jnp.concatenate([X, jnp.append(labels[:-1], guess[None], 0)[:, None]], 1)
+    ]
     return jnp.square(guess + head(setting.has, params, tokens) - labels[-1])
 
 
 def one_by_one(loss):
-    """The loss, with its gradient, of one seed after the other: side by side they take six times as long here."""
+    """The loss, with its gradient, of one seed after the other: side by side they take
+    six times as long here.
+    """
     both = jax.custom_batching.sequential_vmap(jax.value_and_grad(loss))
     value = jax.custom_vjp(lambda params, key: both(params, key)[0])
-    value.defvjp(both, lambda slope, given: (jax.tree.map(lambda leaf: given * leaf, slope), None))
+    value.defvjp(
+        both,
+        lambda slope, given: (jax.tree.map(lambda leaf: given * leaf, slope), None),
+    )
     return value
 
 
 def trained(setting: Setting, seeds=SEEDS) -> np.ndarray:
-    """The risk on new tasks, and its standard error: (seeds, 2). The learning rate falls to zero along a cosine."""
+    """The risk on new tasks, and its standard error: (seeds, 2).
+
+    The learning rate falls to zero along a cosine.
+    """
     loss = one_by_one(lambda params, key: errors(setting, params, key, BATCH).mean())
     adam = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
-    ends = training.train(loss, None, jax.random.key(0), steps=STEPS, optimizer=adam, init=start, seeds=seeds).params
+    ends = training.train(
+        loss,
+        None,
+        jax.random.key(0),
+        steps=STEPS,
+        optimizer=adam,
+        init=start,
+        seeds=seeds,
+    ).params
     test = jax.jit(lambda params, key: errors(setting, params, key, BATCH))
     keys, risk = jax.random.split(jax.random.key(1), TESTS // BATCH), []
     for place in range(len(ends["p"])):
@@ -124,8 +167,19 @@ def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
     return {"risk": np.array([trained(setting, seeds) for setting in settings])}
 
 
-GRID = {"dim": DIM, "length": LENGTH, "prior_mean": MEAN, "settings": [list(each) for each in SETTINGS]}
-ADAM = {"steps": STEPS, "batch": BATCH, "learning_rate": RATE, "seeds": SEEDS, "tests": TESTS}
+GRID = {
+    "dim": DIM,
+    "length": LENGTH,
+    "prior_mean": MEAN,
+    "settings": [list(each) for each in SETTINGS],
+}
+ADAM = {
+    "steps": STEPS,
+    "batch": BATCH,
+    "learning_rate": RATE,
+    "seeds": SEEDS,
+    "tests": TESTS,
+}
 EXPERIMENT = Experiment(
     "the block that is really used, piece by piece, with the right guess and with a guess of zero",
     run,

@@ -1,7 +1,9 @@
-"""Delta heads with keys of length one: what a trained initial state, the right guess, or neither can reach.
+"""Delta heads with keys of length one: what a trained initial state, the right guess,
+or neither can reach.
 
-Adam takes long to make keys long enough, so the risk of a fixed sample of tasks is minimized by BFGS, with the best
-read-out at every step; the result is tested on new tasks. Half of the searches begin near the descent on features.
+Adam takes long to make keys long enough, so the risk of a fixed sample of tasks is
+minimized by BFGS, with the best read-out at every step; the result is tested on new
+tasks. Half of the searches begin near the descent on features.
 """
 
 from functools import partial
@@ -19,7 +21,9 @@ MEAN, TASKS, TESTS, STEPS, STARTS = 2.0, 5000, 400_000, 300, 4
 
 
 class Setting(NamedTuple):
-    """d, C and H, and where the tasks' mean can be kept: the right guess, a trained initial state, or nowhere."""
+    """d, C and H, and where the tasks' mean can be kept: the right guess, a trained
+    initial state, or nowhere.
+    """
 
     dim: int
     length: int
@@ -28,7 +32,10 @@ class Setting(NamedTuple):
 
 
 SMALL = [(1, "state"), (1, "guess"), (2, "guess"), (1, "none"), (2, "none")]
-SETTINGS = [*(Setting(2, 8, *each) for each in SMALL), *(Setting(10, 10, 1, name) for name in ("state", "guess"))]
+SETTINGS = [
+    *(Setting(2, 8, *each) for each in SMALL),
+    *(Setting(10, 10, 1, name) for name in ("state", "guess")),
+]
 
 
 def draw(seed, setting: Setting, count: int):
@@ -56,7 +63,8 @@ def searched(setting: Setting, seed: int) -> list[float]:
     rng = np.random.default_rng([seed, 1])
     shapes = {"K": (H, d + 1, d + 1), "b": (H, d + 1), "start": (H, d + 1)}
     begin = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    if seed % 2:  # near the descent on residual labels; the other searches begin anywhere
+    # near the descent on residual labels; the other searches begin anywhere
+    if seed % 2:
         begin["K"] = np.eye(d + 1) + 0.1 * begin["K"]
         begin["b"] = np.append(np.full(d, -MEAN), 1) + 0.1 * begin["b"]
     flat, params_of = ravel_pytree(begin)
@@ -69,21 +77,33 @@ def searched(setting: Setting, seed: int) -> list[float]:
 
     def read_out(s):
         gram = s @ s.T
-        return jnp.linalg.solve(gram + 1e-10 * jnp.trace(gram) * jnp.eye(len(s)), s @ goal(w).T)
+        return jnp.linalg.solve(
+            gram + 1e-10 * jnp.trace(gram) * jnp.eye(len(s)), s @ goal(w).T
+        )
 
     def risk(flat):
         s = states(params(flat), X, w)
         # The read-out is the best one, so its change does not change the risk.
-        return jnp.square(jax.lax.stop_gradient(read_out(s)).T @ s - goal(w)).sum(0).mean()
+        return (
+            jnp.square(jax.lax.stop_gradient(read_out(s)).T @ s - goal(w)).sum(0).mean()
+        )
 
     slope = jax.jit(jax.value_and_grad(risk))
     loss = lambda x: tuple(map(np.asarray, slope(x)))
     options = {"maxiter": STEPS, "gtol": 1e-7}
-    end = minimize(loss, np.concatenate([flat, np.ones(H)]), jac=True, method="BFGS", options=options).x
+    end = minimize(
+        loss,
+        np.concatenate([flat, np.ones(H)]),
+        jac=True,
+        method="BFGS",
+        options=options,
+    ).x
     Q, parts = read_out(states(params(end), X, w)), []
     for part in range(8):
         tests = draw([seed, 2, part], setting, TESTS // 8)
-        parts.append(np.square(Q.T @ states(params(end), *tests) - goal(tests[1])).sum(0))
+        parts.append(
+            np.square(Q.T @ states(params(end), *tests) - goal(tests[1])).sum(0)
+        )
     errors = np.concatenate(parts)
     return [errors.mean(), errors.std() / np.sqrt(TESTS)]
 
@@ -98,7 +118,11 @@ def run(settings=SETTINGS, starts: int = STARTS) -> dict[str, np.ndarray]:
     return {"risk": np.array(risk)}
 
 
-GRID = {"prior_mean": MEAN, "settings": [list(each) for each in SETTINGS], "starts": STARTS}
+GRID = {
+    "prior_mean": MEAN,
+    "settings": [list(each) for each in SETTINGS],
+    "starts": STARTS,
+}
 EXPERIMENT = Experiment(
     "delta heads with keys of length one, with a trained state, the right guess, or neither",
     run,

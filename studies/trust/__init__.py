@@ -1,1 +1,4 @@
-"""A study of the tests: which of them catch planted defects. The page on trust reads what is stored."""
+"""A study of the tests: which of them catch planted defects.
+
+The page on trust reads what is stored.
+"""

@@ -1,4 +1,6 @@
-"""Linear and softmax attention: the papers' formulas against loops in NumPy, and what a prediction reads of weights."""
+"""Linear and softmax attention: the papers' formulas against loops in NumPy, and what a
+prediction reads of weights.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +20,15 @@ def draw(*shapes, seed=0):
 
 X, y, x_q, guess = draw((C, d), C, d, ())
 LSA = attention.LSAParams(*draw(*[(H, d + 1, d + 1)] * 4, seed=1))
-SOFTMAX = attention.SoftmaxParams(*draw(*[(H, d + 1, d + 1)] * 3, (H, 1, d + 1), seed=2))
+SOFTMAX = attention.SoftmaxParams(
+    *draw(*[(H, d + 1, d + 1)] * 3, (H, 1, d + 1), seed=2)
+)
 
 
 def layer_by_loops(params, X, y, x_q, y_q):
-    """The query's token after eqs. 3, 5 and 6, head by head and token by token, without a mask."""
+    """The query's token after eqs. 3, 5 and 6, head by head and token by token, without
+    a mask.
+    """
     z_q, tokens = np.append(x_q, y_q), np.column_stack([X, y])
     out = z_q.copy()
     for W_K, W_Q, W_P, W_V in zip(*params, strict=True):
@@ -37,23 +43,37 @@ def softmax_by_loops(params, X, y, x_q, y_q):
     out = float(y_q)
     for W_K, W_Q, W_V, W_O in zip(*params, strict=True):
         scores = [np.exp((W_K @ z) @ (W_Q @ z_q) / np.sqrt(len(z_q))) for z in tokens]
-        out += sum(score * (W_O @ (W_V @ z))[0] for score, z in zip(scores, tokens, strict=True)) / sum(scores)
+        out += sum(
+            score * (W_O @ (W_V @ z))[0]
+            for score, z in zip(scores, tokens, strict=True)
+        ) / sum(scores)
     return out
 
 
 def test_lsa_by_loops_and_by_the_gram_matrix(x64):
-    """Control for the mask: were the query a key too, the loops with one more token would agree."""
+    """Control for the mask: were the query a key too, the loops with one more token
+    would agree.
+    """
     literal = float(attention.lsa(LSA, attention.embed(X, y, x_q, guess)))
-    np.testing.assert_allclose(literal, layer_by_loops(LSA, X, y, x_q, guess)[-1], rtol=1e-12)
-    np.testing.assert_allclose(attention.predict(LSA, attention.gram(X, y), x_q, guess), literal, rtol=1e-12)
-    seen = layer_by_loops(LSA, np.vstack([X, x_q]), np.append(y, guess), x_q, guess)[-1] - guess
+    np.testing.assert_allclose(
+        literal, layer_by_loops(LSA, X, y, x_q, guess)[-1], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        attention.predict(LSA, attention.gram(X, y), x_q, guess), literal, rtol=1e-12
+    )
+    seen = (
+        layer_by_loops(LSA, np.vstack([X, x_q]), np.append(y, guess), x_q, guess)[-1]
+        - guess
+    )
     assert abs(seen * (C + 1) / C - (literal - guess)) > 1e-2
 
 
 def test_a_guess_that_is_linear_in_the_query(x64):
     [w] = draw(d, seed=3)
     found = float(attention.yq_lsa(LSA, w, X, y, x_q))
-    np.testing.assert_allclose(found, layer_by_loops(LSA, X, y, x_q, w @ x_q)[-1], rtol=1e-12)
+    np.testing.assert_allclose(
+        found, layer_by_loops(LSA, X, y, x_q, w @ x_q)[-1], rtol=1e-12
+    )
     assert abs(found - layer_by_loops(LSA, X, y, x_q, 0.0)[-1]) > 1e-2
 
 
@@ -67,20 +87,28 @@ def test_linear_transformer_block_by_loops(x64):
 
 
 def test_lift_and_effective_weights_are_the_layer(x64):
-    """Rebuilt from either, the layer predicts the same. Control: with A transposed it does not."""
+    """Rebuilt from either, the layer predicts the same.
+
+    Control: with A transposed it does not.
+    """
     E = attention.embed(X, y, x_q, guess)
     b, A = attention.effective(LSA)
     M = attention.lift(LSA)
-    np.testing.assert_allclose(M[1, 0], sum(b[h, 0] * A[h, :, 1] for h in range(H)), rtol=1e-12)
+    np.testing.assert_allclose(
+        M[1, 0], sum(b[h, 0] * A[h, :, 1] for h in range(H)), rtol=1e-12
+    )
     for same in (attention.from_effective(b, A), attention.from_lift(M)):
-        np.testing.assert_allclose(attention.lsa(same, E), attention.lsa(LSA, E), rtol=1e-12)
+        np.testing.assert_allclose(
+            attention.lsa(same, E), attention.lsa(LSA, E), rtol=1e-12
+        )
     other = attention.from_effective(b, jnp.swapaxes(A, 1, 2))
     assert abs(attention.lsa(other, E) - attention.lsa(LSA, E)) > 1e-2
 
 
 def test_init_has_the_scale_that_it_is_given():
     weights = np.stack(attention.init(jax.random.key(0), dim=19, heads=25, scale=0.3))
-    count = weights.size  # 40,000 entries: the standard deviation is known to 1 / sqrt(2 n).
+    # 40,000 entries: the standard deviation is known to 1 / sqrt(2 n).
+    count = weights.size
     assert abs(weights.std() / 0.3 - 1) < 5 / (2 * count) ** 0.5
     assert abs(weights.mean()) < 5 * 0.3 / count**0.5
 
@@ -88,40 +116,73 @@ def test_init_has_the_scale_that_it_is_given():
 def test_softmax_attention_by_loops(x64):
     """Controls: the guess is read, and the query is not attended to."""
     found = float(attention.softmax_attention(SOFTMAX, X, y, x_q, guess))
-    np.testing.assert_allclose(found, softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12)
+    np.testing.assert_allclose(
+        found, softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12
+    )
     assert abs(softmax_by_loops(SOFTMAX, X, y, x_q, 0.0) - found) > 1e-3
-    assert abs(softmax_by_loops(SOFTMAX, np.vstack([X, x_q]), np.append(y, guess), x_q, guess) - found) > 1e-3
+    assert (
+        abs(
+            softmax_by_loops(
+                SOFTMAX, np.vstack([X, x_q]), np.append(y, guess), x_q, guess
+            )
+            - found
+        )
+        > 1e-3
+    )
 
 
 def test_softmax_heads_of_several_outputs(x64):
     """Their two labels are those of two layers with one output each."""
     params = SOFTMAX._replace(W_O=draw((H, 2, d + 1), seed=6)[0])
-    each = attention.softmax_heads(params, np.column_stack([X, y]), np.append(x_q, guess))
+    each = attention.softmax_heads(
+        params, np.column_stack([X, y]), np.append(x_q, guess)
+    )
     one = lambda k: params._replace(W_O=params.W_O[:, k : k + 1])
-    np.testing.assert_allclose(each.sum(0), [softmax_by_loops(one(k), X, y, x_q, guess) - guess for k in (0, 1)])
+    np.testing.assert_allclose(
+        each.sum(0),
+        [softmax_by_loops(one(k), X, y, x_q, guess) - guess for k in (0, 1)],
+    )
     assert abs(each[0] - each[1]).min() > 1e-3
 
 
 def test_softmax_circuits_are_the_layer(x64):
     """Control: without the softmax's share 1/sqrt(D) in A, another layer."""
     b, A = attention.effective_softmax(SOFTMAX)
-    of = lambda A: float(attention.softmax_attention(attention.from_effective_softmax(b, A), X, y, x_q, guess))
-    np.testing.assert_allclose(of(A), softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12)
+    of = lambda A: float(
+        attention.softmax_attention(
+            attention.from_effective_softmax(b, A), X, y, x_q, guess
+        )
+    )
+    np.testing.assert_allclose(
+        of(A), softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12
+    )
     assert abs(of(2 * A) - of(A)) > 1e-3
 
 
 def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
     omega, mu = draw(H, H, seed=7)
-    A, b = omega[:, None, None] * np.diag([1.0] * d + [0.0]), mu[:, None, None] * np.eye(d + 1)[-1]
-    layer = attention.softmax_attention(attention.from_effective_softmax(b, A), X, y, x_q)
-    np.testing.assert_allclose(attention.reduced_softmax(omega, mu, X, y, x_q), layer, rtol=1e-12)
+    A, b = (
+        omega[:, None, None] * np.diag([1.0] * d + [0.0]),
+        mu[:, None, None] * np.eye(d + 1)[-1],
+    )
+    layer = attention.softmax_attention(
+        attention.from_effective_softmax(b, A), X, y, x_q
+    )
+    np.testing.assert_allclose(
+        attention.reduced_softmax(omega, mu, X, y, x_q), layer, rtol=1e-12
+    )
     assert abs(attention.reduced_softmax(mu, omega, X, y, x_q) - layer) > 1e-3
 
 
 def test_init_softmax_has_its_bounds():
     """Each matrix is drawn on its own, uniformly up to the bound of its size."""
     params = attention.init_softmax(jax.random.key(0), 15, 9, outputs=2)
-    for name, bound in (("W_K", 17**-0.5), ("W_Q", 17**-0.5), ("W_V", 17**-0.5), ("W_O", (17 * 9) ** -0.5)):
+    for name, bound in (
+        ("W_K", 17**-0.5),
+        ("W_Q", 17**-0.5),
+        ("W_V", 17**-0.5),
+        ("W_O", (17 * 9) ** -0.5),
+    ):
         assert 0.95 * bound < np.abs(getattr(params, name)).max() <= bound
     square = np.stack([np.ravel(W) for W in params[:3]])
     # 2601 entries each: correlations have a standard error of 1/51.
@@ -130,22 +191,73 @@ def test_init_softmax_has_its_bounds():
 
 E = np.ones((d + 1, C + 1))
 test_wrong_shapes_are_named = refusals(
-    (lambda: attention.embed(X, y[1:], x_q, 0), r"y must have shape \(5,\), got shape \(4,\)"),
-    (lambda: attention.embed(X[:0], y[:0], x_q, 0), "context size C of X must be a whole number of at least 1, got 0"),
-    (lambda: attention.embed(X, y, x_q, y), r"y_q must have shape \(\), got shape \(5,\)"),
-    (lambda: attention.lsa(LSA, E[1:]), r"E must have shape \(4, C\+1\), got shape \(3, 6\)"),
-    (lambda: attention.lsa(LSA, E[:, :1]), "context size, the columns of E less one, must be a whole number"),
-    (lambda: attention.lsa(LSA._replace(W_V=LSA.W_V[1:]), E), r"W_V must have shape \(2, 4, 4\), got shape \(1,"),
-    (lambda: attention.lsa(SOFTMAX, E), "params must be LSAParams, got a SoftmaxParams|got SoftmaxParams"),
-    (lambda: attention.lsa("weights", E), "params must be an array of real numbers, got 'weights'"),
-    (lambda: attention.yq_lsa(LSA, y, X, y, x_q), r"w must have shape \(3,\), got shape \(5,\)"),
-    (lambda: attention.linear_transformer_block(LSA, E, E.T, X, y, x_q), r"W_1 must have shape \(m, 4\)"),
-    (lambda: attention.from_lift(E), r"M must have shape \(D, D, D\), got shape \(4, 6\)"),
-    (lambda: attention.predict(LSA, E, x_q, 0), r"G must have shape \(4, 4\), got shape \(4, 6\)"),
-    (lambda: attention.gd_weights(2.0, 0.5), r"prior_mean must have shape \(d,\), got shape \(\)"),
+    (
+        lambda: attention.embed(X, y[1:], x_q, 0),
+        r"y must have shape \(5,\), got shape \(4,\)",
+    ),
+    (
+        lambda: attention.embed(X[:0], y[:0], x_q, 0),
+        "context size C of X must be a whole number of at least 1, got 0",
+    ),
+    (
+        lambda: attention.embed(X, y, x_q, y),
+        r"y_q must have shape \(\), got shape \(5,\)",
+    ),
+    (
+        lambda: attention.lsa(LSA, E[1:]),
+        r"E must have shape \(4, C\+1\), got shape \(3, 6\)",
+    ),
+    (
+        lambda: attention.lsa(LSA, E[:, :1]),
+        "context size, the columns of E less one, must be a whole number",
+    ),
+    (
+        lambda: attention.lsa(LSA._replace(W_V=LSA.W_V[1:]), E),
+        r"W_V must have shape \(2, 4, 4\), got shape \(1,",
+    ),
+    (
+        lambda: attention.lsa(SOFTMAX, E),
+        "params must be LSAParams, got a SoftmaxParams|got SoftmaxParams",
+    ),
+    (
+        lambda: attention.lsa("weights", E),
+        "params must be an array of real numbers, got 'weights'",
+    ),
+    (
+        lambda: attention.yq_lsa(LSA, y, X, y, x_q),
+        r"w must have shape \(3,\), got shape \(5,\)",
+    ),
+    (
+        lambda: attention.linear_transformer_block(LSA, E, E.T, X, y, x_q),
+        r"W_1 must have shape \(m, 4\)",
+    ),
+    (
+        lambda: attention.from_lift(E),
+        r"M must have shape \(D, D, D\), got shape \(4, 6\)",
+    ),
+    (
+        lambda: attention.predict(LSA, E, x_q, 0),
+        r"G must have shape \(4, 4\), got shape \(4, 6\)",
+    ),
+    (
+        lambda: attention.gd_weights(2.0, 0.5),
+        r"prior_mean must have shape \(d,\), got shape \(\)",
+    ),
     (lambda: attention.init(0, d, H, 0.1), "key must be a key of jax.random, got 0"),
-    (lambda: attention.init(jax.random.key(0), d, H, 0.0), "scale must be a finite number greater than 0, got 0.0"),
-    (lambda: attention.softmax_heads(SOFTMAX, X, x_q), r"Z must have shape \(L, 4\), got shape \(5, 3\)"),
-    (lambda: attention.reduced_softmax([1.0], [1.0, 2.0], X, y, x_q), r"mu must have shape \(1,\), got shape \(2,\)"),
-    (lambda: attention.from_effective_softmax(E[None], E[None]), r"A must have shape \(1, 6, 6\), got shape \(1, 4"),
+    (
+        lambda: attention.init(jax.random.key(0), d, H, 0.0),
+        "scale must be a finite number greater than 0, got 0.0",
+    ),
+    (
+        lambda: attention.softmax_heads(SOFTMAX, X, x_q),
+        r"Z must have shape \(L, 4\), got shape \(5, 3\)",
+    ),
+    (
+        lambda: attention.reduced_softmax([1.0], [1.0, 2.0], X, y, x_q),
+        r"mu must have shape \(1,\), got shape \(2,\)",
+    ),
+    (
+        lambda: attention.from_effective_softmax(E[None], E[None]),
+        r"A must have shape \(1, 6, 6\), got shape \(1, 4",
+    ),
 )

@@ -18,27 +18,44 @@ def test_the_interval_is_of_resampled_rows(other):
     means = values[np.random.default_rng(1).integers(80, size=(20_000, 80))].mean(1)
     by_hand = np.quantile(means, [0.025, 0.975])
     assert found.estimate == pytest.approx(values.mean())
-    # Two sets of resamples: their quantiles differ by about one part in a hundred of the width, and the t interval of
-    # 80 rows is wider than the normal one by two.
+    # Two sets of resamples: their quantiles differ by about one part in a hundred of
+    # the width, and the t interval of 80 rows is wider than the normal one by two.
     width = by_hand[1] - by_hand[0]
     np.testing.assert_allclose(found[1:], by_hand, atol=0.04 * width)
-    assert np.abs(np.quantile(means, [0.05, 0.95]) - by_hand).max() > 0.08 * width, "the control: 90 %"
+    assert np.abs(np.quantile(means, [0.05, 0.95]) - by_hand).max() > 0.08 * width, (
+        "the control: 90 %"
+    )
     assert found == statistics.mse(GOOD, TRUTH, less=other), "the seed is fixed"
     assert statistics.mse(GOOD, TRUTH, less=GOOD) == (0, 0, 0)
 
 
 def test_an_interval_of_few_rows_is_a_t_interval_and_there_is_none_below_eight():
-    """Plain percentiles of twelve rows would be narrower by a seventh; several intervals together are wider."""
+    """Plain percentiles of twelve rows would be narrower by a seventh; several
+    intervals together are wider.
+    """
     values = np.random.default_rng(5).standard_normal(12)
-    interval = lambda rows, family=1: statistics.bootstrap(lambda x: x.mean(-1), rows, family=family)
+    interval = lambda rows, family=1: statistics.bootstrap(
+        lambda x: x.mean(-1), rows, family=family
+    )
     half = [np.diff(interval(values, family)[1:])[0] / 2 for family in (1, 4)]
     error = values.std(ddof=1) / 12**0.5
-    np.testing.assert_allclose(half, [scipy.stats.t.isf(0.025 / family, 11) * error for family in (1, 4)], rtol=0.07)
+    np.testing.assert_allclose(
+        half,
+        [scipy.stats.t.isf(0.025 / family, 11) * error for family in (1, 4)],
+        rtol=0.07,
+    )
     assert 1.96 * values.std() / 12**0.5 < 0.9 * half[0]
-    assert np.isnan(interval(values[:7])[1:]).all() and np.isfinite(interval(values[:8])[1:]).all()
+    assert (
+        np.isnan(interval(values[:7])[1:]).all()
+        and np.isfinite(interval(values[:8])[1:]).all()
+    )
 
 
-@pytest.mark.parametrize("bad", [TRUTH[:-1], np.where(GOOD > 2, np.nan, GOOD), np.ones((80, 1))])
+@pytest.mark.parametrize(
+    "bad", [TRUTH[:-1], np.where(GOOD > 2, np.nan, GOOD), np.ones((80, 1))]
+)
 def test_bad_columns_are_refused(bad):
-    with pytest.raises(ValueError, match=r"inhomogeneous|columns must be vectors of finite"):
+    with pytest.raises(
+        ValueError, match=r"inhomogeneous|columns must be vectors of finite"
+    ):
         statistics.mse(bad, TRUTH)

@@ -22,12 +22,22 @@ def drawn(key):
 
 
 def trained(steps, key=KEY, rate=0.05, **options):
-    options = {"optimizer": optax.adam(rate), "init": drawn, "seeds": 2, "snapshots": [0, 6]} | options
+    options = {
+        "optimizer": optax.adam(rate),
+        "init": drawn,
+        "seeds": 2,
+        "snapshots": [0, 6],
+    } | options
     return train(bowl, None, key, steps=steps, **options)
 
 
 def swept(steps, key=KEY, runs=RUNS, **options):
-    return [each[:3] for each in sweep(key, runs, **{"seeds": 2, "steps": steps, "batch_size": 16} | options)]
+    return [
+        each[:3]
+        for each in sweep(
+            key, runs, **{"seeds": 2, "steps": steps, "batch_size": 16} | options
+        )
+    ]
 
 
 class Stopped(Exception):
@@ -47,15 +57,24 @@ def assert_equal(mine, its):
 
 
 @pytest.mark.parametrize("training", [trained, swept])
-def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(training, tmp_path, capsys, caplog):
-    """Stopped after the checkpoint of a snapshot, resumed, read again, and made longer; a bar counts all steps."""
+def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(
+    training, tmp_path, capsys, caplog
+):
+    """Stopped after the checkpoint of a snapshot, resumed, read again, and made longer;
+    a bar counts all steps.
+    """
     stored, seen = {"checkpoint": tmp_path / "state", "every": 3}, []
     with pytest.raises(Stopped):
         training(12, callback=stop_at(9), **stored)
-    assert_equal(training(12, callback=lambda step, _: seen.append(step), **stored), training(12))
+    assert_equal(
+        training(12, callback=lambda step, _: seen.append(step), **stored), training(12)
+    )
     assert seen[0] > 5, "the first steps are not trained again"
     assert_equal(training(23, progress=True, **stored), training(23))
-    assert "23/23" in capsys.readouterr().err and "could not be restored" not in caplog.text
+    assert (
+        "23/23" in capsys.readouterr().err
+        and "could not be restored" not in caplog.text
+    )
 
 
 OTHERS = [
@@ -64,7 +83,11 @@ OTHERS = [
     (trained, {"snapshots": [0, 4]}, "snapshots"),
     (swept, {"key": jax.random.key(1)}, "key"),
     (swept, {"batch_size": 8}, "batch_size"),
-    (swept, {"runs": [RUNS[0], Run(RUNS[1].task, 2, learning_rate=1e-2), RUNS[2]]}, "run 1"),
+    (
+        swept,
+        {"runs": [RUNS[0], Run(RUNS[1].task, 2, learning_rate=1e-2), RUNS[2]]},
+        "run 1",
+    ),
 ]
 
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from lsalib.book import claims, notebook
-from lsalib.book.claims import METADATA, Claim, Record, margin_text, number, rows, seeds_text
+from lsalib.book.claims import (
+    METADATA,
+    Claim,
+    Record,
+    margin_text,
+    number,
+    rows,
+    seeds_text,
+)
 
 
 def check(measured, expected, *, label="a label", **how):
@@ -88,12 +96,20 @@ def test_expected_values_broadcast_to_what_is_measured(shown):
 
 @pytest.mark.parametrize("outcome", [check, control])
 def test_a_check_is_strict_at_the_published_setting_and_warns_elsewhere(shown, outcome):
-    """A comparison that fails prints a line and leaves no record; one that holds is recorded."""
+    """A comparison that fails prints a line and leaves no record; one that holds is
+    recorded.
+    """
     wrong, right = (2.0, 1.0) if outcome is check else (1.0, 2.0)
-    for measured, said in ((wrong, "a label.* = 1 "), (np.nan, "a label: measured must be finite"), ([], "not empty")):
+    for measured, said in (
+        (wrong, "a label.* = 1 "),
+        (np.nan, "a label: measured must be finite"),
+        ([], "not empty"),
+    ):
         with pytest.raises((claims.ClaimError, ValueError)):
             outcome(measured, 1.0, atol=0.1, paper_setting=True)
-        with pytest.warns(UserWarning, match=f"some-claim: .*{said}.*{claims.ONLY_WARNED}"):
+        with pytest.warns(
+            UserWarning, match=f"some-claim: .*{said}.*{claims.ONLY_WARNED}"
+        ):
             assert outcome(measured, 1.0, atol=0.1, paper_setting=False) is None
     with warnings.catch_warnings(action="error"):
         assert outcome(right, 1.0, atol=0.1, paper_setting=False).passed
@@ -105,7 +121,11 @@ def test_every_check_of_the_published_notebooks_was_strict():
     """A page whose ``paper_setting`` does not fit its own parameters would only warn."""
     notebooks = sorted((Path(__file__).parents[2] / "book").glob("*.ipynb"))
     assert len(notebooks) > 10
-    assert not [each.name for each in notebooks if claims.ONLY_WARNED in each.read_text(encoding="utf-8")]
+    assert not [
+        each.name
+        for each in notebooks
+        if claims.ONLY_WARNED in each.read_text(encoding="utf-8")
+    ]
 
 
 def test_a_cell_has_one_row_for_all_that_it_checks(shown):
@@ -115,9 +135,18 @@ def test_a_cell_has_one_row_for_all_that_it_checks(shown):
     claims._show_pending()
     claims._show_pending()
     ((bundle, metadata),) = shown
-    assert bundle["text/plain"].startswith("✓ 2 checks and 1 control hold · some-claim · other-claim\n")
-    assert bundle["text/html"].count("<details") == 1 and "<td>0–7</td>" in bundle["text/html"]
-    assert [record["kind"] for record in metadata[METADATA]] == ["check", "check", "control"]
+    assert bundle["text/plain"].startswith(
+        "✓ 2 checks and 1 control hold · some-claim · other-claim\n"
+    )
+    assert (
+        bundle["text/html"].count("<details") == 1
+        and "<td>0–7</td>" in bundle["text/html"]
+    )
+    assert [record["kind"] for record in metadata[METADATA]] == [
+        "check",
+        "check",
+        "control",
+    ]
 
 
 def test_the_entry_closest_to_its_bound_speaks_for_an_array(shown):
@@ -131,7 +160,9 @@ def test_the_entry_closest_to_its_bound_speaks_for_an_array(shown):
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_entries_that_rounding_tells_apart_are_a_tie(shown, last):
-    """On another machine another one would be last by a bit, and the page's record would differ."""
+    """On another machine another one would be last by a bit, and the page's record
+    would differ.
+    """
     expected = np.array([1.5, 2.5, 3.5])
     measured = expected + 1e-3
     measured[last] = np.nextafter(measured[last], np.inf)
@@ -149,41 +180,68 @@ def test_entries_that_rounding_tells_apart_are_a_tie(shown, last):
         ("check", 4.0, ">", 0.1, "30 ×"),
         ("check", 4.0, ">", 0.0, "no tolerance"),
         ("control", 3.0, "=", 0.5, "4 ×"),
-        # At 1.5 it would be no larger than the tolerance allows; 1.5 tolerances are between.
+        # At 1.5 it would be no larger than the tolerance allows; 1.5 tolerances are
+        # between.
         ("control", 0.75, ">", 0.5, "2.5 ×"),
         ("control", 1.5, ">", 0.5, "1 ×"),
         ("control", 1.25, "<", 0.5, "2.5 ×"),
         ("check", 0.25, "<", 0.5, "1.5 ×"),
     ],
 )
-def test_a_margin_says_how_far_the_other_verdict_is(shown, kind, measured, relation, atol, margin):
-    record = {"check": check, "control": control}[kind](measured, 1.0, relation=relation, atol=atol)
+def test_a_margin_says_how_far_the_other_verdict_is(
+    shown, kind, measured, relation, atol, margin
+):
+    record = {"check": check, "control": control}[kind](
+        measured, 1.0, relation=relation, atol=atol
+    )
     assert margin_text(record) == margin
 
 
 def test_a_page_s_row_is_rounded_and_the_ledger_s_is_not(shown):
-    """To what the tolerance tells apart and two digits more. Markup is escaped, and minus is one sign."""
-    assert [number(110 / 21, 1e-6), number(8.0, 0.5), number(0.0, 0.0)] == ["5.23809524", "8", "0"]
+    """To what the tolerance tells apart and two digits more.
+
+    Markup is escaped, and minus is one sign.
+    """
+    assert [number(110 / 21, 1e-6), number(8.0, 0.5), number(0.0, 0.0)] == [
+        "5.23809524",
+        "8",
+        "0",
+    ]
     record = check(-110 / 21, -5.0, relation="<", atol=1e-3, label="a < b & c")
     page, ledger = rows([record]), rows([record], link=lambda record: "page.html")
-    assert ">−5.2381<" in page.replace("10<", "1<") and f">{-110 / 21}<".replace("-", "−") in ledger
+    assert (
+        ">−5.2381<" in page.replace("10<", "1<")
+        and f">{-110 / 21}<".replace("-", "−") in ledger
+    )
     assert "5.238095238095238" not in page and ">-5" not in page + ledger
     assert "a &lt; b &amp; c" in page and ">&lt; −5" in page
     claims._show_pending()
-    assert [Record(**kept) for kept in shown[0][1][METADATA]] == [record], "the record is not rounded"
+    assert [Record(**kept) for kept in shown[0][1][METADATA]] == [record], (
+        "the record is not rounded"
+    )
     named = {"": [], "3": [3], "0, 1": [0, 1], "0–2": [0, 1, 2], "0, 5, 9": [0, 5, 9]}
     assert [seeds_text(seeds) for seeds in named.values()] == list(named)
     noise = check(-1e-16, 0.0, atol=1e-9)
     assert ">−1e−16<" in rows([noise]) and ">1e−09<" in rows([noise])
-    with pytest.raises(claims.ClaimError, match=r"−1 = −2 \(difference 1, tolerance 0\.1\) fails"):
+    with pytest.raises(
+        claims.ClaimError, match=r"−1 = −2 \(difference 1, tolerance 0\.1\) fails"
+    ):
         check(-1, -2, atol=0.1)
 
 
 def test_anchors_are_unique(shown):
     claim, other = Claim("anchor-claim"), Claim("other-anchor-claim")
-    records = [each.holds("a label", 1.0, 1.0, atol=1.0) for each in (claim, claim, other, Claim("anchor-claim"))]
+    records = [
+        each.holds("a label", 1.0, 1.0, atol=1.0)
+        for each in (claim, claim, other, Claim("anchor-claim"))
+    ]
     anchors = [record.anchor.removeprefix("claim-") for record in records]
-    assert anchors == ["anchor-claim", "anchor-claim-2", "other-anchor-claim", "anchor-claim-3"]
+    assert anchors == [
+        "anchor-claim",
+        "anchor-claim-2",
+        "other-anchor-claim",
+        "anchor-claim-3",
+    ]
 
 
 @pytest.fixture
@@ -195,14 +253,28 @@ def bundles(monkeypatch):
 
 
 def test_a_table_is_shown_in_both_forms(bundles):
-    notebook.table(["who", "heads", "risk"], [["a < b", 3, 110 / 21], ["c", 12, -1.0]], caption="Risks.", spec=".2f")
-    assert bundles[0][0]["text/plain"] == "who    heads  risk\na < b  3      5.24\nc      12     −1.00\nRisks."
+    notebook.table(
+        ["who", "heads", "risk"],
+        [["a < b", 3, 110 / 21], ["c", 12, -1.0]],
+        caption="Risks.",
+        spec=".2f",
+    )
+    assert (
+        bundles[0][0]["text/plain"]
+        == "who    heads  risk\na < b  3      5.24\nc      12     −1.00\nRisks."
+    )
     page = bundles[0][0]["text/html"]
-    assert "<caption>Risks.</caption>" in page and "<td>a &lt; b</td><td class=number>3</td>" in page
-    # A column with a number is set as numbers, a text in it too; a column of texts is not.
+    assert (
+        "<caption>Risks.</caption>" in page
+        and "<td>a &lt; b</td><td class=number>3</td>" in page
+    )
+    # A column with a number is set as numbers, a text in it too; a column of texts is
+    # not.
     notebook.table(["risk", "how"], [[1.5, "a"], ["none", "b"]])
     assert "<td class=number>none</td><td>b</td>" in bundles[1][0]["text/html"]
-    with pytest.raises(ValueError, match=r"rows\[1\] must have 2 entries, one for each column, got 1"):
+    with pytest.raises(
+        ValueError, match=r"rows\[1\] must have 2 entries, one for each column, got 1"
+    ):
         notebook.table(["a", "b"], [[1, 2], [3]])
 
 
@@ -219,32 +291,66 @@ def test_glue_formats_and_names(bundles):
 
 def test_there_is_one_way_to_write_a_number(bundles):
     """A minus sign, none before a zero, whatever library the number is from."""
-    values = (-1e-4, ".2f"), (-0.0, "g"), (-4e-4, "+.1%"), (np.float32(-0.5), ".1f"), (-7, "d"), (1e-9, ".0e")
+    values = (
+        (-1e-4, ".2f"),
+        (-0.0, "g"),
+        (-4e-4, "+.1%"),
+        (np.float32(-0.5), ".1f"),
+        (-7, "d"),
+        (1e-9, ".0e"),
+    )
     values += (-np.inf, ".2f"), (np.array(2.5), ".2f"), (jnp.float32(2.5), ".2f")
     for value, spec in values:
         notebook.glue("x", value, spec)
         notebook.table(["x"], [[value]], spec=spec)
-    glued, shown = ([list(bundle[0].values())[-1] for bundle in bundles[k::2]] for k in (0, 1))
-    assert glued == ["0.00", "0", "+0.0%", "−0.5", "−7", "1e−09", "−inf", "2.50", "2.50"]
+    glued, shown = (
+        [list(bundle[0].values())[-1] for bundle in bundles[k::2]] for k in (0, 1)
+    )
+    assert glued == [
+        "0.00",
+        "0",
+        "+0.0%",
+        "−0.5",
+        "−7",
+        "1e−09",
+        "−inf",
+        "2.50",
+        "2.50",
+    ]
     assert shown == [f"x\n{text}" for text in glued]
 
 
 def test_integers_of_any_type_are_written_in_full(bundles):
-    kinds = (12345, np.int64(12345), np.uint16(12345), np.array(12345), jnp.array(12345), np.array([12345])[0])
+    kinds = (
+        12345,
+        np.int64(12345),
+        np.uint16(12345),
+        np.array(12345),
+        jnp.array(12345),
+        np.array([12345])[0],
+    )
     notebook.table(["n"] * len(kinds), [kinds])
     assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["12345"] * len(kinds)
     for bad in (np.ones(1), None):
-        with pytest.raises(ValueError, match=r"rows\[1\]\[1\] must be a single number or a text"):
+        with pytest.raises(
+            ValueError, match=r"rows\[1\]\[1\] must be a single number or a text"
+        ):
             notebook.table(["a", "b"], [[1, 2], [3, bad]])
-        with pytest.raises(ValueError, match="the value of 'x' must be a single number or a text"):
+        with pytest.raises(
+            ValueError, match="the value of 'x' must be a single number or a text"
+        ):
             notebook.glue("x", bad)
     bundles.clear()
     notebook.table(["a", "b"], np.array([[-1.5, 2.0]]), spec=[".1f", ".3f"])
-    assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["−1.5", "2.000"], "each column has its own format"
+    assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["−1.5", "2.000"], (
+        "each column has its own format"
+    )
 
 
 def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
-    """Zeros that follow from a structure are met exactly; rounding in their place is a failure."""
+    """Zeros that follow from a structure are met exactly; rounding in their place is a
+    failure.
+    """
     check([1.05, 0.0], [1.0, 0.0], rtol=0.1)
     with pytest.raises(claims.ClaimError, match="fails"):
         check([1.05, 1e-17], [1.0, 0.0], rtol=0.1)
@@ -253,11 +359,28 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
 @pytest.mark.parametrize(
     ("measured", "expected", "how", "words"),
     [
-        *((bad, 1.0, {}, "measured must be a real number or an array of real") for bad in ("1.0", 1j, True, None)),
-        *((1.0, bad, {}, "expected must be a real number") for bad in (["1.0"], np.array([1j]), True)),
-        *((bad, 1.0, {"atol": 0.1}, "measured must be finite and not empty") for bad in ([], np.nan, [1.0, np.inf])),
+        *(
+            (bad, 1.0, {}, "measured must be a real number or an array of real")
+            for bad in ("1.0", 1j, True, None)
+        ),
+        *(
+            (1.0, bad, {}, "expected must be a real number")
+            for bad in (["1.0"], np.array([1j]), True)
+        ),
+        *(
+            (bad, 1.0, {"atol": 0.1}, "measured must be finite and not empty")
+            for bad in ([], np.nan, [1.0, np.inf])
+        ),
         (1.0, np.nan, {"atol": 1.0}, "expected must be finite"),
-        *(([1.0, 2.0], np.ones(shape), {}, r"expected must broadcast to .*, \(2,\), got") for shape in (3, (2, 1))),
+        *(
+            (
+                [1.0, 2.0],
+                np.ones(shape),
+                {},
+                r"expected must broadcast to .*, \(2,\), got",
+            )
+            for shape in (3, (2, 1))
+        ),
         (1.0, 1e9, {"atol": np.inf}, "atol must be finite"),
         ([1.0, 2.0], 1.0, {"atol": [1.0, np.nan]}, "atol must be finite"),
         (1.0, 1.0, {"atol": True}, "atol must be a real number"),
@@ -266,7 +389,12 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
         (1.0, 1.0, {"rtol": -0.1}, "atol and rtol must not be negative"),
         ([1.0, 2.0], 1.0, {"rtol": [0.1, 0.1]}, "rtol must be one number"),
         (1.0, 1e9, {"rtol": np.inf}, "rtol must be finite"),
-        ([1.0, 2.0], [1.0, 2.0], {"atol": [0.1, 0]}, "a positive tolerance for each entry"),
+        (
+            [1.0, 2.0],
+            [1.0, 2.0],
+            {"atol": [0.1, 0]},
+            "a positive tolerance for each entry",
+        ),
         (1.0, 1.0, {}, "atol or rtol must be given"),
         (1.0, 1.0, {"relation": "~"}, "relation must be"),
     ],

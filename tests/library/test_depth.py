@@ -13,7 +13,15 @@ from studies.experiments import depth, depth_alike, depth_training
 def traces(d, C):
     """E tr S^k, for k up to 4, in closed form."""
     third = C * C + d * d + 3 * C * d + 3 * C + 3 * d + 4
-    fourth = C**3 + d**3 + 6 * C * d * (C + d) + 6 * (C * C + d * d) + 17 * C * d + 21 * (C + d) + 20
+    fourth = (
+        C**3
+        + d**3
+        + 6 * C * d * (C + d)
+        + 6 * (C * C + d * d)
+        + 17 * C * d
+        + 21 * (C + d)
+        + 20
+    )
     return [d, d, d * (C + d + 1) / C, d * third / C**2, d * fourth / C**3]
 
 
@@ -23,13 +31,22 @@ def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
     known = traces(dim, context_size)
     power = lambda S, k: np.trace(np.linalg.matrix_power(S, k), axis1=1, axis2=2)
     S, eps, weights = depth.rule(dim, context_size, 2)
-    np.testing.assert_allclose([weights @ power(S, k) for k in range(5)], known, rtol=1e-12)
-    np.testing.assert_allclose(np.einsum("n,ni,nj->ij", weights, eps, eps), np.eye(dim), atol=1e-12)
-    np.testing.assert_allclose(depth_alike.traces(dim, context_size, 4), known, rtol=1e-12)
+    np.testing.assert_allclose(
+        [weights @ power(S, k) for k in range(5)], known, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        np.einsum("n,ni,nj->ij", weights, eps, eps), np.eye(dim), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        depth_alike.traces(dim, context_size, 4), known, rtol=1e-12
+    )
     S, _, weights = depth.rule(dim, context_size, 1)
     assert abs(weights @ power(S, 4) / known[-1] - 1) > 1e-3
     # The sixth, of two features: the rule is exact, and one degree less is not enough.
-    exact, less = ((weights @ power(S, 6)) for S, _, weights in (depth.rule(2, 5, n) for n in (3, 2)))
+    exact, less = (
+        (weights @ power(S, 6))
+        for S, _, weights in (depth.rule(2, 5, n) for n in (3, 2))
+    )
     np.testing.assert_allclose(depth_alike.traces(2, 5, 6)[-1], exact, rtol=1e-12)
     assert abs(less / exact - 1) > 1e-3
 
@@ -42,7 +59,9 @@ def attend(tokens, heads):
 
 
 def heads_of(scale, add, read):
-    """Heads of a layer in the basis of residual labels; one value each, a feature or the label."""
+    """Heads of a layer in the basis of residual labels; one value each, a feature or
+    the label.
+    """
     d, heads = len(scale), []
     for i in range(d):
         P, Q = np.zeros((2, d + 1, d + 1))
@@ -64,51 +83,78 @@ def test_the_layers_are_attention(sign):
     """Token by token, with a query whose label begins with the wrong guess."""
     d, C = 3, 4
     rng, X, x_q, eps = context(0, d, C)
-    u, layers = rng.normal(size=d), [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)]
+    u, layers = (
+        rng.normal(size=d),
+        [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)],
+    )
     tokens = np.vstack([np.vstack([X, x_q]).T, np.append(X @ eps, -sign * u @ x_q)])
     for layer in zip(*layers, strict=True):
         tokens = attend(tokens, heads_of(*layer))
     with jax.enable_x64(True):
-        error = depth.errors(tuple(map(jnp.asarray, layers)), (X.T @ X / C)[None], eps[None], jnp.asarray(u), sign)
-    np.testing.assert_allclose(sign * tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10)
+        error = depth.errors(
+            tuple(map(jnp.asarray, layers)),
+            (X.T @ X / C)[None],
+            eps[None],
+            jnp.asarray(u),
+            sign,
+        )
+    np.testing.assert_allclose(
+        sign * tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10
+    )
 
 
 @pytest.mark.claim("depth-floor")
 def test_layers_of_full_matrices_are_attention():
-    """The same for layers that write features, too: labels as they are, and a prior mean; its loss is a sum over d
-    queries, the unit vectors."""
+    """The same for layers that write features, too: labels as they are, and a prior
+    mean; its loss is a sum over d queries, the unit vectors.
+    """
     d, C, (mean, guess) = depth_training.DIM, depth_training.LENGTH, (2.0, 0.5)
     rng, X, _, eps = context(1, d, C)
     residual = np.eye(d + 1)
     residual[-1, :-1] = -mean
     layers = 0.05 * rng.normal(size=(2, len(depth_training.UPPER[0]), d + 1, d + 1))
-    labels, features = np.append(X @ (eps + mean), np.full(d, guess)), np.vstack([X, np.eye(d)])
+    labels, features = (
+        np.append(X @ (eps + mean), np.full(d, guess)),
+        np.vstack([X, np.eye(d)]),
+    )
     tokens = residual @ np.vstack([features.T, labels])
     for parts in layers:
         # A pair of heads for each entry of the Gram matrix, and any value for it.
         G = tokens[:, :C] @ tokens[:, :C].T / C
-        tokens = tokens + np.einsum("k,kij->ij", G[depth_training.UPPER], parts) @ tokens
+        tokens = (
+            tokens + np.einsum("k,kij->ij", G[depth_training.UPPER], parts) @ tokens
+        )
     answers = (np.linalg.inv(residual) @ tokens)[-1, C:]
     given = (X.T @ X / C)[None].astype(np.float32), eps[None].astype(np.float32)
-    loss = depth_training.features(layers.astype(np.float32), *given, np.array([mean, guess], np.float32))
-    np.testing.assert_allclose(np.asarray(loss)[0], np.square(answers - eps - mean).sum(), rtol=1e-3)
+    loss = depth_training.features(
+        layers.astype(np.float32), *given, np.array([mean, guess], np.float32)
+    )
+    np.testing.assert_allclose(
+        np.asarray(loss)[0], np.square(answers - eps - mean).sum(), rtol=1e-3
+    )
 
 
 @pytest.mark.claim("depth-gap")
 def test_layers_alike_are_layers():
-    """The quadratic form in coefficients, and the exact rule for two features, for random numbers of all kinds."""
+    """The quadratic form in coefficients, and the exact rule for two features, for
+    random numbers of all kinds.
+    """
     rng, d, C, u = np.random.default_rng(2), 2, 5, 1.5
     numbers, eye = 0.4 * rng.normal(size=(3, 4)), np.eye(2)
     own, read, move, turn = (each[:, None, None] for each in numbers.T)
     along = np.einsum("ki,j->kij", eye, eye[0])  # <S, along_k> is entry k of S e_1
-    add = u * (move[:, None] * np.einsum("k,ij->kij", eye[0], eye / d) + turn[:, None] * along)
+    add = u * (
+        move[:, None] * np.einsum("k,ij->kij", eye[0], eye / d) + turn[:, None] * along
+    )
     layers = own * eye / d, add, read * eye
     with jax.enable_x64(True):
         S, eps, weights = depth.rule(d, C, 3)
         error = depth.errors(tuple(map(jnp.asarray, layers)), S, eps, u * eye[0])
         exact = weights @ np.square(np.asarray(error)).sum(1)
         # |u| enters as |u| / sqrt(d): E h' h |u|^2 = |u|^2 E tr h^2 / d
-        parts = depth_alike.alike(numbers.ravel(), depth_alike.form(d, C, 3), u / np.sqrt(d), 1.0, depth=3)
+        parts = depth_alike.alike(
+            numbers.ravel(), depth_alike.form(d, C, 3), u / np.sqrt(d), 1.0, depth=3
+        )
     np.testing.assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
 
 
@@ -123,6 +169,8 @@ def test_a_tested_layer_has_its_risk(monkeypatch):
     for factor in (1.0, 1.1):
         layer = np.zeros((d, d)), add, factor * step * np.eye(d)
         layers = tuple(np.float32(part)[None, None] for part in layer)
-        risk, error = depth_training.evaluate(depth_training.labels, layers, np.array([u], np.float32))[0]
+        risk, error = depth_training.evaluate(
+            depth_training.labels, layers, np.array([u], np.float32)
+        )[0]
         off.append(abs(risk - theory.depth_risk(GaussianTask([u] * d, C), 1)) / error)
     assert off[0] < 5 < off[1] and error < 0.02

@@ -1,4 +1,6 @@
-"""The sampler's distribution, by moments, and the same for compressed contexts by what a prediction reads."""
+"""The sampler's distribution, by moments, and the same for compressed contexts by what
+a prediction reads.
+"""
 
 from dataclasses import replace
 
@@ -16,79 +18,128 @@ ALPHA = 1e-4  # chance that a right sampler fails one of these tests
 
 
 def fits(values, expected):
-    """Whether the means of rows may be these; where they are, it says no with probability ALPHA."""
+    """Whether the means of rows may be these; where they are, it says no with
+    probability ALPHA.
+    """
     return largest_z(values, expected) < z_bound(values[0].size, ALPHA)
 
 
 def test_moments_to_order_four():
-    """Of features, query, task and noise, all white; the control has a fourth moment of 2.6 where 3 is right."""
+    """Of features, query, task and noise, all white; the control has a fourth moment of
+    2.6 where 3 is right.
+    """
     task = replace(GENERAL, context_size=5)
     X, y, x_q, target, w = batch_of(0, task, 100_000)
     np.testing.assert_allclose(target, (x_q * w).sum(1), rtol=1e-4, atol=1e-4)
     noise = y - np.einsum("bcd,bd->bc", X, w)
     whitened = lambda cov, rows: np.linalg.solve(np.linalg.cholesky(cov), rows.T).T
-    parts = (task.feature_cov, X[:, 1]), (task.feature_cov, x_q), (task.prior_cov, w - task.prior_mean)
-    white = np.column_stack([*(whitened(*part) for part in parts), noise[:, :2] / task.noise_std]).astype(np.float64)
+    parts = (
+        (task.feature_cov, X[:, 1]),
+        (task.feature_cov, x_q),
+        (task.prior_cov, w - task.prior_mean),
+    )
+    white = np.column_stack(
+        [*(whitened(*part) for part in parts), noise[:, :2] / task.noise_std]
+    ).astype(np.float64)
     n, pairs = white.shape[1], np.einsum("bi,bj->bij", white, white)
-    assert fits(white, 0.0) and fits(pairs, np.eye(n)) and fits(pairs * white[:, :, None], 0.0)
+    assert (
+        fits(white, 0.0)
+        and fits(pairs, np.eye(n))
+        and fits(pairs * white[:, :, None], 0.0)
+    )
     assert fits(np.einsum("bi,bj->bij", white**2, white**2), 1.0 + 2 * np.eye(n))
-    near = 2 * np.random.default_rng(0).random((100_000, 3)).sum(1) - 3  # a sum of three uniform numbers
+    # a sum of three uniform numbers
+    near = 2 * np.random.default_rng(0).random((100_000, 3)).sum(1) - 3
     assert fits(near**2, 1.0) and not fits(near**4, 3.0)
 
 
 @pytest.mark.parametrize("degrees", [[2.0, 3.0, 11.0], [9_991.0, 10_000.0, 1e6]])
 def test_chi_numbers(degrees):
-    """For few degrees of freedom and for many, by Kolmogorov and Smirnov's test; the control has 2% more, and one."""
-    chi = np.asarray(_draw._chi(jax.random.key(1), jnp.float32(degrees), 100_000)).astype(np.float64)
+    """For few degrees of freedom and for many, by Kolmogorov and Smirnov's test; the
+    control has 2% more, and one.
+    """
+    chi = np.asarray(
+        _draw._chi(jax.random.key(1), jnp.float32(degrees), 100_000)
+    ).astype(np.float64)
     for row, k in zip(chi, degrees, strict=True):
         assert stats.kstest(row, stats.chi(k).cdf).pvalue > ALPHA / len(degrees)
     assert stats.kstest(chi[0], stats.chi(degrees[0] * 1.02 + 1).cdf).pvalue < ALPHA
 
 
 def read_by_predictions(X, y, w):
-    """Projections of the Gram matrix, its volume, and its products with the task, (B, 12)."""
+    """Projections of the Gram matrix, its volume, and its products with the task, (B,
+    12).
+    """
     z = np.concatenate([X, y[..., None]], 2)
     G = np.swapaxes(z, 1, 2) @ z / z.shape[1]
     read = G.reshape(len(G), -1) @ np.random.default_rng(7).standard_normal((16, 8))
-    return np.column_stack([read, read[:, :3] * w, np.linalg.slogdet(G + 1e-3 * np.eye(4))[1]])
+    return np.column_stack(
+        [read, read[:, :3] * w, np.linalg.slogdet(G + 1e-3 * np.eye(4))[1]]
+    )
 
 
 @pytest.mark.parametrize(("context_size", "noise_std"), [(5, 0.7), (40, 0.0)])
-def test_compressed_contexts_have_the_distribution_of_the_gram_matrix(context_size, noise_std):
-    """Two samples against each other; the controls are a longer context and a wrong divisor."""
+def test_compressed_contexts_have_the_distribution_of_the_gram_matrix(
+    context_size, noise_std
+):
+    """Two samples against each other; the controls are a longer context and a wrong
+    divisor.
+    """
     task = replace(GENERAL, context_size=context_size, noise_std=noise_std)
 
     def of(task, seed, compress):
-        X, y, _, _, w = map(np.asarray, sample(jax.random.key(seed), task, 20_000, compress=compress))
+        X, y, _, _, w = map(
+            np.asarray, sample(jax.random.key(seed), task, 20_000, compress=compress)
+        )
         return X, y, w
 
     X, y, w = short = of(task, 1, True)
     assert X.shape[1] == 3 + (noise_std > 0)
     tokens = read_by_predictions(*of(task, 0, False))
     p = lambda *batch: (
-        12 * min(stats.ks_2samp(a, b).pvalue for a, b in zip(tokens.T, read_by_predictions(*batch).T, strict=True))
+        12
+        * min(
+            stats.ks_2samp(a, b).pvalue
+            for a, b in zip(tokens.T, read_by_predictions(*batch).T, strict=True)
+        )
     )
     assert p(*short) > ALPHA
-    longer = of(replace(task, context_size=context_size + max(1, context_size // 2)), 1, True)
+    longer = of(
+        replace(task, context_size=context_size + max(1, context_size // 2)), 1, True
+    )
     assert max(p(*longer), p(1.05**0.5 * X, 1.05**0.5 * y, w)) < ALPHA
 
 
 def test_a_short_context_is_not_compressed_and_keys_repeat():
-    """With label noise tokens have p = 4 entries: four of them are no more than these. Another key is another batch."""
+    """With label noise tokens have p = 4 entries: four of them are no more than these.
+
+    Another key is another batch.
+    """
     for context_size in (3, 4):
         task = replace(GENERAL, context_size=context_size)
-        a, b = (sample(jax.random.key(0), task, 5, compress=compress) for compress in (False, True))
+        a, b = (
+            sample(jax.random.key(0), task, 5, compress=compress)
+            for compress in (False, True)
+        )
         assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
     assert not np.array_equal(a.X, sample(jax.random.key(1), task, 5).X)
 
 
 def test_a_singular_covariance_has_a_root():
-    """Cholesky's factor where there is one, else that of the eigenvectors; long sums are contracted as short ones."""
-    for Z in (np.random.default_rng(0).normal(size=(3, 3)), np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])):
+    """Cholesky's factor where there is one, else that of the eigenvectors; long sums
+    are contracted as short ones.
+    """
+    for Z in (
+        np.random.default_rng(0).normal(size=(3, 3)),
+        np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]),
+    ):
         R = _draw.root(np, Z @ Z.T)
         np.testing.assert_allclose(R @ R.T, Z @ Z.T, atol=1e-12)
     x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 40, 3)), jnp.float32)
     for d in (3, 40):
         np.testing.assert_allclose(
-            _draw.contract(x[:, :d], x[0, :d]), np.einsum("mdb,db->mb", x[:, :d], x[0, :d]), rtol=1e-4, atol=1e-5
+            _draw.contract(x[:, :d], x[0, :d]),
+            np.einsum("mdb,db->mb", x[:, :d], x[0, :d]),
+            rtol=1e-4,
+            atol=1e-5,
         )

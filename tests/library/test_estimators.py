@@ -1,4 +1,6 @@
-"""Gradient steps, the delta rule and the posterior mean, against NumPy and against each other."""
+"""Gradient steps, the delta rule and the posterior mean, against NumPy and against each
+other.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +12,28 @@ from lsalib import estimators, metrics, tasks, theory
 
 d, C = 3, 5
 rng = np.random.default_rng(0)
-X, y, x_q, w0 = rng.normal(size=(C, d)), rng.normal(size=C), rng.normal(size=d), rng.normal(size=d)
+X, y, x_q, w0 = (
+    rng.normal(size=(C, d)),
+    rng.normal(size=C),
+    rng.normal(size=d),
+    rng.normal(size=d),
+)
 
 
 def test_a_debiased_step_is_a_plain_one_on_one_example_fewer(x64):
-    """A rotation that takes the mean to one coordinate leaves C - 1 examples. A shift of labels changes nothing."""
+    """A rotation that takes the mean to one coordinate leaves C - 1 examples.
+
+    A shift of labels changes nothing.
+    """
     rotation = np.linalg.qr(np.column_stack([np.ones(C), np.eye(C)[:, 1:]]))[0][:, 1:].T
-    shorter = estimators.one_step_gd(rotation @ X, rotation @ y, x_q, w0, 0.7 * (C - 1) / C)
+    shorter = estimators.one_step_gd(
+        rotation @ X, rotation @ y, x_q, w0, 0.7 * (C - 1) / C
+    )
     debiased = float(estimators.debiased_gd(X, y, x_q, w0, 0.7))
     np.testing.assert_allclose(debiased, shorter, rtol=1e-12)
-    np.testing.assert_allclose(estimators.debiased_gd(X, y + 5, x_q, w0, 0.7), debiased, rtol=1e-12)
+    np.testing.assert_allclose(
+        estimators.debiased_gd(X, y + 5, x_q, w0, 0.7), debiased, rtol=1e-12
+    )
     assert abs(float(estimators.one_step_gd(X, y + 5, x_q, w0, 0.7)) - debiased) > 1e-2
 
 
@@ -30,14 +44,25 @@ def test_delta_rule_by_loops(x64, normalized):
     for step, decay in ((0.3, 1.0), (steps, 0.8)):
         w = w0
         for x, label, beta in zip(X, y, np.broadcast_to(step, C), strict=True):
-            w = decay * w - beta * (decay * w @ x - label) * x / (x @ x if normalized else 1)
-        found = estimators.delta_rule(X, y, x_q, w0, step, decay=decay, normalized=normalized)
+            w = decay * w - beta * (decay * w @ x - label) * x / (
+                x @ x if normalized else 1
+            )
+        found = estimators.delta_rule(
+            X, y, x_q, w0, step, decay=decay, normalized=normalized
+        )
         np.testing.assert_allclose(found, w @ x_q, rtol=1e-12)
-    assert abs(estimators.delta_rule(X, y, x_q, w0, steps, normalized=normalized) - w @ x_q) > 1e-3
+    assert (
+        abs(
+            estimators.delta_rule(X, y, x_q, w0, steps, normalized=normalized) - w @ x_q
+        )
+        > 1e-3
+    )
 
 
 def test_an_example_of_length_zero_changes_nothing(x64):
-    found, slope = jax.value_and_grad(estimators.delta_rule, 3)(0 * X, y, x_q, w0, 0.3, normalized=True)
+    found, slope = jax.value_and_grad(estimators.delta_rule, 3)(
+        0 * X, y, x_q, w0, 0.3, normalized=True
+    )
     np.testing.assert_allclose(found, w0 @ x_q, rtol=1e-12)
     np.testing.assert_allclose(slope, x_q, rtol=1e-12)
 
@@ -49,15 +74,20 @@ def posterior_by_pinv(X, y, w, P, noise_std):
 
 
 of_batch = jax.jit(jax.vmap(estimators.bayes, (0, 0, 0, None, None, None)))
-FULL, SINGULAR = np.diag([1.0, 2.0, 0.5]) + 0.3, np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0])
+FULL, SINGULAR = (
+    np.diag([1.0, 2.0, 0.5]) + 0.3,
+    np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0]),
+)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("noise_std", [0.0, 0.5, 3.0])
 def test_bayes_is_the_posterior_mean(x64, noise_std, dtype):
-    """By NumPy's pseudo-inverse, for fewer examples than features, as many and more, and a singular covariance.
+    """By NumPy's pseudo-inverse, for fewer examples than features, as many and more,
+    and a singular covariance.
 
-    Control: the noise's standard deviation in place of its variance is another prediction.
+    Control: the noise's standard deviation in place of its variance is another
+    prediction.
     """
     rng = np.random.default_rng(7)
     for P in (FULL, SINGULAR):
@@ -70,60 +100,115 @@ def test_bayes_is_the_posterior_mean(x64, noise_std, dtype):
             rest = [jnp.asarray(part, dtype) for part in (w0, P, noise_std)]
             found = of_batch(*given, *rest)
             of = lambda noise, size=size, X=X, y=y, q=q, P=P: np.array(
-                [q[i] @ posterior_by_pinv(X[i, :size], y[i, :size], w0, P, noise) for i in range(40)]
+                [
+                    q[i] @ posterior_by_pinv(X[i, :size], y[i, :size], w0, P, noise)
+                    for i in range(40)
+                ]
             )
             # Without noise the prediction is as ill-conditioned as the context.
             rounding = 1e-7 if dtype == np.float64 else 2e-2 if noise_std == 0 else 1e-4
             assert found.dtype == dtype
-            np.testing.assert_allclose(found, of(noise_std), rtol=rounding, atol=rounding)
+            np.testing.assert_allclose(
+                found, of(noise_std), rtol=rounding, atol=rounding
+            )
             if noise_std:
                 assert np.abs(np.float64(found) - of(noise_std**0.5)).max() > 1e-2
 
 
 def test_bayes_under_noise_of_any_size():
-    """So much noise that its square overflows leaves the prior, and so little that it hardly counts is averaged."""
-    assert float(estimators.bayes(X, y, x_q, w0, noise_std=1e20)) == np.float32(x_q) @ np.float32(w0)
-    small = estimators.bayes(np.repeat(X[:1], 2, 0), [0.0, 1.0], X[0], 0 * w0, noise_std=1e-4)
+    """So much noise that its square overflows leaves the prior, and so little that it
+    hardly counts is averaged.
+    """
+    assert float(estimators.bayes(X, y, x_q, w0, noise_std=1e20)) == np.float32(
+        x_q
+    ) @ np.float32(w0)
+    small = estimators.bayes(
+        np.repeat(X[:1], 2, 0), [0.0, 1.0], X[0], 0 * w0, noise_std=1e-4
+    )
     np.testing.assert_allclose(small, 0.5, rtol=1e-3)
 
 
 def test_bayes_has_a_gradient_without_noise(x64):
-    """More examples than features, so that some add nothing: the prior mean has no influence, the labels have."""
+    """More examples than features, so that some add nothing: the prior mean has no
+    influence, the labels have.
+    """
     predict = lambda w, y: estimators.bayes(X, y, x_q, w, FULL)
-    of_prior, of_labels = jax.grad(predict, (0, 1))(jnp.asarray(w0), jnp.asarray(X @ w0))
+    of_prior, of_labels = jax.grad(predict, (0, 1))(
+        jnp.asarray(w0), jnp.asarray(X @ w0)
+    )
     np.testing.assert_allclose(of_prior, 0, atol=1e-9)
     np.testing.assert_allclose(X.T @ of_labels, x_q, rtol=1e-9)
 
 
 def test_bayes_factorizes_nothing():
-    """Factorizations in one program can block each other's threads. Control: a solve calls LAPACK."""
+    """Factorizations in one program can block each other's threads.
+
+    Control: a solve calls LAPACK.
+    """
     text = lambda f: jax.jit(f).lower(X, y, x_q).as_text()
-    assert "lapack" not in text(lambda X, y, x_q: estimators.bayes(X, y, x_q, w0, FULL, 0.5))
+    assert "lapack" not in text(
+        lambda X, y, x_q: estimators.bayes(X, y, x_q, w0, FULL, 0.5)
+    )
     assert "lapack" in text(lambda X, y, x_q: x_q @ jnp.linalg.solve(X.T @ X, X.T @ y))
 
 
 def test_sampled_risks_of_predictors_are_their_exact_risks():
-    """All on the same noisy tasks: GD, a debiased step, Bayes. Control: the same with half the noise."""
+    """All on the same noisy tasks: GD, a debiased step, Bayes.
+
+    Control: the same with half the noise.
+    """
     task = tasks.GaussianTask([1.0, -1.0, 0.5], C, noise_std=2.0)
     w = jnp.asarray(task.prior_mean, jnp.float32)
     both = (estimators.one_step_gd, 0.3), (estimators.debiased_gd, 0.4)
     f = lambda *example: jnp.stack(
-        [step(*example, w, eta) for step, eta in both] + [estimators.bayes(*example, w, noise_std=2.0)]
+        [step(*example, w, eta) for step, eta in both]
+        + [estimators.bayes(*example, w, noise_std=2.0)]
     )
     risk, error = metrics.sampled_risk(jax.random.key(5), task, f, batches=2)
-    exact = lambda t: [theory.gd_risk(t, 0.3), theory.debiased_risk(t, 0.4), theory.bayes_risk(t)]
+    exact = lambda t: [
+        theory.gd_risk(t, 0.3),
+        theory.debiased_risk(t, 0.4),
+        theory.bayes_risk(t),
+    ]
     assert (np.abs(risk - exact(task)) < 5 * error).all()
-    assert (np.abs(risk - exact(tasks.GaussianTask(task.prior_mean, C, noise_std=1.0))) > 5 * error).all()
+    assert (
+        np.abs(risk - exact(tasks.GaussianTask(task.prior_mean, C, noise_std=1.0)))
+        > 5 * error
+    ).all()
 
 
 given = X, y, x_q
 test_bad_input_is_named = refusals(
-    (lambda: estimators.one_step_gd(*given, y, 0.3), r"w0 must have shape \(3,\), got shape \(5,\)"),
-    (lambda: estimators.one_step_gd(*given, w0, x_q), r"step_size must have shape \(\), got shape \(3,\)"),
-    (lambda: estimators.debiased_gd(X, y[1:], x_q, w0, 0.3), r"y must have shape \(5,\), got shape \(4,\)"),
-    (lambda: estimators.delta_rule(*given, w0, x_q), r"step_size must have shape \(5,\), got shape \(3,\)"),
-    (lambda: estimators.bayes(*given, w0, noise_std=-1.0), "noise_std must be a finite number of at least 0, got -1"),
-    (lambda: estimators.bayes(*given, w0, np.eye(2)), r"prior_cov must have shape \(3, 3\), got shape \(2, 2\)"),
-    (lambda: estimators.bayes(*given, w0, FULL - 2), "prior_cov must be positive semidefinite"),
-    (lambda: estimators.bayes(*given, w0, np.tri(3)), "prior_cov must be finite and symmetric"),
+    (
+        lambda: estimators.one_step_gd(*given, y, 0.3),
+        r"w0 must have shape \(3,\), got shape \(5,\)",
+    ),
+    (
+        lambda: estimators.one_step_gd(*given, w0, x_q),
+        r"step_size must have shape \(\), got shape \(3,\)",
+    ),
+    (
+        lambda: estimators.debiased_gd(X, y[1:], x_q, w0, 0.3),
+        r"y must have shape \(5,\), got shape \(4,\)",
+    ),
+    (
+        lambda: estimators.delta_rule(*given, w0, x_q),
+        r"step_size must have shape \(5,\), got shape \(3,\)",
+    ),
+    (
+        lambda: estimators.bayes(*given, w0, noise_std=-1.0),
+        "noise_std must be a finite number of at least 0, got -1",
+    ),
+    (
+        lambda: estimators.bayes(*given, w0, np.eye(2)),
+        r"prior_cov must have shape \(3, 3\), got shape \(2, 2\)",
+    ),
+    (
+        lambda: estimators.bayes(*given, w0, FULL - 2),
+        "prior_cov must be positive semidefinite",
+    ),
+    (
+        lambda: estimators.bayes(*given, w0, np.tri(3)),
+        "prior_cov must be finite and symmetric",
+    ),
 )

@@ -21,13 +21,18 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 def run(name, tmp_path, monkeypatch):
     """What the script's ``main`` returns; what it writes is in a folder of the test."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(metrics, "sampled_risk", partial(metrics.sampled_risk, batch_size=256))
+    monkeypatch.setattr(
+        metrics, "sampled_risk", partial(metrics.sampled_risk, batch_size=256)
+    )
     script = importlib.import_module(name)
     few: dict = {"steps": 20}
-    if name == "layers_compared":  # the first and the last: each layer is a larger program
+    # the first and the last: each layer is a larger program
+    if name == "layers_compared":
         few["layers"] = dict(list(script.LAYERS.items())[::4])
     known = inspect.signature(script.main).parameters
-    return script, script.main(**{option: value for option, value in few.items() if option in known})
+    return script, script.main(
+        **{option: value for option, value in few.items() if option in known}
+    )
 
 
 # The last test runs the other one.
@@ -35,7 +40,9 @@ def run(name, tmp_path, monkeypatch):
 def test_a_script_runs_and_prints_what_it_found(name, tmp_path, monkeypatch, capsys):
     _, found = run(name, tmp_path, monkeypatch)
     assert len(re.findall(r"\d\.\d{3}", capsys.readouterr().out)) > 1
-    numbers = [leaf for leaf in jax.tree.leaves(found) if np.asarray(leaf).dtype.kind == "f"]
+    numbers = [
+        leaf for leaf in jax.tree.leaves(found) if np.asarray(leaf).dtype.kind == "f"
+    ]
     assert numbers and all(np.isfinite(each).all() for each in numbers)
 
 
@@ -45,7 +52,9 @@ def test_the_readme_lists_the_scripts():
 
 
 def test_a_predictor_in_numpy_is_measured(tmp_path, monkeypatch):
-    """The Bayes predictor has its exact risk; the control, one with another prior mean, has a higher one."""
+    """The Bayes predictor has its exact risk; the control, one with another prior mean,
+    has a higher one.
+    """
     script, risk = run("numpy_predictor", tmp_path, monkeypatch)
     best = theory.bayes_risk(script.TASK)
     assert abs(risk.mean - best) < 5 * risk.standard_error < 0.15 * best

@@ -1,4 +1,6 @@
-"""Studies: stored results, their form, and the program that makes them; planted defects."""
+"""Studies: stored results, their form, and the program that makes them; planted
+defects.
+"""
 
 import ast
 import re
@@ -14,21 +16,33 @@ from studies.trust import planted
 
 @pytest.mark.parametrize("name", [*EXPERIMENTS])
 def test_a_stored_result_is_whole_and_says_how_it_was_made(name):
-    """It holds finite numbers, the command, the versions and the settings of its experiment."""
+    """It holds finite numbers, the command, the versions and the settings of its
+    experiment.
+    """
     arrays, about = stored.load(name)
     assert about["command"] == f"python -m studies.experiments {name}"
-    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", about["commit"]) and re.fullmatch(r"\d{4}-\d\d-\d\d", about["date"])
-    assert about["versions"]["jax"] and about.keys() >= EXPERIMENTS[name].settings.keys()
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", about["commit"]) and re.fullmatch(
+        r"\d{4}-\d\d-\d\d", about["date"]
+    )
+    assert (
+        about["versions"]["jax"] and about.keys() >= EXPERIMENTS[name].settings.keys()
+    )
     assert arrays and all(np.isfinite(array).all() for array in arrays.values())
     assert stored.path(f"{name}.npz").stat().st_size < 400_000
 
 
 def test_a_layer_of_a_run_has_its_own_heads():
-    """Layers of one, two, four and eight heads lie one after the other; the neighbor's heads are others."""
+    """Layers of one, two, four and eight heads lie one after the other; the neighbor's
+    heads are others.
+    """
     run = stored.load("softmax_heads")
-    for circuits, name in zip(stored.circuits(run, seed=2, layer=2, snapshot=3), "bA", strict=True):
+    for circuits, name in zip(
+        stored.circuits(run, seed=2, layer=2, snapshot=3), "bA", strict=True
+    ):
         np.testing.assert_array_equal(circuits, run.arrays[name][3, 2, 3:7])
-        assert circuits.dtype == np.float64 and not np.array_equal(circuits, run.arrays[name][3, 2, 7:11])
+        assert circuits.dtype == np.float64 and not np.array_equal(
+            circuits, run.arrays[name][3, 2, 7:11]
+        )
     with pytest.raises(IndexError):
         stored.circuits(run, seed=2, layer=4)
 
@@ -56,20 +70,32 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         stored.save(path, {"a": np.zeros(2)}, {})
     assert stored.load("x", tmp_path).arrays["a"].tolist() == [1.0, 1.0]
-    assert stored.load("x", tmp_path).about == {"seed": 3} and [p.name for p in tmp_path.iterdir()] == ["x.npz"]
+    assert stored.load("x", tmp_path).about == {"seed": 3} and [
+        p.name for p in tmp_path.iterdir()
+    ] == ["x.npz"]
 
 
-def test_an_experiment_is_listed_run_repeated_and_compared(monkeypatch, tmp_path, capsys):
+def test_an_experiment_is_listed_run_repeated_and_compared(
+    monkeypatch, tmp_path, capsys
+):
     """A repetition that differs is reported with its array."""
     run = lambda: {"a": np.array([1.0, 2.0, 3.0])}
-    toy = experiment.Experiment("three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1})
+    toy = experiment.Experiment(
+        "three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1}
+    )
     monkeypatch.setitem(EXPERIMENTS, "toy", toy)
     __main__.main([])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(EXPERIMENTS)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(
+        EXPERIMENTS
+    )
     __main__.main(["toy", "--out", str(tmp_path)])
     assert stored.load("toy", tmp_path).arrays["a"].tolist() == [1.0, 2.0, 3.0]
     __main__.main(["toy", "--out", str(tmp_path), "--again"])
-    monkeypatch.setitem(EXPERIMENTS, "toy", toy._replace(again=lambda: {"a": np.array([1.0, 2.0 + 1e-15])}))
+    monkeypatch.setitem(
+        EXPERIMENTS,
+        "toy",
+        toy._replace(again=lambda: {"a": np.array([1.0, 2.0 + 1e-15])}),
+    )
     with pytest.raises(SystemExit, match="toy: a is off by up to"):
         __main__.main(["toy", "--out", str(tmp_path), "--again"])
 

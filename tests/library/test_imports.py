@@ -18,7 +18,9 @@ assert not absent("matplotlib")
 
 
 def imported(part):
-    """What the files of a part import of the library's other parts, such as "tasks" or "book.statistics"."""
+    """What the files of a part import of the library's other parts, such as "tasks" or
+    "book.statistics".
+    """
     found = set()
     for path in [*LIBRARY.glob(f"{part}.py"), *(LIBRARY / part).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -26,20 +28,30 @@ def imported(part):
                 found |= {f"{node.module}.{name.name}" for name in node.names}
             elif isinstance(node, ast.Import):
                 found |= {name.name for name in node.names}
-    ours = {name.removeprefix("lsalib.") for name in found if name.startswith("lsalib.")}
+    ours = {
+        name.removeprefix("lsalib.") for name in found if name.startswith("lsalib.")
+    }
     return {name for name in ours if not name.startswith(f"{part}.")}
 
 
 def test_book_imports_no_other_part_and_nobody_imports_book_or_sts():
     """Of ``book``, ``sts`` uses the statistics, and its stored results."""
     assert imported("book") == set()
-    of_book = {name.split(".")[1] for name in imported("sts") if name.startswith("book")}
+    of_book = {
+        name.split(".")[1] for name in imported("sts") if name.startswith("book")
+    }
     assert "statistics" in of_book <= {"statistics", "stored"}
-    outside = dict.fromkeys(("attention", "theory", "layers"), "training") | {"training": "book"}
+    outside = dict.fromkeys(("attention", "theory", "layers"), "training") | {
+        "training": "book"
+    }
     for part, others in outside.items():
-        assert imported(part) and not [name for name in imported(part) if name.startswith(("book", "sts", others))]
+        assert imported(part) and not [
+            name for name in imported(part) if name.startswith(("book", "sts", others))
+        ]
 
 
 def test_importing_lsalib_loads_nothing_that_it_does_not_need():
-    """Matplotlib waits for the first figure, and packages for language models until they are used."""
+    """Matplotlib waits for the first figure, and packages for language models until
+    they are used.
+    """
     subprocess.run([sys.executable, "-c", CODE], check=True, cwd=LIBRARY.parent)

@@ -18,8 +18,16 @@ def weights(layer, seed=1, **given):
     """Random weights in float64, with steps and gates between 0.3 and 1."""
     rng = np.random.default_rng(seed)
     params = layer.init(jax.random.key(0), d)._asdict()
-    drawn = {name: 0.4 * rng.normal(size=leaf.shape) for name, leaf in params.items() if leaf is not None}
-    drawn |= {name: rng.uniform(0.3, 1, drawn[name].shape) for name in ("step", "gate") if name in drawn}
+    drawn = {
+        name: 0.4 * rng.normal(size=leaf.shape)
+        for name, leaf in params.items()
+        if leaf is not None
+    }
+    drawn |= {
+        name: rng.uniform(0.3, 1, drawn[name].shape)
+        for name in ("step", "gate")
+        if name in drawn
+    }
     return layers.LayerParams(**drawn | given)
 
 
@@ -28,10 +36,18 @@ def read_by_loops(layer, p, place, h, context, token):
     W_K, W_Q, W_V, S = (W[place, h] for W in (p.W_K, p.W_Q, p.W_V, p.state))
     for z in context:
         k, v = W_K @ z, W_V @ z
-        b = p.step[place, h] if p.step is not None else 1 / C if layer.rule == "linear" else 1.0
+        b = (
+            p.step[place, h]
+            if p.step is not None
+            else 1 / C
+            if layer.rule == "linear"
+            else 1.0
+        )
         b = b / (k @ k) if layer.normalized else b
         S = S if p.gate is None else p.gate[place, h] * S
-        S = S @ (np.eye(len(k)) - b * np.outer(k, k) * ("delta" in layer.rule)) + b * np.outer(v, k)
+        S = S @ (
+            np.eye(len(k)) - b * np.outer(k, k) * ("delta" in layer.rule)
+        ) + b * np.outer(v, k)
     return S @ (W_Q @ token)
 
 
@@ -39,9 +55,15 @@ def predict_by_loops(layer, p, X, y, x_q):
     """Token by token, head by head, layer by layer."""
     Z = np.vstack([np.column_stack([X, y]), np.append(x_q, p.guess @ x_q)])
     for place in range(layer.depth):
-        seen = [Z[:C] if layer.rule == "linear" or t == C else Z[: t + 1] for t in range(C + 1)]
+        seen = [
+            Z[:C] if layer.rule == "linear" or t == C else Z[: t + 1]
+            for t in range(C + 1)
+        ]
         reads = [
-            sum(p.W_P[place, h] @ read_by_loops(layer, p, place, h, seen[t], Z[t]) for h in range(layer.heads))
+            sum(
+                p.W_P[place, h] @ read_by_loops(layer, p, place, h, seen[t], Z[t])
+                for h in range(layer.heads)
+            )
             for t in range(C + 1)
         ]
         Z = Z + np.array(reads)
@@ -49,79 +71,157 @@ def predict_by_loops(layer, p, X, y, x_q):
 
 
 CASES = [Layer(rule, heads=H, depth=2) for rule in layers.RULES]
-CASES += [Layer("delta", heads=H, depth=2, normalized=True), Layer("gated_delta", heads=H, value_size=1)]
+CASES += [
+    Layer("delta", heads=H, depth=2, normalized=True),
+    Layer("gated_delta", heads=H, value_size=1),
+]
 
 
-@pytest.mark.parametrize("layer", CASES, ids=lambda case: f"{case.rule}-{case.depth}-{case.normalized}")
+@pytest.mark.parametrize(
+    "layer", CASES, ids=lambda case: f"{case.rule}-{case.depth}-{case.normalized}"
+)
 def test_predictions_by_loops(x64, layer):
-    """One example, and a batch. Control: each weight is read, so that other values give another prediction."""
+    """One example, and a batch.
+
+    Control: each weight is read, so that other values give another prediction.
+    """
     params = weights(layer)
     predict = jax.jit(jax.vmap(layer.predict, (None, 0, 0, 0)))
     batch = [np.stack([part, 2 * part]) for part in (X, y, x_q)]
-    expected = [predict_by_loops(layer, params, *(part[i] for part in batch)) for i in (0, 1)]
+    expected = [
+        predict_by_loops(layer, params, *(part[i] for part in batch)) for i in (0, 1)
+    ]
     np.testing.assert_allclose(predict(params, *batch), expected, rtol=1e-11)
     for name, leaf in params._asdict().items():
         if leaf is not None:
-            other = params._replace(**{name: leaf + 0.1 * np.random.default_rng(2).normal(size=leaf.shape)})
+            other = params._replace(
+                **{name: leaf + 0.1 * np.random.default_rng(2).normal(size=leaf.shape)}
+            )
             assert abs(predict(other, *batch)[0] - expected[0]) > 1e-8, name
 
 
 def test_normalized_steps_learn_the_last_example_by_heart(x64):
-    """One head with keys x, values y and one row; an example of length zero writes nothing and has a gradient."""
+    """One head with keys x, values y and one row; an example of length zero writes
+    nothing and has a gradient.
+    """
     reads, label = np.eye(d, d + 1)[None, None], np.eye(d + 1)[-1]
-    parts = reads, reads, label[None, None, None], label[None, None, :, None], np.zeros(d), np.ones((1, 1, 1, d))
+    parts = (
+        reads,
+        reads,
+        label[None, None, None],
+        label[None, None, :, None],
+        np.zeros(d),
+        np.ones((1, 1, 1, d)),
+    )
     params = layers.LayerParams(*parts, step=np.ones((1, 1)))
     layer = Layer("delta", normalized=True, value_size=1)
     np.testing.assert_allclose(layer.predict(params, X, y, X[-1]), y[-1], rtol=1e-12)
     assert abs(Layer("delta", value_size=1).predict(params, X, y, X[-1]) - y[-1]) > 1e-2
-    value, slope = jax.value_and_grad(layer.predict)(jax.tree.map(jnp.asarray, params), 0 * X, y, x_q)
+    value, slope = jax.value_and_grad(layer.predict)(
+        jax.tree.map(jnp.asarray, params), 0 * X, y, x_q
+    )
     np.testing.assert_allclose(value, x_q.sum(), rtol=1e-12)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
 def test_what_init_starts_from():
-    """The default step is the best constant step of online descent, or 1 where steps are normalized."""
+    """The default step is the best constant step of online descent, or 1 where steps
+    are normalized.
+    """
     params = Layer("gated_delta", heads=H).init(jax.random.key(0), d, scale=0.3)
     np.testing.assert_allclose(params.step, 1 / (d + 2), rtol=1e-6)
     risk = lambda step: theory.delta_rule_risk(tasks.GaussianTask([1.0] * d, C), step)
     assert risk(1 / (d + 2)) < min(risk(1 / (d + 1)), risk(1 / (d + 3)))
-    assert (params.gate == 1).all() and (params.state == 0).all() and (params.guess == 0).all()
+    assert (
+        (params.gate == 1).all()
+        and (params.state == 0).all()
+        and (params.guess == 0).all()
+    )
     assert (Layer("delta", normalized=True).init(jax.random.key(0), d).step == 1).all()
-    drawn = np.concatenate([np.ravel(W) for W in Layer("linear", 40).init(jax.random.key(0), d, scale=0.3)[:4]])
+    drawn = np.concatenate(
+        [
+            np.ravel(W)
+            for W in Layer("linear", 40).init(jax.random.key(0), d, scale=0.3)[:4]
+        ]
+    )
     assert abs(drawn.std() / 0.3 - 1) < 5 / (2 * drawn.size) ** 0.5
 
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_layers_that_write_only_labels_never_multiply_two(x64, depth):
-    """They are affine in the context's labels and the guess. Control: other layers are not, even with a state zero."""
+    """They are affine in the context's labels and the guess.
+
+    Control: other layers are not, even with a state zero.
+    """
     labels = Layer("linear", H, depth, labels_only=True)
     free = Layer("linear", H, depth)
     params = weights(labels)
     full = params._replace(state=np.zeros((depth, H, d + 1, d + 1)))
 
     def bend(layer, params):
-        of = lambda t: float(layer.predict(params._replace(guess=t * params.guess), X, t * y, x_q))
+        of = lambda t: float(
+            layer.predict(params._replace(guess=t * params.guess), X, t * y, x_q)
+        )
         return abs(of(2.0) - 2 * of(1.0) + of(0.0))
 
     assert bend(labels, params) < 1e-12 and bend(free, full) > 1e-3
     # Features stay as they are: a head that writes into them changes nothing.
-    other = params._replace(W_P=params.W_P + np.append(np.ones(d), 0)[None, None, :, None])
-    np.testing.assert_allclose(labels.predict(other, X, y, x_q), labels.predict(params, X, y, x_q), rtol=1e-12)
+    other = params._replace(
+        W_P=params.W_P + np.append(np.ones(d), 0)[None, None, :, None]
+    )
+    np.testing.assert_allclose(
+        labels.predict(other, X, y, x_q), labels.predict(params, X, y, x_q), rtol=1e-12
+    )
 
 
 PARAMS = weights(Layer("delta", heads=H))
-predict = lambda **new: Layer("delta", heads=H).predict(PARAMS._replace(**new), X, y, x_q)
+predict = lambda **new: Layer("delta", heads=H).predict(
+    PARAMS._replace(**new), X, y, x_q
+)
 test_refusals = refusals(
-    (lambda: Layer("deltanet"), "rule must be one of linear, gated, delta, gated_delta, got 'deltanet'"),
-    (lambda: Layer("delta", heads=0), "heads must be a whole number of at least 1, got 0"),
-    (lambda: Layer("linear", normalized=True), "normalized must be False for the rule linear"),
-    (lambda: Layer("delta", labels_only=True), "labels_only must be False for the rule delta"),
-    (lambda: Layer("delta", frozen=("gate",)), "frozen must be a tuple with some of W_K, .*, step, got 'gate'"),
-    (lambda: Layer("delta", frozen="step"), "frozen must be a tuple with some of W_K, .*, step, got 'step'"),
+    (
+        lambda: Layer("deltanet"),
+        "rule must be one of linear, gated, delta, gated_delta, got 'deltanet'",
+    ),
+    (
+        lambda: Layer("delta", heads=0),
+        "heads must be a whole number of at least 1, got 0",
+    ),
+    (
+        lambda: Layer("linear", normalized=True),
+        "normalized must be False for the rule linear",
+    ),
+    (
+        lambda: Layer("delta", labels_only=True),
+        "labels_only must be False for the rule delta",
+    ),
+    (
+        lambda: Layer("delta", frozen=("gate",)),
+        "frozen must be a tuple with some of W_K, .*, step, got 'gate'",
+    ),
+    (
+        lambda: Layer("delta", frozen="step"),
+        "frozen must be a tuple with some of W_K, .*, step, got 'step'",
+    ),
     (lambda: Layer("delta").init(0, d), "key must be a key of jax.random, got 0"),
-    (lambda: predict(state=None), r"state must have shape \(1, 2, 4, 4\), got shape \(\)"),
-    (lambda: predict(gate=np.ones((1, 2))), "gate must be None for Layer.*delta.* got float.* of shape"),
-    (lambda: predict(guess=np.ones(2)), r"guess must have shape \(3,\), got shape \(2,\)"),
-    (lambda: Layer("delta", heads=H).predict(PARAMS, X, y[1:], x_q), r"y must have shape \(5,\), got shape \(4,\)"),
-    (lambda: Layer("delta", H).predict(X, X, y, x_q), "params must be LayerParams, got float"),
+    (
+        lambda: predict(state=None),
+        r"state must have shape \(1, 2, 4, 4\), got shape \(\)",
+    ),
+    (
+        lambda: predict(gate=np.ones((1, 2))),
+        "gate must be None for Layer.*delta.* got float.* of shape",
+    ),
+    (
+        lambda: predict(guess=np.ones(2)),
+        r"guess must have shape \(3,\), got shape \(2,\)",
+    ),
+    (
+        lambda: Layer("delta", heads=H).predict(PARAMS, X, y[1:], x_q),
+        r"y must have shape \(5,\), got shape \(4,\)",
+    ),
+    (
+        lambda: Layer("delta", H).predict(X, X, y, x_q),
+        "params must be LayerParams, got float",
+    ),
 )

@@ -1,4 +1,6 @@
-"""Sampled risks: always of the present predictor and task, with the right error; and the distances of appendix C.2."""
+"""Sampled risks: always of the present predictor and task, with the right error; and
+the distances of appendix C.2.
+"""
 
 from types import SimpleNamespace
 
@@ -18,7 +20,9 @@ zero = lambda X, y, x_q: 0 * x_q[0]
 
 
 class Own:
-    """A task of one's own, whose attributes may change: targets are ``size`` times a coordinate of the query."""
+    """A task of one's own, whose attributes may change: targets are ``size`` times a
+    coordinate of the query.
+    """
 
     dim = 3
 
@@ -27,19 +31,25 @@ class Own:
 
     def sample(self, key, n):
         X = self.spread * jax.random.normal(key, (n, 5, 3))
-        return self.change(tasks.Batch(X, X[..., 0], X[:, 0], self.size * X[:, 0, 0]), key)
+        return self.change(
+            tasks.Batch(X, X[..., 0], X[:, 0], self.size * X[:, 0, 0]), key
+        )
 
 
 def squared_errors(f, task=TASK, batches=2, batch_size=8):
     """Of every sampled task, one after the other in Python."""
     drawn = [task.sample(key, batch_size) for key in jax.random.split(KEY, batches)]
-    rows = [row for batch in drawn for row in zip(*map(np.float64, batch[:4]), strict=True)]
+    rows = [
+        row for batch in drawn for row in zip(*map(np.float64, batch[:4]), strict=True)
+    ]
     return np.array([(f(X, y, x_q) - target) ** 2 for X, y, x_q, target in rows])
 
 
 def assert_estimates(found, errors):
     np.testing.assert_allclose(found.mean, errors.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(found.standard_error, errors.std(0, ddof=1) / len(errors) ** 0.5, rtol=1e-4)
+    np.testing.assert_allclose(
+        found.standard_error, errors.std(0, ddof=1) / len(errors) ** 0.5, rtol=1e-4
+    )
 
 
 def test_a_sampled_risk_is_the_mean_of_squared_errors():
@@ -54,7 +64,10 @@ def test_a_sampled_risk_is_the_mean_of_squared_errors():
 
 
 def test_a_predictor_that_is_written_again_has_a_new_risk():
-    """Right numbers in all three ways to change what a function reads. Control: unchanged, the same number."""
+    """Right numbers in all three ways to change what a function reads.
+
+    Control: unchanged, the same number.
+    """
     params = attention.gd_weights(jnp.ones(3), 0.5)
 
     def f(X, y, x_q):
@@ -69,7 +82,9 @@ def test_a_predictor_that_is_written_again_has_a_new_risk():
     model.predict = lambda X, y, x_q: model.w * x_q.sum()
     measure(model.predict)
     model.w = 1.0
-    assert_estimates(measure(model.predict), squared_errors(lambda X, y, x_q: x_q.sum()))
+    assert_estimates(
+        measure(model.predict), squared_errors(lambda X, y, x_q: x_q.sum())
+    )
 
 
 def test_a_task_that_changes_has_a_new_risk():
@@ -88,19 +103,30 @@ def test_a_task_may_draw_with_numpy_or_always_return_one_data_set():
 
 
 def test_errors_that_hardly_vary_have_a_small_standard_error():
-    """Of any size: the difference of the fourth moment and the squared second one would be rounding there."""
+    """Of any size: the difference of the fourth moment and the squared second one would
+    be rounding there.
+    """
     sizes = np.array([1e-3, 1.0, 1e7])
     f = lambda X, y, x_q: jnp.asarray(sizes, jnp.float32) * (1 + 1e-3 * x_q[0])
     exact = squared_errors(lambda X, y, x_q: sizes * (1 + 1e-3 * x_q[0]), Own(0.0))
     found = measure(f, Own(0.0))
     np.testing.assert_allclose(found.mean, exact.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3)
+    np.testing.assert_allclose(
+        found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3
+    )
 
 
 def test_the_standard_error_is_that_of_all_errors_at_once():
-    """Batches whose means differ much: without what is between them it would be far smaller."""
-    shift = lambda batch, key: batch._replace(target=batch.target + 10 * jax.random.normal(key, ()))
-    assert_estimates(measure(zero, Own(change=shift)), squared_errors(lambda X, y, x_q: 0, Own(change=shift)))
+    """Batches whose means differ much: without what is between them it would be far
+    smaller.
+    """
+    shift = lambda batch, key: batch._replace(
+        target=batch.target + 10 * jax.random.normal(key, ())
+    )
+    assert_estimates(
+        measure(zero, Own(change=shift)),
+        squared_errors(lambda X, y, x_q: 0, Own(change=shift)),
+    )
 
 
 def test_a_single_task_has_no_standard_error():
@@ -116,32 +142,74 @@ def test_predictions_in_whole_numbers():
 
 
 def test_the_distances_of_two_predictors(x64):
-    """By NumPy, for two functions that are linear in the query. Control: a predictor and itself."""
-    a, b, X, y = *np.random.default_rng(0).normal(size=(2, 3)), np.ones((5, 3)), np.ones(5)
+    """By NumPy, for two functions that are linear in the query.
+
+    Control: a predictor and itself.
+    """
+    a, b, X, y = (
+        *np.random.default_rng(0).normal(size=(2, 3)),
+        np.ones((5, 3)),
+        np.ones(5),
+    )
     f, g = (lambda X, y, x_q: x_q @ a), (lambda X, y, x_q: x_q @ b + 0.1)
     x_q = np.array([1.0, 2.0, -1.0])
-    each = metrics.prediction_difference, metrics.gradient_difference, metrics.gradient_cosine
+    each = (
+        metrics.prediction_difference,
+        metrics.gradient_difference,
+        metrics.gradient_cosine,
+    )
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
-    np.testing.assert_allclose([distance(f, g, X, y, x_q) for distance in each], expected, rtol=1e-12)
-    np.testing.assert_allclose([distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(
+        [distance(f, g, X, y, x_q) for distance in each], expected, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        [distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12
+    )
 
 
 COLUMNS = Own(change=lambda batch, _: batch._replace(target=batch.target[:, None]))
-SHORT = Own(change=lambda batch, _: batch._replace(x_q=batch.x_q[:, 1:]))  # queries have one feature less
+# queries have one feature less
+SHORT = Own(change=lambda batch, _: batch._replace(x_q=batch.x_q[:, 1:]))
 UNPACKED = Own(change=lambda batch, _: tuple(batch))
 vector = lambda X, y, x_q: x_q
 test_what_cannot_be_measured_is_refused = refusals(
-    (lambda: measure(zero, UNPACKED), "the task's sample must return a tasks.Batch, got a tuple"),
-    (lambda: measure(TASK), "predict must be a function of .* got <class 'lsalib.tasks.GaussianTask'>"),
-    (lambda: measure(lambda X, y, x_q: None), "what predict returns must be an array of real numbers, got None"),
-    (lambda: measure(zero, SHORT), r"the x_q of the task's sample must have shape \(8, 3\), got shape \(8, 2\)"),
-    (lambda: measure(zero, COLUMNS), r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)"),
-    (lambda: measure(lambda X, y, x_q: X), r"predict must return a scalar or a vector, got shape \(5, 3\)"),
-    (lambda: metrics.sampled_risk(0, TASK, zero), "key must be a key of jax.random, got 0"),
-    (lambda: measure(zero, batches=0), "batches must be a whole number of at least 1, got 0"),
     (
-        lambda: metrics.gradient_cosine(zero, vector, np.eye(3), np.ones(3), np.ones(3)),
+        lambda: measure(zero, UNPACKED),
+        "the task's sample must return a tasks.Batch, got a tuple",
+    ),
+    (
+        lambda: measure(TASK),
+        "predict must be a function of .* got <class 'lsalib.tasks.GaussianTask'>",
+    ),
+    (
+        lambda: measure(lambda X, y, x_q: None),
+        "what predict returns must be an array of real numbers, got None",
+    ),
+    (
+        lambda: measure(zero, SHORT),
+        r"the x_q of the task's sample must have shape \(8, 3\), got shape \(8, 2\)",
+    ),
+    (
+        lambda: measure(zero, COLUMNS),
+        r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)",
+    ),
+    (
+        lambda: measure(lambda X, y, x_q: X),
+        r"predict must return a scalar or a vector, got shape \(5, 3\)",
+    ),
+    (
+        lambda: metrics.sampled_risk(0, TASK, zero),
+        "key must be a key of jax.random, got 0",
+    ),
+    (
+        lambda: measure(zero, batches=0),
+        "batches must be a whole number of at least 1, got 0",
+    ),
+    (
+        lambda: metrics.gradient_cosine(
+            zero, vector, np.eye(3), np.ones(3), np.ones(3)
+        ),
         "what g returns must have shape",
     ),
 )
@@ -150,6 +218,9 @@ test_what_cannot_be_measured_is_refused = refusals(
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_risk_is_computed_in_the_type_of_the_data(x64, dtype):
     """With x64, tasks draw in float64; a task of one's own may draw in float32."""
-    seen, cast = [], lambda batch, _: jax.tree.map(lambda part: part.astype(dtype), batch)
+    seen, cast = (
+        [],
+        lambda batch, _: jax.tree.map(lambda part: part.astype(dtype), batch),
+    )
     measure(lambda X, y, x_q: seen.append(X.dtype) or x_q[0], Own(change=cast))
     assert set(seen) == {jnp.dtype(dtype)}

@@ -1,4 +1,6 @@
-"""Second-order minimization of a smooth function: where it ends, when it stops, and what says that it is not done."""
+"""Second-order minimization of a smooth function: where it ends, when it stops, and
+what says that it is not done.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -31,22 +33,34 @@ def test_a_finished_search_ends_by_patience_and_an_unfinished_one_has_a_gradient
 
 
 def test_the_end_is_the_lowest_point():
-    """Where steps overshoot, because the slope at the minimum is steep, more of them end no higher."""
+    """Where steps overshoot, because the slope at the minimum is steep, more of them
+    end no higher.
+    """
     steep = lambda x: jnp.sqrt(jnp.abs(x) + 1e-9).sum()
     starts = jnp.asarray(np.random.default_rng(0).normal(size=(16, 2)), jnp.float32)
-    few, more = (jax.vmap(lambda x, n=n: minimize(steep, x, steps=n).value)(starts) for n in (10, 20))
+    few, more = (
+        jax.vmap(lambda x, n=n: minimize(steep, x, steps=n).value)(starts)
+        for n in (10, 20)
+    )
     assert (more <= few).all() and (more < few).any()
 
 
 def test_patience_is_counted_in_steps():
     """Where nothing gets lower, three steps of patience are three steps."""
     flat = lambda x: 0 * x.sum()
-    patient, three = (looks_at(flat, jnp.ones(2), **options)[1] for options in ({"patience": 3}, {"steps": 3}))
+    patient, three = (
+        looks_at(flat, jnp.ones(2), **options)[1]
+        for options in ({"patience": 3}, {"steps": 3})
+    )
     assert 3 <= patient == three < 50
 
 
-@pytest.mark.parametrize(("start", "got"), [(np.arange(2), "int"), ("x", "<U1"), ({}, "nothing")])
+@pytest.mark.parametrize(
+    ("start", "got"), [(np.arange(2), "int"), ("x", "<U1"), ({}, "nothing")]
+)
 def test_a_start_must_be_floats(start, got, unchecked):
     """Whole numbers, strings and empty trees are refused with what came."""
-    with pytest.raises(ValueError, match=f"params must be a pytree of float arrays, got .*{got}"):
+    with pytest.raises(
+        ValueError, match=f"params must be a pytree of float arrays, got .*{got}"
+    ):
         minimize(lambda x: 0.0, start)

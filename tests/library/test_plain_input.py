@@ -11,18 +11,28 @@ from lsalib.book import Claim, stored
 from lsalib.layers import Layer
 
 KEY = jax.random.key(0)
-X, Y, X_Q, GUESS, COV = [[1, 2], [0, 1], [2, -1]], [1, 0, 2], [1, 1], [1, 0], [[2, 1], [1, 3]]
+X, Y, X_Q, GUESS, COV = (
+    [[1, 2], [0, 1], [2, -1]],
+    [1, 0, 2],
+    [1, 1],
+    [1, 0],
+    [[2, 1], [1, 3]],
+)
 HEADS = np.arange(18).reshape(2, 3, 3) % 5 - 1
 LAYER = Layer("linear")
 STEPS = {"steps": 2, "batch_size": 4}
 
-task = lambda form, size=3: tasks.GaussianTask(form([1, 2]), size, form(COV), form(COV), form(1))
+task = lambda form, size=3: tasks.GaussianTask(
+    form([1, 2]), size, form(COV), form(COV), form(1)
+)
 weights = lambda form: attention.LSAParams(*[form(HEADS.tolist())] * 4)
 
 
 def trained(form):
     loss = lambda w, key: ((jnp.asarray(form(X)) @ w - jnp.asarray(form(Y))) ** 2).sum()
-    return training.train(loss, jnp.zeros(2), KEY, steps=2, optimizer=optax.sgd(0.01)).params
+    return training.train(
+        loss, jnp.zeros(2), KEY, steps=2, optimizer=optax.sgd(0.01)
+    ).params
 
 
 def sampled(form):
@@ -35,19 +45,38 @@ def kept(form, path):
     return stored.load("x", path).arrays["X"]
 
 
-# Each door of the library; beside whole numbers stands a half, which no integer type may round.
+# Each door of the library; beside whole numbers stands a half, which no integer type
+# may round.
 DOORS = {
     "GaussianTask": lambda form, _: theory.optimal_risk(task(form), form(GUESS), 0.5),
     "sample": lambda form, _: tasks.sample(KEY, task(form), 4).y,
-    "lsa": lambda form, _: attention.lsa(weights(form), attention.embed(form(X), form(Y), form(X_Q), 0.5)),
-    "predict": lambda form, _: attention.predict(weights(form), attention.gram(form(X), form(Y)), form(X_Q), 0.5),
-    "population_risk": lambda form, _: theory.population_risk(weights(form), task(form), form(GUESS), 0.5),
-    "Layer.predict": lambda form, _: LAYER.predict(LAYER.init(KEY, 2), form(X), form(Y), form(X_Q)),
+    "lsa": lambda form, _: attention.lsa(
+        weights(form), attention.embed(form(X), form(Y), form(X_Q), 0.5)
+    ),
+    "predict": lambda form, _: attention.predict(
+        weights(form), attention.gram(form(X), form(Y)), form(X_Q), 0.5
+    ),
+    "population_risk": lambda form, _: theory.population_risk(
+        weights(form), task(form), form(GUESS), 0.5
+    ),
+    "Layer.predict": lambda form, _: LAYER.predict(
+        LAYER.init(KEY, 2), form(X), form(Y), form(X_Q)
+    ),
     "train": lambda form, _: trained(form),
-    "fit": lambda form, _: training.fit(KEY, task(form), 2, guess=form(GUESS), bias=0.5, **STEPS).params.W_K,
-    "sweep": lambda form, _: training.sweep(KEY, [training.Run(task(form), 2)], seeds=[0, 1], **STEPS)[0].params.W_K,
+    "fit": lambda form, _: (
+        training.fit(
+            KEY, task(form), 2, guess=form(GUESS), bias=0.5, **STEPS
+        ).params.W_K
+    ),
+    "sweep": lambda form, _: (
+        training.sweep(KEY, [training.Run(task(form), 2)], seeds=[0, 1], **STEPS)[
+            0
+        ].params.W_K
+    ),
     "sampled_risk": lambda form, _: sampled(form),
-    "Claim": lambda form, _: Claim("plain").holds("a label", form(X), form(5), atol=form(9)).measured,
+    "Claim": lambda form, _: (
+        Claim("plain").holds("a label", form(X), form(5), atol=form(9)).measured
+    ),
     "stored": kept,
 }
 FORMS = {
@@ -60,7 +89,9 @@ FORMS = {
 
 @pytest.fixture
 def as_users(unchecked):
-    """JAX as users have it: types promote, shapes broadcast, annotations are not checked."""
+    """JAX as users have it: types promote, shapes broadcast, annotations are not
+    checked.
+    """
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
@@ -69,7 +100,9 @@ def as_users(unchecked):
 def test_every_form_gives_the_numbers_of_float64(name, as_users, tmp_path):
     expected = np.asarray(DOORS[name](np.float64, tmp_path))
     for form in FORMS.values():
-        np.testing.assert_allclose(DOORS[name](form, tmp_path), expected, rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            DOORS[name](form, tmp_path), expected, rtol=2e-5, atol=1e-5
+        )
     # The control: other numbers give another result.
     other = np.asarray(DOORS[name](lambda value: np.float64(value) * 1.1, tmp_path))
     assert not np.allclose(other, expected, rtol=1e-3)

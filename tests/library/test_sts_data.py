@@ -11,27 +11,52 @@ from lsalib.sts import data
 
 def test_the_splits_are_the_published_ones(capsys):
     splits = {split: data.load(split, data_folder()) for split in data._SHA256}
-    assert {name: len(pairs.score) for name, pairs in splits.items()} == {"train": 5749, "dev": 1500, "test": 1379}
-    assert splits["train"].first[0] == "A plane is taking off." and splits["train"].score[0] == 5.0
-    assert splits["test"].second[-1] == "North Korea Delegation Meets With South Korean Officials"
-    assert all(0 <= pairs.score.min() < pairs.score.max() <= 5 for pairs in splits.values())
+    assert {name: len(pairs.score) for name, pairs in splits.items()} == {
+        "train": 5749,
+        "dev": 1500,
+        "test": 1379,
+    }
+    assert (
+        splits["train"].first[0] == "A plane is taking off."
+        and splits["train"].score[0] == 5.0
+    )
+    assert (
+        splits["test"].second[-1]
+        == "North Korea Delegation Meets With South Korean Officials"
+    )
+    assert all(
+        0 <= pairs.score.min() < pairs.score.max() <= 5 for pairs in splits.values()
+    )
     assert command.main(["data"]) == 0 and "'dev': 1500" in capsys.readouterr().out
 
 
 def test_the_right_file_is_read_and_any_other_downloaded_again(monkeypatch, tmp_path):
     """Where the publisher does not answer, the error says where to put the file."""
-    assert data._URL.startswith("https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13")
-    path, content = tmp_path / "stsb-en-dev.csv", b'A plane lands.,"Well, it lands.",4.8\r\n'
+    assert data._URL.startswith(
+        "https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13"
+    )
+    path, content = (
+        tmp_path / "stsb-en-dev.csv",
+        b'A plane lands.,"Well, it lands.",4.8\r\n',
+    )
     monkeypatch.setattr(data, "_URL", "http://127.0.0.1:9/")
     monkeypatch.setattr(data, "_SHA256", {"dev": hashlib.sha256(content).hexdigest()})
-    for name, value in {"no_proxy": "127.0.0.1", "LSALIB_STS_DATA": str(tmp_path)}.items():
+    for name, value in {
+        "no_proxy": "127.0.0.1",
+        "LSALIB_STS_DATA": str(tmp_path),
+    }.items():
         monkeypatch.setenv(name, value)
     path.write_bytes(content)
     pairs = data.load("dev")
-    assert (pairs.first, pairs.second, pairs.score.tolist()) == (["A plane lands."], ["Well, it lands."], [4.8])
+    assert (pairs.first, pairs.second, pairs.score.tolist()) == (
+        ["A plane lands."],
+        ["Well, it lands."],
+        [4.8],
+    )
     for change in (lambda: path.write_bytes(b"mine"), path.unlink):
         change()
         with pytest.raises(
-            OSError, match=r"dev\.csv cannot be downloaded \(.*\); try again, or put it into the folder "
+            OSError,
+            match=r"dev\.csv cannot be downloaded \(.*\); try again, or put it into the folder ",
         ):
             data.load("dev")

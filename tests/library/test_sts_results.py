@@ -1,4 +1,6 @@
-"""Results: scores out of answers, pairs, what answers add to the guess, and a table with the numbers of the records."""
+"""Results: scores out of answers, pairs, what answers add to the guess, and a table
+with the numbers of the records.
+"""
 
 import re
 
@@ -17,16 +19,38 @@ GUESS = np.clip(TRUTH + RNG.standard_normal((2, N)), 0, 5)
 def made(condition, answers, draw=0, seed=0, context=()):
     """A result; the answers are numbers, or texts without one."""
     asked = {"model": "m", "style": "completion", "runs": N, "context_size": 3}
-    asked |= {"max_new_tokens": 8, "condition": condition, "draw": draw, "seed": seed, "guess_model": "strong"}
+    asked |= {
+        "max_new_tokens": 8,
+        "condition": condition,
+        "draw": draw,
+        "seed": seed,
+        "guess_model": "strong",
+    }
     asked |= {"guess_model": None} if condition in ("none", "constant") else {}
     rows = []
     for run, answer in enumerate(answers):
-        row = {"run": run, "query": run, "context": [draw, *context], "context_mean": 2.0, "answer": str(answer)}
-        rows.append(row | {"truth": TRUTH[draw, run], "guess": None if condition == "none" else GUESS[draw, run]})
+        row = {
+            "run": run,
+            "query": run,
+            "context": [draw, *context],
+            "context_mean": 2.0,
+            "answer": str(answer),
+        }
+        rows.append(
+            row
+            | {
+                "truth": TRUTH[draw, run],
+                "guess": None if condition == "none" else GUESS[draw, run],
+            }
+        )
     return {"experiment": asked, "records": rows}
 
 
-NONE, CONSTANT, SHUFFLED = made("none", [2.5] * N), made("constant", [3] * N), made("shuffled", GUESS[0])
+NONE, CONSTANT, SHUFFLED = (
+    made("none", [2.5] * N),
+    made("constant", [3] * N),
+    made("shuffled", GUESS[0]),
+)
 RIGHT = made("guess", [*GUESS[0, :9], "?", "no idea", ""])
 
 
@@ -36,7 +60,9 @@ def shown(interval):
 
 def lines(*found):
     """The table's cells by their headings, a line by its condition."""
-    heading, *rows = (re.split("  +", line) for line in results.table(found).splitlines())
+    heading, *rows = (
+        re.split("  +", line) for line in results.table(found).splitlines()
+    )
     cells = [dict(zip(heading, row, strict=True)) for row in rows]
     return {row["condition"]: row for row in cells}
 
@@ -48,63 +74,104 @@ READ = {
     5: "5.0",
 }
 # More than a number, about something else, no number from 0 to 5, or none at all.
-UNREAD = (
-    "|none|nan|-2|\u22122|3-4|3 to 4|3 or 4|8/10|80%|5.1|10|1e5|4.5.6|.5|3 dogs|\u0663|\u00bd|3rd|#3 is 4|Score 3, or 4"
-)
+UNREAD = "|none|nan|-2|\u22122|3-4|3 to 4|3 or 4|8/10|80%|5.1|10|1e5|4.5.6|.5|3 dogs|\u0663|\u00bd|3rd|#3 is 4|Score 3, or 4"
 UNREAD += "|Initial guess: 2.31\nScore: 3.0|Sentence 1: A dog.\nScore: 3|I refine 2.31 to 3.0|"
 UNREAD += "|".join(("9" * 400, "*" * 400 + "x"))
 
 
 def test_an_answer_that_begins_with_its_score_is_read():
     """An answer about another pair, which it names first, is none."""
-    cases = [(text, score) for score, texts in READ.items() for text in texts.split("|")]
+    cases = [
+        (text, score) for score, texts in READ.items() for text in texts.split("|")
+    ]
     cases += [(text, None) for text in UNREAD.split("|")]
-    assert [(text, score, results.parse(text)) for text, score in cases if results.parse(text) != score] == []
+    assert [
+        (text, score, results.parse(text))
+        for text, score in cases
+        if results.parse(text) != score
+    ] == []
 
 
 def test_conditions_are_compared_run_by_run():
     a, b = results.outcome(RIGHT), results.outcome(NONE)
-    assert results.compare(RIGHT, NONE) == statistics.mse(a.prediction, a.truth, less=b.prediction)
+    assert results.compare(RIGHT, NONE) == statistics.mse(
+        a.prediction, a.truth, less=b.prediction
+    )
     assert results.compare(RIGHT, RIGHT) == (0, 0, 0)
-    assert results.compare(RIGHT, None) == statistics.mse(a.prediction, a.truth, less=a.guess)
-    for other in (made("none", [2.5] * N, draw=1), made("none", [2.5] * N, context=[9])):
-        with pytest.raises(ValueError, match="other must be about the same queries and contexts as result"):
+    assert results.compare(RIGHT, None) == statistics.mse(
+        a.prediction, a.truth, less=a.guess
+    )
+    for other in (
+        made("none", [2.5] * N, draw=1),
+        made("none", [2.5] * N, context=[9]),
+    ):
+        with pytest.raises(
+            ValueError,
+            match="other must be about the same queries and contexts as result",
+        ):
             results.compare(RIGHT, other)
 
 
 def test_what_an_answer_adds_to_the_guess():
-    """The coefficient of NumPy's least squares: 1 for who adds what is new, about 0 for who copies with noise."""
+    """The coefficient of NumPy's least squares: 1 for who adds what is new, about 0 for
+    who copies with noise.
+    """
     rng = np.random.default_rng(1)
     truth, error, noise = rng.uniform(1, 4, 300), *rng.standard_normal((2, 300))
     guess = truth + error
     refined, copied = guess - 0.3 * error + 0.1 * noise, guess + 0.3 * noise
     for answer in (refined, copied):
-        by_hand = np.linalg.lstsq(np.stack([np.ones(300), guess, answer - guess], 1), truth, rcond=None)[0][2]
+        by_hand = np.linalg.lstsq(
+            np.stack([np.ones(300), guess, answer - guess], 1), truth, rcond=None
+        )[0][2]
         assert results.added(answer, truth, guess).estimate == pytest.approx(by_hand)
     assert results.added(refined, truth, guess).low > 0.5
     assert abs(results.added(copied, truth, guess).estimate) < 0.3
-    assert results.added(guess, truth, guess) == (0, 0, 0)  # all are copied: nothing is added
+    # all are copied: nothing is added
+    assert results.added(guess, truth, guess) == (0, 0, 0)
 
 
 def test_the_table_has_the_numbers_of_the_records():
-    """Of every condition, and every difference that verdicts rest on; where draws differ, there is a dash."""
+    """Of every condition, and every difference that verdicts rest on; where draws
+    differ, there is a dash.
+    """
     found = lines(RIGHT, NONE, CONSTANT, SHUFFLED)
     row, o = found["guess"], results.outcome(RIGHT)
     assert row["error"] == shown(statistics.mse(o.prediction, o.truth))
-    assert (row["runs"], row["failed"], row["draws"], row["guess"]) == ("12", "3", "0", "strong")
-    for other, result in {"the guess itself": None, "none": NONE, "constant": CONSTANT, "shuffled": SHUFFLED}.items():
+    assert (row["runs"], row["failed"], row["draws"], row["guess"]) == (
+        "12",
+        "3",
+        "0",
+        "strong",
+    )
+    for other, result in {
+        "the guess itself": None,
+        "none": NONE,
+        "constant": CONSTANT,
+        "shuffled": SHUFFLED,
+    }.items():
         assert row[f"less: {other}"] == shown(results.compare(RIGHT, result))
-    assert row["adds to the guess"] == shown(results.added(o.prediction, o.truth, o.guess))
+    assert row["adds to the guess"] == shown(
+        results.added(o.prediction, o.truth, o.guess)
+    )
     assert found["none"]["adds to the guess"] == "-"
     assert found["shuffled"]["less: the guess itself"] == "0.000 [0.000, 0.000]"
-    assert {found["none"][f"less: {other}"] for other in ("none", "the guess itself")} == {"-"}
+    assert {
+        found["none"][f"less: {other}"] for other in ("none", "the guess itself")
+    } == {"-"}
     assert lines(RIGHT, made("none", [2.5] * N, draw=1))["guess"]["less: none"] == "-"
 
 
 def test_the_draws_of_a_setting_are_taken_together():
     """A copy counts once, and another seed of the guess model is no copy."""
     more = made("guess", GUESS[1], draw=1, seed=1), made("none", [3.0] * N, draw=1)
-    both = [{"records": one["records"] + two["records"]} for one, two in zip((RIGHT, NONE), more, strict=True)]
+    both = [
+        {"records": one["records"] + two["records"]}
+        for one, two in zip((RIGHT, NONE), more, strict=True)
+    ]
     row = lines(more[0], RIGHT, NONE, *more, RIGHT)["guess"]
-    assert row["less: none"] == shown(results.compare(*both)) and (row["draws"], row["runs"]) == ("0,1", "24")
+    assert row["less: none"] == shown(results.compare(*both)) and (
+        row["draws"],
+        row["runs"],
+    ) == ("0,1", "24")
     assert lines(RIGHT, made("guess", GUESS[0], seed=1))["guess"]["runs"] == "24"

@@ -1,4 +1,6 @@
-"""``fit`` and ``sweep``: the letter of the paper, plain loops, common random numbers, and what comes out."""
+"""``fit`` and ``sweep``: the letter of the paper, plain loops, common random numbers,
+and what comes out.
+"""
 
 import inspect
 from dataclasses import replace
@@ -23,12 +25,16 @@ GUESS, BIAS = np.array([0.3, 0.1, -0.2]), 0.4
 
 def literal_loss(params, guess, bias, key, task, batch_size):
     """Eq. 4 by eqs. 2-6 on the very tasks that training draws."""
-    tokens, query, weights = draw(key, 3, task.context_size, batch_size, noisy=True, compress=False, dtype=float)
+    tokens, query, weights = draw(
+        key, 3, task.context_size, batch_size, noisy=True, compress=False, dtype=float
+    )
     L, R = np.linalg.cholesky(task.feature_cov), np.linalg.cholesky(task.prior_cov)
     X, x_q = jnp.einsum("ij,cjb->bci", L, tokens[:, :3]), (L @ query).T
     w = (task.prior_mean[:, None] + R @ weights).T
     y = jnp.einsum("bcd,bd->bc", X, w) + task.noise_std * tokens[:, -1].T
-    layer = lambda X, y, x_q: attention.lsa(params, attention.embed(X, y, x_q, guess @ x_q + bias))
+    layer = lambda X, y, x_q: attention.lsa(
+        params, attention.embed(X, y, x_q, guess @ x_q + bias)
+    )
     return jnp.mean((jax.vmap(layer)(X, y, x_q) - jnp.einsum("bd,bd->b", x_q, w)) ** 2)
 
 
@@ -40,31 +46,58 @@ def row_of(params, guess):
 def test_both_ways_through_attention_are_one_dense_sum(heads, x64):
     """Head by head, and by the Gram matrix; the control is a transposed weight."""
     rng, D = np.random.default_rng(2), 18
-    b, A, Z, t = map(rng.standard_normal, [(heads, D), (heads, D, D), (15, D, 6), (D, 6)])
+    b, A, Z, t = map(
+        rng.standard_normal, [(heads, D), (heads, D, D), (15, D, 6), (D, 6)]
+    )
     dense = np.einsum("hm,cmb,cnb,hnk,kb->b", b, Z, Z, A, t, optimize=True) / len(Z)
     np.testing.assert_allclose(jax.jit(attend)(b, A, Z, t), dense, rtol=1e-10)
     assert not np.allclose(jax.jit(attend)(b, A.swapaxes(1, 2), Z, t), dense, rtol=1e-2)
 
 
 def test_the_loss_of_compressed_contexts_is_unbiased(task=GENERAL):
-    """The mean of many batches is the exact risk, and that of their gradients the exact gradient."""
-    params, guess = attention.init(jax.random.key(3), 3, 2, 0.4), jnp.asarray(GUESS, jnp.float32)
-    standard = jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), tasks.standardize(task))
-    loss, data = gaussian_loss(2, 3, (500, None, True)), Data(standard, jnp.float32(BIAS), jnp.asarray(True))
+    """The mean of many batches is the exact risk, and that of their gradients the exact
+    gradient.
+    """
+    params, guess = (
+        attention.init(jax.random.key(3), 3, 2, 0.4),
+        jnp.asarray(GUESS, jnp.float32),
+    )
+    standard = jax.tree.map(
+        lambda value: jnp.asarray(value, jnp.float32), tasks.standardize(task)
+    )
+    loss, data = (
+        gaussian_loss(2, 3, (500, None, True)),
+        Data(standard, jnp.float32(BIAS), jnp.asarray(True)),
+    )
     one = lambda key: jax.value_and_grad(loss)(row_of(params, guess), data, key)
-    values, gradients = jax.jit(lambda keys: jax.lax.map(one, keys))(jax.random.split(KEY, 400))
-    exact = jax.jit(jax.value_and_grad(lambda p, g: theory.population_risk(p, task, g, BIAS), (0, 1)))
+    values, gradients = jax.jit(lambda keys: jax.lax.map(one, keys))(
+        jax.random.split(KEY, 400)
+    )
+    exact = jax.jit(
+        jax.value_and_grad(
+            lambda p, g: theory.population_risk(p, task, g, BIAS), (0, 1)
+        )
+    )
     expected, slopes = exact(params, guess)
     biased = theory.population_risk(params, task, GUESS, BIAS + 3)
-    assert largest_z(values, float(expected)) < z_bound(1, 1e-4) < largest_z(values, float(biased))
+    assert (
+        largest_z(values, float(expected))
+        < z_bound(1, 1e-4)
+        < largest_z(values, float(biased))
+    )
     mean = np.asarray(row_of(*slopes))
     moves = mean != 0  # the rows of W_P that nothing reads do not
     assert not np.asarray(gradients)[:, ~moves].any()
     gradients, mean = np.asarray(gradients)[:, moves], mean[moves]
-    assert largest_z(gradients, mean) < z_bound(mean.size, 1e-4) < largest_z(gradients, -mean)
+    assert (
+        largest_z(gradients, mean)
+        < z_bound(mean.size, 1e-4)
+        < largest_z(gradients, -mean)
+    )
 
 
-SHORT = replace(GENERAL, context_size=4)  # as many tokens as a token has entries: they are not compressed
+# as many tokens as a token has entries: they are not compressed
+SHORT = replace(GENERAL, context_size=4)
 
 
 class Own:
@@ -79,18 +112,26 @@ class Own:
 
 @pytest.mark.parametrize("objective", ["sampled", "population", "own task"])
 def test_fit_is_a_plain_loop_with_adam(objective, x64):
-    """Steps by optax on the letter, with the keys that fit derives; the control has another learning rate."""
+    """Steps by optax on the letter, with the keys that fit derives; the control has
+    another learning rate.
+    """
     steps, losses = 12, []
     key_init, key_data = jax.random.split(jax.random.fold_in(KEY, 0))
     state = attention.init(key_init, 3, 2, 0.3), jnp.asarray(GUESS)
     optimizer = optax.adam(1e-2)
     opt_state = jax.jit(optimizer.init)(state)
     exact = lambda state, key: theory.population_risk(state[0], SHORT, state[1], BIAS)
-    loss_of = exact if objective == "population" else lambda state, key: literal_loss(*state, BIAS, key, SHORT, 32)
+    loss_of = (
+        exact
+        if objective == "population"
+        else lambda state, key: literal_loss(*state, BIAS, key, SHORT, 32)
+    )
 
     @jax.jit
     def advance(step, state, opt_state):
-        loss, gradient = jax.value_and_grad(loss_of)(state, jax.random.fold_in(key_data, step))
+        loss, gradient = jax.value_and_grad(loss_of)(
+            state, jax.random.fold_in(key_data, step)
+        )
         with jax.numpy_dtype_promotion("standard"):
             updates, opt_state = optimizer.update(gradient, opt_state)
         return optax.apply_updates(state, updates), opt_state, loss
@@ -98,12 +139,24 @@ def test_fit_is_a_plain_loop_with_adam(objective, x64):
     for step in range(steps):
         state, opt_state, loss = advance(step, state, opt_state)
         losses.append(float(loss))
-    options = {"steps": steps, "batch_size": 32, "init_scale": 0.3, "guess": GUESS, "bias": BIAS, "dtype": float}
-    options |= {"train_guess": True, "objective": "population" if objective == "population" else "sampled"}
+    options = {
+        "steps": steps,
+        "batch_size": 32,
+        "init_scale": 0.3,
+        "guess": GUESS,
+        "bias": BIAS,
+        "dtype": float,
+    }
+    options |= {
+        "train_guess": True,
+        "objective": "population" if objective == "population" else "sampled",
+    }
     task = Own() if objective == "own task" else SHORT
     end = fit(KEY, task, 2, learning_rate=1e-2, **options)
     np.testing.assert_allclose(end.losses, losses, rtol=1e-8)
-    np.testing.assert_allclose(row_of(end.params, end.guess), row_of(*state), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        row_of(end.params, end.guess), row_of(*state), rtol=1e-6, atol=1e-8
+    )
     if objective == "own task":
         task.sign = 3.0  # an attribute that its owner changes is never stale
     other = fit(KEY, task, 2, learning_rate=2e-2, **options)
@@ -115,7 +168,9 @@ NOISY = tasks.GaussianTask([1.0, 0.0, 0.0], context_size=6, noise_std=0.5)
 RUNS = [
     Run(TASK, 2, train_guess=True, bias=2.0),
     Run(NOISY, 1, learning_rate=1e-2),
-    Run(tasks.GaussianTask([1.0, 0.0, 0.0], 3), 3, guess=[1, 0.5, 0], learning_rate=1e-2),
+    Run(
+        tasks.GaussianTask([1.0, 0.0, 0.0], 3), 3, guess=[1, 0.5, 0], learning_rate=1e-2
+    ),
     Run(tasks.GaussianTask([1.0, 0.0, 0.0], 9, noise_std=0.2), 1, init_scale=0.3),
 ]
 OPTIONS = {"steps": 12, "batch_size": 16, "snapshots": [0, 5, 12]}
@@ -130,15 +185,21 @@ def swept():
 
 
 def test_a_run_among_others_is_what_fit_gives(swept):
-    """Also with more heads beside it, another guess, learning rate, scale or context size; another seed differs."""
+    """Also with more heads beside it, another guess, learning rate, scale or context
+    size; another seed differs.
+    """
     (alone,), together = sweep(KEY, [RUNS[3]], seeds=[2], **OPTIONS), swept[0][3]
-    for mine, its in zip(*map(jax.tree.leaves, (alone.seed(0), together.seed(2))), strict=True):
+    for mine, its in zip(
+        *map(jax.tree.leaves, (alone.seed(0), together.seed(2))), strict=True
+    ):
         np.testing.assert_allclose(mine, its, rtol=2e-4, atol=2e-6)
     assert not np.allclose(alone.losses[0], together.losses[0], rtol=1e-2)
 
 
 def test_short_contexts_are_not_compressed():
-    """A batch keeps the tokens of a context, up to as many as a token has entries: four with label noise."""
+    """A batch keeps the tokens of a context, up to as many as a token has entries: four
+    with label noise.
+    """
     runs = [Run(replace(GENERAL, context_size=C, noise_std=0.5), 1) for C in (4, 5)]
     assert [_kind(run, 16)[1] for run in runs] == [(16, 4, True), (16, None, True)]
 
@@ -146,7 +207,9 @@ def test_short_contexts_are_not_compressed():
 def test_a_callback_gets_every_run_once(swept):
     """Runs that share a program come together, and all their losses come once."""
     fits, seen = swept
-    assert [(step, metrics["runs"]) for step, metrics in seen] == [(s, r) for r in ([0, 2], [1, 3]) for s in (8, 12)]
+    assert [(step, metrics["runs"]) for step, metrics in seen] == [
+        (s, r) for r in ([0, 2], [1, 3]) for s in (8, 12)
+    ]
     for metrics, later in ((seen[0][1], seen[1][1]), (seen[2][1], seen[3][1])):
         losses = np.concatenate([metrics["losses"], later["losses"]], axis=2)
         for r, place in enumerate(metrics["runs"]):
@@ -157,34 +220,50 @@ def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):
     """The first is the start, drawn from the seed's first key, and the last the end."""
     last = swept[0][3].seed(1)
     start, _ = jax.random.split(jax.random.fold_in(KEY, 1))
-    for one, heads, scale in ((last, 1, 0.3), (swept[0][0].seed(1), 2, 0.1)):  # the second beside one of three heads
-        for mine, drawn in zip(one.snapshot(0).params, attention.init(start, 3, heads, scale), strict=True):
+    # the second beside one of three heads
+    for one, heads, scale in ((last, 1, 0.3), (swept[0][0].seed(1), 2, 0.1)):
+        for mine, drawn in zip(
+            one.snapshot(0).params, attention.init(start, 3, heads, scale), strict=True
+        ):
             np.testing.assert_allclose(mine, drawn, rtol=1e-6)
     np.testing.assert_array_equal(last.snapshot(-1).params.W_K, last.params.W_K)
-    assert swept[0][0].snapshot(1).guess.shape == (3, 3) and last.snapshot(1).snapshots is None
+    assert (
+        swept[0][0].snapshot(1).guess.shape == (3, 3)
+        and last.snapshot(1).snapshots is None
+    )
 
 
 def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, unchecked):
-    """By the whole layer in NumPy, for all seeds at once and for one, on the run's task and on another."""
+    """By the whole layer in NumPy, for all seeds at once and for one, on the run's task
+    and on another.
+    """
     trained, task = swept[0][0], tasks.GaussianTask([1.0, 1.0, 1.0], 4)
     X, y, x_q = [[1, 2, 0], [0, 1, 1]], [1, -1], [1.0, 0.5, 2]
     one = jax.tree.map(np.float64, trained.seed(1))
     G = np.column_stack([X, y]).T @ np.column_stack([X, y]) / 2
     z_q = np.append(x_q, one.guess @ x_q + 2.0)
-    expected = z_q[-1] + sum(P[-1] @ V @ G @ K.T @ Q @ z_q for K, Q, P, V in zip(*one.params, strict=True))
+    expected = z_q[-1] + sum(
+        P[-1] @ V @ G @ K.T @ Q @ z_q for K, Q, P, V in zip(*one.params, strict=True)
+    )
     np.testing.assert_allclose(trained.predict(X, y, x_q)[1], expected, rtol=1e-5)
     np.testing.assert_allclose(one.predict(X, y, x_q), expected, rtol=1e-5)
-    with pytest.raises(ValueError, match=r"x_q must have shape \(3,\), got shape \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"x_q must have shape \(3,\), got shape \(2,\)"
+    ):
         one.predict(np.ones((2, 2)), y, [1.0, 1.0])
     for given, tested in ((None, TASK), (task, task)):
         risk = theory.population_risk(one.params, tested, one.guess, 2.0)
         np.testing.assert_allclose(trained.population_risk(given)[1], risk, rtol=1e-5)
-    assert abs(theory.population_risk(one.params, task, None, 2.0) - risk) > 1e-3, "the control forgets the guess"
+    assert abs(theory.population_risk(one.params, task, None, 2.0) - risk) > 1e-3, (
+        "the control forgets the guess"
+    )
 
 
 def test_what_is_saved_is_what_was_trained(swept, tmp_path):
     """Arrays and settings come back bit for bit, and the run of another fit does not."""
-    warm = fit(KEY, TASK, 2, start=swept[0][0].seed(0).params, **OPTIONS | {"snapshots": ()})
+    warm = fit(
+        KEY, TASK, 2, start=swept[0][0].seed(0).params, **OPTIONS | {"snapshots": ()}
+    )
     save(tmp_path / "fits.npz", [*swept[0], warm])
     back = load(tmp_path / "fits.npz")
     for mine, its in zip(back, [*swept[0], warm], strict=True):
@@ -200,7 +279,11 @@ def test_a_run_that_diverges_leaves_the_others_as_they_are(swept):
         good, bad = sweep(KEY, [RUNS[0], Run(TASK, 2, learning_rate=1e25)], **OPTIONS)
     np.testing.assert_allclose(good.losses[0], swept[0][0].losses[0], rtol=2e-4)
     first = np.isnan(bad.losses[0]).argmax()
-    assert 0 < first < 12 and np.isnan(bad.losses[0, first:]).all() and np.isfinite(bad.losses[0, :first]).all()
+    assert (
+        0 < first < 12
+        and np.isnan(bad.losses[0, first:]).all()
+        and np.isfinite(bad.losses[0, :first]).all()
+    )
     with pytest.raises(DivergedError, match=f"at step {first}"):
         fit(KEY, TASK, 2, learning_rate=1e25, **OPTIONS)
 
@@ -214,17 +297,32 @@ class Crooked(Own):
 REFUSED = [
     (lambda: Run([1.0, 2.0], 1), "task must have dim and sample"),
     (lambda: Run(TASK, 0), "heads must be a whole number of at least 1, got 0"),
-    (lambda: Run(TASK, 1, guess=[1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),
-    (lambda: Run(TASK, 1, learning_rate=0), "learning_rate must be a finite number greater than 0, got 0"),
+    (
+        lambda: Run(TASK, 1, guess=[1.0]),
+        r"guess must have shape \(3,\), got shape \(1,\)",
+    ),
+    (
+        lambda: Run(TASK, 1, learning_rate=0),
+        "learning_rate must be a finite number greater than 0, got 0",
+    ),
     (lambda: Run(TASK, 1, start=RUNS[0].task), "start must be LSAParams"),
-    (lambda: Run(TASK, 1, start=attention.init(KEY, 3, 2, 0.1)), r"start.W_K must have shape \(1, 4, 4\)"),
-    (lambda: sweep(KEY, RUNS[0]), r"runs must be a list of at least one Run, got a Run: write \[run\]"),
+    (
+        lambda: Run(TASK, 1, start=attention.init(KEY, 3, 2, 0.1)),
+        r"start.W_K must have shape \(1, 4, 4\)",
+    ),
+    (
+        lambda: sweep(KEY, RUNS[0]),
+        r"runs must be a list of at least one Run, got a Run: write \[run\]",
+    ),
     (lambda: fit(KEY, TASK, 1, seeds=3), r"fit trains one seed; use sweep\("),
     (lambda: sweep(KEY, RUNS, objective="exact"), "objective must be one of"),
     (lambda: sweep(0, RUNS), "key must be a key of jax.random, got 0"),
     (lambda: sweep(KEY, RUNS, batch_size=0), "batch_size must be a whole number"),
     (lambda: fit(KEY, Own(), 1, objective="population"), 'objective must be "sampled"'),
-    (lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4), r"the target of the task's sample must have shape \(4,\)"),
+    (
+        lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4),
+        r"the target of the task's sample must have shape \(4,\)",
+    ),
 ]
 
 
@@ -239,17 +337,26 @@ def test_what_cannot_be_right_is_refused(call, message, unchecked):
 
 def test_a_run_has_the_paper_s_values_by_default():
     """Appendix C.1, Table 1."""
-    for function, paper in ((sweep, {"steps": 5000, "batch_size": 2048}), (Run, {"learning_rate": 5e-4})):
+    for function, paper in (
+        (sweep, {"steps": 5000, "batch_size": 2048}),
+        (Run, {"learning_rate": 5e-4}),
+    ):
         given = inspect.signature(function).parameters
         assert {name: given[name].default for name in paper} == paper
 
 
 @pytest.mark.claim("fig5a-matches-gd", "conjecture-global-optimum")
 def test_a_trained_guess_reaches_one_step_gd_and_a_frozen_one_stays():
-    """Trained on the exact risk, yq-LSA ends at one gradient step from the prior mean, and a zero guess does not."""
+    """Trained on the exact risk, yq-LSA ends at one gradient step from the prior mean,
+    and a zero guess does not.
+    """
     task = tasks.GaussianTask([1.0, -1.0, 0.5], context_size=5)
-    runs = [Run(task, 4, learning_rate=2e-3, train_guess=train) for train in (True, False)]
-    trained, frozen = (each.seed(0) for each in sweep(jax.random.key(7), runs, objective="population"))
+    runs = [
+        Run(task, 4, learning_rate=2e-3, train_guess=train) for train in (True, False)
+    ]
+    trained, frozen = (
+        each.seed(0) for each in sweep(jax.random.key(7), runs, objective="population")
+    )
     assert trained.losses[-1] == pytest.approx(theory.yq_risk(task), abs=1e-3)
     np.testing.assert_allclose(trained.guess, task.prior_mean, atol=0.02)
     assert frozen.losses[-1] == pytest.approx(theory.optimal_risk(task), abs=1e-3)

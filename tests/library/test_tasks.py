@@ -1,4 +1,6 @@
-"""Tasks: what they accept and refuse, as pytrees, and in the coordinates where they are simple."""
+"""Tasks: what they accept and refuse, as pytrees, and in the coordinates where they are
+simple.
+"""
 
 from dataclasses import replace
 
@@ -16,25 +18,45 @@ KEY, GENERAL = jax.random.key(0), TASKS["general, noisy"]
 
 
 def test_a_task_is_made_of_anything_and_keeps_float64(unchecked):
-    """Lists, whole numbers, NumPy and JAX; later changes of what was given do not reach it."""
+    """Lists, whole numbers, NumPy and JAX; later changes of what was given do not reach
+    it.
+    """
     mean = np.array([1, 2])
-    task = GaussianTask(mean, np.int64(3), jnp.eye(2), [[2, 0], [0, 1]], np.float32(0.5))
+    task = GaussianTask(
+        mean, np.int64(3), jnp.eye(2), [[2, 0], [0, 1]], np.float32(0.5)
+    )
     mean[:] = 0
-    assert task.prior_mean.tolist() == [1.0, 2.0] and (task.dim, task.context_size, task.noise_std) == (2, 3, 0.5)
-    assert {task.prior_mean.dtype, task.feature_cov.dtype, task.prior_cov.dtype} == {np.dtype(np.float64)}
+    assert task.prior_mean.tolist() == [1.0, 2.0] and (
+        task.dim,
+        task.context_size,
+        task.noise_std,
+    ) == (2, 3, 0.5)
+    assert {task.prior_mean.dtype, task.feature_cov.dtype, task.prior_cov.dtype} == {
+        np.dtype(np.float64)
+    }
     assert sample(KEY, task, 2).X.dtype == jnp.float32
 
 
 def test_a_task_is_a_pytree():
-    """The context size and a missing noise are its structure; jit and vmap see the rest, and rebuild it."""
+    """The context size and a missing noise are its structure; jit and vmap see the
+    rest, and rebuild it.
+    """
     plain, noisy = replace(GENERAL, noise_std=0.0), GENERAL
     assert len(jax.tree.leaves(plain)) == 3 and len(jax.tree.leaves(noisy)) == 4
-    assert jax.tree.structure(plain) != jax.tree.structure(replace(plain, context_size=9))
-    tasks = jax.tree.map(lambda *leaves: np.stack(leaves), plain, replace(plain, prior_mean=2 * plain.prior_mean))
+    assert jax.tree.structure(plain) != jax.tree.structure(
+        replace(plain, context_size=9)
+    )
+    tasks = jax.tree.map(
+        lambda *leaves: np.stack(leaves),
+        plain,
+        replace(plain, prior_mean=2 * plain.prior_mean),
+    )
     risks = jax.jit(jax.vmap(lambda task: (task.noisy, optimal_risk(task))))(tasks)
     assert not risks[0].any()
     other = replace(plain, prior_mean=2 * plain.prior_mean)
-    np.testing.assert_allclose(risks[1], [optimal_risk(plain), optimal_risk(other)], rtol=1e-5)
+    np.testing.assert_allclose(
+        risks[1], [optimal_risk(plain), optimal_risk(other)], rtol=1e-5
+    )
     assert jax.jit(lambda task: sample(KEY, task, 2).X)(noisy).shape == (2, 3, 3)
     with pytest.raises(AttributeError):
         plain.noise_std = 1.0
@@ -42,45 +64,91 @@ def test_a_task_is_a_pytree():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_standard_coordinates(name):
-    """x = U xi and eps = U^T (w - w*) = T g have the task's covariances, singular ones included."""
+    """x = U xi and eps = U^T (w - w*) = T g have the task's covariances, singular ones
+    included.
+    """
     task = TASKS[name]
     L, P = covs(task)
     w, U, T, s, C = standardize(task)
     U, T = (np.eye(3) if part is None else part for part in (U, T))
     np.testing.assert_allclose(U @ U.T, L, atol=1e-12)
     np.testing.assert_allclose(T @ T.T, U.T @ P @ U, atol=1e-12)
-    assert (C, float(s)) == (task.context_size, task.noise_std) and np.array_equal(w, task.prior_mean)
+    assert (C, float(s)) == (task.context_size, task.noise_std) and np.array_equal(
+        w, task.prior_mean
+    )
 
 
 def test_a_task_s_own_sample_is_that_of_the_function():
     """Compressed or not."""
     task = GaussianTask([1.0, -2.0], 8)
     for compress in (False, True):
-        mine, other = task.sample(KEY, 5, compress=compress), sample(KEY, task, 5, compress=compress)
-        assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), mine, other))
+        mine, other = (
+            task.sample(KEY, 5, compress=compress),
+            sample(KEY, task, 5, compress=compress),
+        )
+        assert jax.tree.all(
+            jax.tree.map(lambda a, b: bool((a == b).all()), mine, other)
+        )
         assert mine.X.shape == (5, 2 if compress else 8, 2)
 
 
 def test_the_largest_sizes_are_right():
-    """At both ends of what is accepted, and the number of examples that pages call endless."""
+    """At both ends of what is accepted, and the number of examples that pages call
+    endless.
+    """
     for size in (1e-30, 1e30):
-        assert gd_risk(GaussianTask([0.0] * 3, 4, size * np.eye(3))) == pytest.approx(1.5 * size)
+        assert gd_risk(GaussianTask([0.0] * 3, 4, size * np.eye(3))) == pytest.approx(
+            1.5 * size
+        )
     assert gd_risk(GaussianTask([0.0], 1, noise_std=1e30)) == pytest.approx(1.0)
     assert gd_risk(GaussianTask([0.0], 10**16)) == pytest.approx(0.0, abs=1e-15)
 
 
 test_bad_input_is_refused = refusals(
-    (lambda: GaussianTask([[1.0]], 3), r"prior_mean must have shape \(d,\), got shape \(1, 1\)"),
+    (
+        lambda: GaussianTask([[1.0]], 3),
+        r"prior_mean must have shape \(d,\), got shape \(1, 1\)",
+    ),
     (lambda: GaussianTask([np.nan], 3), "prior_mean must hold finite numbers"),
-    (lambda: GaussianTask([1.0], 0), "context_size must be a whole number of at least 1, got 0"),
-    (lambda: GaussianTask([1.0], 10**400), "context_size must have a size between 1e-30 and 1e30, got 1000"),
-    (lambda: GaussianTask([1.0], 3, np.eye(2)), r"feature_cov must have shape \(1, 1\), got shape \(2, 2\)"),
-    (lambda: GaussianTask([1.0], 3, None, [[-1.0]]), "prior_cov must be positive semidefinite"),
-    (lambda: GaussianTask([1.0], 3, [[1e-140]]), "feature_cov must have a size between 1e-30 and"),
-    (lambda: GaussianTask([1.0], 3, [[1e200]]), "feature_cov must have a size between 1e-30 and"),
-    (lambda: GaussianTask([1.0], 3, noise_std=-1), "noise_std must be a finite number of at least 0, got -1"),
-    (lambda: GaussianTask([1.0], 3, noise_std=1e200), "noise_std must have a size between 1e-30 and"),
-    (lambda: sample(KEY, object(), 3), r"task must be a GaussianTask, got a object|got <object"),
+    (
+        lambda: GaussianTask([1.0], 0),
+        "context_size must be a whole number of at least 1, got 0",
+    ),
+    (
+        lambda: GaussianTask([1.0], 10**400),
+        "context_size must have a size between 1e-30 and 1e30, got 1000",
+    ),
+    (
+        lambda: GaussianTask([1.0], 3, np.eye(2)),
+        r"feature_cov must have shape \(1, 1\), got shape \(2, 2\)",
+    ),
+    (
+        lambda: GaussianTask([1.0], 3, None, [[-1.0]]),
+        "prior_cov must be positive semidefinite",
+    ),
+    (
+        lambda: GaussianTask([1.0], 3, [[1e-140]]),
+        "feature_cov must have a size between 1e-30 and",
+    ),
+    (
+        lambda: GaussianTask([1.0], 3, [[1e200]]),
+        "feature_cov must have a size between 1e-30 and",
+    ),
+    (
+        lambda: GaussianTask([1.0], 3, noise_std=-1),
+        "noise_std must be a finite number of at least 0, got -1",
+    ),
+    (
+        lambda: GaussianTask([1.0], 3, noise_std=1e200),
+        "noise_std must have a size between 1e-30 and",
+    ),
+    (
+        lambda: sample(KEY, object(), 3),
+        r"task must be a GaussianTask, got a object|got <object",
+    ),
     (lambda: sample(0, GENERAL, 3), "key must be a key of jax.random, got 0"),
-    (lambda: sample(KEY, GENERAL, 0), "batch_size must be a whole number of at least 1, got 0"),
+    (
+        lambda: sample(KEY, GENERAL, 0),
+        "batch_size must be a whole number of at least 1, got 0",
+    ),
 )

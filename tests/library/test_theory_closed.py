@@ -1,4 +1,6 @@
-"""Closed forms: equal to the risk of the weights that attain them, minimal by least squares, and the same under JAX."""
+"""Closed forms: equal to the risk of the weights that attain them, minimal by least
+squares, and the same under JAX.
+"""
 
 from dataclasses import replace
 from inspect import signature
@@ -10,7 +12,17 @@ import numpy as np
 import pytest
 from dense import gaussian, least, linear_guess
 from refusals import refusals
-from theory_reference import BIAS, GUESS, TASKS, covs, dense_risk, lifted, make_task, moments_of, root
+from theory_reference import (
+    BIAS,
+    GUESS,
+    TASKS,
+    covs,
+    dense_risk,
+    lifted,
+    make_task,
+    moments_of,
+    root,
+)
 
 from lsalib import theory
 from lsalib.attention import gd_weights
@@ -20,8 +32,16 @@ NAMES = pytest.mark.parametrize("name", TASKS)
 OFF = lambda task: (task.prior_mean, 0.0)
 # The stated risk, weights that have it, and their guess and bias.
 ATTAINED = {
-    "a step": (lambda t: theory.gd_risk(t, 0.3), lambda t: gd_weights(t.prior_mean, 0.3), OFF),
-    "the best step": (theory.gd_risk, lambda t: gd_weights(t.prior_mean, theory.optimal_step(t)), OFF),
+    "a step": (
+        lambda t: theory.gd_risk(t, 0.3),
+        lambda t: gd_weights(t.prior_mean, 0.3),
+        OFF,
+    ),
+    "the best step": (
+        theory.gd_risk,
+        lambda t: gd_weights(t.prior_mean, theory.optimal_step(t)),
+        OFF,
+    ),
     "yq-LSA": (theory.yq_risk, theory.yq_optimal_weights, OFF),
     "LSA": (theory.optimal_risk, theory.optimal_weights, lambda t: (0 * GUESS, 0.0)),
     "LSA with a guess": (
@@ -37,7 +57,12 @@ ATTAINED = {
 }
 
 
-@pytest.mark.claim("exact-gd-risk", "exact-multihead-risk", "preconditioned-optimum", "sharp-head-count")
+@pytest.mark.claim(
+    "exact-gd-risk",
+    "exact-multihead-risk",
+    "preconditioned-optimum",
+    "sharp-head-count",
+)
 @NAMES
 def test_weights_have_the_stated_risk(name, x64):
     """By brute-force moments; the control is the same task with one example more."""
@@ -45,26 +70,39 @@ def test_weights_have_the_stated_risk(name, x64):
     for function, (stated, weights, guess) in ATTAINED.items():
         found = dense_risk(lifted(weights(task)), task, *guess(task), moments_of(name))
         np.testing.assert_allclose(stated(task), found, rtol=1e-10, err_msg=function)
-        assert abs(stated(replace(task, context_size=task.context_size + 1)) / found - 1) > 1e-3
+        assert (
+            abs(stated(replace(task, context_size=task.context_size + 1)) / found - 1)
+            > 1e-3
+        )
 
 
 def by_brute_force(task, kurtosis=3.0):
     """Moments with residual labels."""
     roots = (root(cov, task.dim) for cov in (task.feature_cov, task.prior_cov))
-    return gaussian(task.dim, task.context_size, task.noise_std, *roots, noise_kurtosis=kurtosis)
+    return gaussian(
+        task.dim, task.context_size, task.noise_std, *roots, noise_kurtosis=kurtosis
+    )
 
 
 @pytest.mark.claim("exact-multihead-risk", "conjecture-global-optimum", "price-general")
 @NAMES
 def test_no_weights_do_better(name):
-    """The least value of the dense quadratic is the stated minimum, for a wrong guess and for the right one."""
+    """The least value of the dense quadratic is the stated minimum, for a wrong guess
+    and for the right one.
+    """
     task, given = TASKS[name], by_brute_force(TASKS[name])
-    lowest = lambda guess, bias: least(given, linear_guess(covs(task)[0], task.prior_mean - guess, bias))
-    np.testing.assert_allclose(theory.optimal_risk(task, GUESS, BIAS), lowest(GUESS, BIAS), rtol=1e-8)
+    lowest = lambda guess, bias: least(
+        given, linear_guess(covs(task)[0], task.prior_mean - guess, bias)
+    )
+    np.testing.assert_allclose(
+        theory.optimal_risk(task, GUESS, BIAS), lowest(GUESS, BIAS), rtol=1e-8
+    )
     np.testing.assert_allclose(theory.yq_risk(task), lowest(*OFF(task)), rtol=1e-8)
     steps = theory.optimal_step(task) * np.array([0.9, 1.0, 1.1])
     risks = [theory.gd_risk(task, step) for step in steps]
-    assert risks[1] == pytest.approx(theory.gd_risk(task)) and risks[1] < min(risks[0], risks[2])
+    assert risks[1] == pytest.approx(theory.gd_risk(task)) and risks[1] < min(
+        risks[0], risks[2]
+    )
     assert theory.yq_risk(task) <= risks[1] * (1 + 1e-12)
 
 
@@ -72,17 +110,29 @@ def test_no_weights_do_better(name):
 @pytest.mark.parametrize("kurtosis", [1.0, 3.0, 6.0])
 @pytest.mark.parametrize("name", ["general, noisy", "singular features"])
 def test_the_best_constant(name, kurtosis):
-    """Least squares for 1 on all entries of S and q, by brute force, with random signs and heavy tails as noise."""
+    """Least squares for 1 on all entries of S and q, by brute force, with random signs
+    and heavy tails as noise.
+    """
     task, s = TASKS[name], TASKS[name].noise_std
     given = by_brute_force(task, kurtosis)
     seen = np.zeros((4, 4), bool)
     seen[:3, :3] = seen[3, 3] = True
     m, K = given.mean[seen], given.second[seen][:, seen]
     stated = theory.constant_regression(task, noise_cumulant=(kurtosis - 3) * s**4)
-    np.testing.assert_allclose(stated.error, 1 - m @ np.linalg.pinv(K, 1e-11, hermitian=True) @ m, rtol=1e-8)
+    np.testing.assert_allclose(
+        stated.error, 1 - m @ np.linalg.pinv(K, 1e-11, hermitian=True) @ m, rtol=1e-8
+    )
     weights = np.append(stated.features.ravel(), stated.residual)
-    np.testing.assert_allclose(weights @ K @ weights - 2 * weights @ m + 1, stated.error, rtol=1e-10)
-    assert abs(theory.constant_regression(task, noise_cumulant=s**4).error / stated.error - 1) > 1e-5
+    np.testing.assert_allclose(
+        weights @ K @ weights - 2 * weights @ m + 1, stated.error, rtol=1e-10
+    )
+    assert (
+        abs(
+            theory.constant_regression(task, noise_cumulant=s**4).error / stated.error
+            - 1
+        )
+        > 1e-5
+    )
 
 
 def test_the_preconditioner_is_that_of_its_formula():
@@ -91,51 +141,95 @@ def test_the_preconditioner_is_that_of_its_formula():
     (L, P), C = covs(task), task.context_size
     V = (1 + 1 / C) * L @ P @ L + (np.trace(L @ P) + task.noise_std**2) / C * L
     expected = P @ L @ np.linalg.pinv(V, 1e-11, hermitian=True)
-    np.testing.assert_allclose(theory.optimal_preconditioner(task), expected, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        theory.optimal_preconditioner(task), expected, rtol=1e-9, atol=1e-10
+    )
     assert np.abs(expected - expected.T).max() > 1e-2
 
 
 def test_what_rounding_decides():
-    """A rank, what is inverted, a cumulant at its bound, and a guess that is nearly right."""
+    """A rank, what is inverted, a cumulant at its bound, and a guess that is nearly
+    right.
+    """
     task = lambda least: GaussianTask(np.ones(20), 5, np.diag([1.0] * 19 + [least]))
-    left_out, counted = (theory.constant_regression(task(least)) for least in (3e-15, 1e-12))
-    np.testing.assert_allclose([left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9)
+    left_out, counted = (
+        theory.constant_regression(task(least)) for least in (3e-15, 1e-12)
+    )
+    np.testing.assert_allclose(
+        [left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9
+    )
     assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
     small = GaussianTask([1.0, 1.0], 5, [[1e-20, 0], [0, 1e-20]])
     assert theory.depth_price(small, 1) == pytest.approx(1 / (1 + 5), rel=1e-12)
-    signs = lambda factor: theory.constant_regression(GaussianTask([1.0], 6, noise_std=0.7), noise_cumulant=factor)
-    assert signs(-2 * 0.7**4 * (1 + 1e-12)).error == pytest.approx(signs(-2 * 0.7**4).error, rel=1e-9)
+    signs = lambda factor: theory.constant_regression(
+        GaussianTask([1.0], 6, noise_std=0.7), noise_cumulant=factor
+    )
+    assert signs(-2 * 0.7**4 * (1 + 1e-12)).error == pytest.approx(
+        signs(-2 * 0.7**4).error, rel=1e-9
+    )
     for off, heads in ((0.0, 1), (1e-8, 3)):
-        assert len(theory.optimal_weights(make_task(0, 3, 4), make_task(0, 3, 4).prior_mean * (1 + off)).W_K) == heads
+        assert (
+            len(
+                theory.optimal_weights(
+                    make_task(0, 3, 4), make_task(0, 3, 4).prior_mean * (1 + off)
+                ).W_K
+            )
+            == heads
+        )
 
 
-@pytest.mark.claim("thm2-exact-gap", "gd-strict-lower-bound", "exact-gd-risk", "fig3-linear-gap", "fig4-guess-slope")
+@pytest.mark.claim(
+    "thm2-exact-gap",
+    "gd-strict-lower-bound",
+    "exact-gd-risk",
+    "fig3-linear-gap",
+    "fig4-guess-slope",
+)
 @pytest.mark.parametrize(("d", "C"), [(1, 1), (2, 7), (10, 10)])
 def test_the_formulas_of_the_paper_s_setting(d, C):
     """Identity covariances, no noise."""
     task = GaussianTask(np.linspace(-1, 2, d), C)
     assert theory.gd_risk(task) == pytest.approx(d * (d + 1) / (C + d + 1), rel=1e-12)
     gap = theory.optimal_risk(task, bias=BIAS) - theory.yq_risk(task)
-    assert gap == pytest.approx(2 * (task.prior_mean @ task.prior_mean + BIAS**2) / (C * d + 2), rel=1e-10)
+    assert gap == pytest.approx(
+        2 * (task.prior_mean @ task.prior_mean + BIAS**2) / (C * d + 2), rel=1e-10
+    )
 
 
 def test_debiased_steps_have_an_example_less():
     """By hand: eta of C centered examples is (C-1)/C eta of C-1 free ones."""
     task = GaussianTask([0.0] * 3, 5, noise_std=2.0)
-    assert theory.debiased_risk(task, 0.5) == pytest.approx(3 * (1 - 2 * 0.4 + 0.4**2 * (1 + 4 / 4 + 4 / 4)))
-    assert theory.debiased_risk(task) == pytest.approx(theory.debiased_risk(task, theory.debiased_step(task)))
-    assert theory.debiased_risk(task) < theory.debiased_risk(task, 1.1 * theory.debiased_step(task))
+    assert theory.debiased_risk(task, 0.5) == pytest.approx(
+        3 * (1 - 2 * 0.4 + 0.4**2 * (1 + 4 / 4 + 4 / 4))
+    )
+    assert theory.debiased_risk(task) == pytest.approx(
+        theory.debiased_risk(task, theory.debiased_step(task))
+    )
+    assert theory.debiased_risk(task) < theory.debiased_risk(
+        task, 1.1 * theory.debiased_step(task)
+    )
 
 
 def test_units_do_not_count():
-    """Features and labels in any unit that fits into float32: the risk is that of the unit task, in units of labels."""
+    """Features and labels in any unit that fits into float32: the risk is that of the
+    unit task, in units of labels.
+    """
     unit = TASKS["general, noisy"]
-    (L, P), f = covs(unit), lambda t: np.array([theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t)])
+    (L, P), f = (
+        covs(unit),
+        lambda t: np.array(
+            [theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t)]
+        ),
+    )
     for l, p in ((1e-28, 1.0), (1e28, 1.0), (1e-20, 1e20), (1e25, 1e-28)):
         weights, labels = np.sqrt(p), np.sqrt(l * p)
-        task = GaussianTask(weights * unit.prior_mean, 3, l * L, p * P, labels * unit.noise_std)
+        task = GaussianTask(
+            weights * unit.prior_mean, 3, l * L, p * P, labels * unit.noise_std
+        )
         np.testing.assert_allclose(f(task) / (l * p), f(unit), rtol=1e-10)
-        assert theory.optimal_step(task) * l == pytest.approx(theory.optimal_step(unit), rel=1e-10)
+        assert theory.optimal_step(task) * l == pytest.approx(
+            theory.optimal_step(unit), rel=1e-10
+        )
     plain = jax.jit(lambda cov: theory.gd_risk(GaussianTask([0.0] * 3, 4, cov)))
     for l in (1e-18, 1e-13, 1e15, 1e18):
         np.testing.assert_allclose(plain(l * jnp.eye(3)) / l, 3 * 4 / 8, rtol=1e-5)
@@ -153,7 +247,9 @@ FUNCTIONS = {
     "delta": lambda t: theory.delta_rule_risk(t, 0.1, GUESS, decay=0.9),
     "moments": lambda t: theory.gram_moments(t).second.sum(),
     "lifted": lambda t: theory.lifted_risk(t, GUESS).slope.sum(),
-    "weights' risk": lambda t: theory.population_risk(gd_weights([1.0, 2.0, -1.0], 0.3), t, GUESS),
+    "weights' risk": lambda t: theory.population_risk(
+        gd_weights([1.0, 2.0, -1.0], 0.3), t, GUESS
+    ),
 }
 
 
@@ -168,34 +264,79 @@ def test_the_same_under_jit_vmap_and_grad(x64):
     every = lambda task: jnp.stack([jnp.asarray(f(task)) for f in FUNCTIONS.values()])
     # Along a path through other tasks, which moves all four fields.
     path = lambda task, way, h: jax.tree.map(lambda leaf, by: leaf + h * by, task, way)
-    slope = jax.jit(jax.vmap(lambda task, way: jax.jvp(lambda h: every(path(task, way, h)), (0.0,), (1.0,))))
+    slope = jax.jit(
+        jax.vmap(
+            lambda task, way: jax.jvp(
+                lambda h: every(path(task, way, h)), (0.0,), (1.0,)
+            )
+        )
+    )
     stack = lambda tasks: jax.tree.map(lambda *leaves: np.stack(leaves), *tasks)
-    found, slopes = slope(stack(tasks), stack(ways := [make_task(seed, 3, 4, 0.5) for seed in (2, 3)]))
+    found, slopes = slope(
+        stack(tasks), stack(ways := [make_task(seed, 3, 4, 0.5) for seed in (2, 3)])
+    )
     known = [[float(f(task)) for f in FUNCTIONS.values()] for task in tasks]
     np.testing.assert_allclose(found, known, rtol=1e-10)
-    ends = [[float(f(path(tasks[0], ways[0], h))) for f in FUNCTIONS.values()] for h in (1e-5, -1e-5)]
+    ends = [
+        [float(f(path(tasks[0], ways[0], h))) for f in FUNCTIONS.values()]
+        for h in (1e-5, -1e-5)
+    ]
     np.testing.assert_allclose(slopes[0], np.subtract(*ends) / 2e-5, rtol=1e-5)
     assert np.abs(slopes[0]).min() > 1e-4
 
 
 PLAIN = TASKS["general"]
 test_bad_input_is_refused = refusals(
-    (lambda: theory.gd_risk(PLAIN, np.inf), "step_size must be a finite number, got inf"),
-    (lambda: theory.optimal_risk(PLAIN, [1.0, 2.0]), r"guess must have shape \(3,\), got shape \(2,\)"),
-    (lambda: theory.optimal_weights(PLAIN, [1.0, np.nan, 0.0]), "guess must hold finite numbers"),
-    (lambda: theory.constant_regression(PLAIN, noise_cumulant=1.0), "noise_cumulant must be 0 for a task without"),
-    (lambda: theory.constant_regression(TASKS["general, noisy"], noise_cumulant=-9.0), "at least -2 noise_std"),
-    (lambda: theory.debiased_risk(GaussianTask([1.0], 1)), "context_size of at least 2 to be centered, got 1"),
-    (lambda: theory.debiased_risk(PLAIN, "a"), "step_size must be a real number, got 'a'"),
+    (
+        lambda: theory.gd_risk(PLAIN, np.inf),
+        "step_size must be a finite number, got inf",
+    ),
+    (
+        lambda: theory.optimal_risk(PLAIN, [1.0, 2.0]),
+        r"guess must have shape \(3,\), got shape \(2,\)",
+    ),
+    (
+        lambda: theory.optimal_weights(PLAIN, [1.0, np.nan, 0.0]),
+        "guess must hold finite numbers",
+    ),
+    (
+        lambda: theory.constant_regression(PLAIN, noise_cumulant=1.0),
+        "noise_cumulant must be 0 for a task without",
+    ),
+    (
+        lambda: theory.constant_regression(
+            TASKS["general, noisy"], noise_cumulant=-9.0
+        ),
+        "at least -2 noise_std",
+    ),
+    (
+        lambda: theory.debiased_risk(GaussianTask([1.0], 1)),
+        "context_size of at least 2 to be centered, got 1",
+    ),
+    (
+        lambda: theory.debiased_risk(PLAIN, "a"),
+        "step_size must be a real number, got 'a'",
+    ),
 )
 
 
 TAKEN = {name: signature(getattr(theory, name)).parameters for name in theory.__all__}
 
 
-@pytest.mark.parametrize("name", [name for name, taken in TAKEN.items() if "task" in taken])
+@pytest.mark.parametrize(
+    "name", [name for name, taken in TAKEN.items() if "task" in taken]
+)
 def test_what_is_no_task_is_refused_first(name, unchecked):
     """Before any other argument is read; the error says what was meant."""
-    read = [each.name for each in TAKEN[name].values() if each.default is each.empty or each.name == "fourth"]
-    with pytest.raises(ValueError, match=r"task must be a GaussianTask, got a \w+ \(did you mean its task\?\)"):
-        getattr(theory, name)(**dict.fromkeys(read, "text") | {"task": SimpleNamespace(task=PLAIN)})
+    read = [
+        each.name
+        for each in TAKEN[name].values()
+        if each.default is each.empty or each.name == "fourth"
+    ]
+    with pytest.raises(
+        ValueError,
+        match=r"task must be a GaussianTask, got a \w+ \(did you mean its task\?\)",
+    ):
+        getattr(theory, name)(
+            **dict.fromkeys(read, "text") | {"task": SimpleNamespace(task=PLAIN)}
+        )

@@ -1,4 +1,6 @@
-"""The minimum risk of few heads: exact where that is proved, elsewhere a search that says how it ended."""
+"""The minimum risk of few heads: exact where that is proved, elsewhere a search that
+says how it ended.
+"""
 
 from dataclasses import replace
 
@@ -6,12 +8,26 @@ import jax
 import numpy as np
 import pytest
 from refusals import refusals
-from theory_reference import BIAS, GUESS, TASKS, dense_risk, lifted, make_task, moments_of
+from theory_reference import (
+    BIAS,
+    GUESS,
+    TASKS,
+    dense_risk,
+    lifted,
+    make_task,
+    moments_of,
+)
 
 from lsalib import theory
 from lsalib.attention import effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory import few_heads_weights, least, least_risk, optimal_risk, population_risk
+from lsalib.theory import (
+    few_heads_weights,
+    least,
+    least_risk,
+    optimal_risk,
+    population_risk,
+)
 from lsalib.theory.least import _risk_and_gradient, _search, _starts
 
 PLAIN, SCALED = TASKS["isotropic"], TASKS["isotropic, noisy"]
@@ -35,53 +51,96 @@ EXACT = {
 @pytest.mark.claim("few-heads-optimum", "sharp-head-count", "exact-multihead-risk")
 @pytest.mark.parametrize("name", EXACT)
 def test_what_is_proved_is_exact(name, x64):
-    """It names the page of the proof, its weights attain the risk, and no gradient is left."""
+    """It names the page of the proof, its weights attain the risk, and no gradient is
+    left.
+    """
     task, heads, *guess = EXACT[name]
     least = least_risk(task, heads, *guess)
     isotropic = name.startswith("isotropic")
-    assert least.exact and ("page few_heads" if isotropic else "page heads") in least.reason
+    assert (
+        least.exact
+        and ("page few_heads" if isotropic else "page heads") in least.reason
+    )
     assert len(least.params.W_K) <= heads and least.gradient < 1e-6
-    moments, given = moments_of(next(n for n in TASKS if TASKS[n] is task)), (np.zeros(3), 0.0)
-    found = dense_risk(lifted(least.params), task, *(guess if guess[0] is not None else given), moments)
+    moments, given = (
+        moments_of(next(n for n in TASKS if TASKS[n] is task)),
+        (np.zeros(3), 0.0),
+    )
+    found = dense_risk(
+        lifted(least.params), task, *(guess if guess[0] is not None else given), moments
+    )
     np.testing.assert_allclose(least.risk, found, rtol=1e-10)
     assert (least.risk / optimal_risk(task, *guess) - 1 > 1e-3) == isotropic
     off = lifted(jax.tree.map(lambda W: 1.01 * W, least.params))
-    assert dense_risk(off, task, *(guess if guess[0] is not None else given), moments) > least.risk + 1e-5
+    assert (
+        dense_risk(off, task, *(guess if guess[0] is not None else given), moments)
+        > least.risk + 1e-5
+    )
 
 
 @pytest.mark.claim("few-heads-optimum", "exact-multihead-risk")
 def test_a_forced_search_finds_what_is_proved(x64):
-    """Without a formula: the minimum risk of two heads; the bound for a right guess, where it calls itself exact."""
-    for task, guess, bias, attains in ((SCALED, GUESS, BIAS, False), (GENERAL, GENERAL.prior_mean, 0.0, True)):
+    """Without a formula: the minimum risk of two heads; the bound for a right guess,
+    where it calls itself exact.
+    """
+    for task, guess, bias, attains in (
+        (SCALED, GUESS, BIAS, False),
+        (GENERAL, GENERAL.prior_mean, 0.0, True),
+    ):
         params, exact, reason = _search(2, task, guess, bias, 16, 150, 0)
         found = float(population_risk(params, task, guess, bias))
-        np.testing.assert_allclose(found, least_risk(task, 2, guess, bias).risk, rtol=1e-9)
+        np.testing.assert_allclose(
+            found, least_risk(task, 2, guess, bias).risk, rtol=1e-9
+        )
         assert exact == attains and ("attains" in reason) == attains
 
 
 def test_a_search_says_how_it_ended(x64):
-    """Agreement of its ends, the norm of its gradient over all weights, and that another seed has other starts."""
+    """Agreement of its ends, the norm of its gradient over all weights, and that
+    another seed has other starts.
+    """
     least = least_risk(NOISY, 2, GUESS, BIAS, **SEARCH)
-    assert not least.exact and "of which agree to nine digits" in least.reason and least.gradient < 1e-6
+    assert (
+        not least.exact
+        and "of which agree to nine digits" in least.reason
+        and least.gradient < 1e-6
+    )
     assert isinstance(least.risk, float) and least.params.W_Q.dtype == np.float64
-    # A step along the gradient of weights that are a little off lowers their risk by its squared norm.
+    # A step along the gradient of weights that are a little off lowers their risk by
+    # its squared norm.
     b, A = effective(jax.tree.map(lambda W: 1.01 * W, least.params))
     risk = lambda pair: population_risk(from_effective(*pair), NOISY, GUESS, BIAS)
-    norm = _risk_and_gradient(from_effective(b, A), np.append(GUESS, BIAS), standardize(NOISY))[1]
+    norm = _risk_and_gradient(
+        from_effective(b, A), np.append(GUESS, BIAS), standardize(NOISY)
+    )[1]
     slopes = jax.grad(risk)((b, A))
     after = risk((b - 1e-6 * slopes[0], A - 1e-6 * slopes[1]))
-    assert float(risk((b, A)) - after) == pytest.approx(1e-6 * float(norm) ** 2, rel=1e-2) and norm > 1e-3
+    assert (
+        float(risk((b, A)) - after) == pytest.approx(1e-6 * float(norm) ** 2, rel=1e-2)
+        and norm > 1e-3
+    )
     first, again, other = (_starts(3, 2, 6, seed) for seed in (0, 0, 1))
     assert np.array_equal(first, again) and np.abs(first - other).min() > 0
 
 
 def test_ends_that_differ_by_rounding_agree_in_any_unit(monkeypatch, x64):
-    """Ends that are apart by 1e-12 of a label's variance agree, and by 1e-7 do not; only the bound itself is exact."""
+    """Ends that are apart by 1e-12 of a label's variance agree, and by 1e-7 do not;
+    only the bound itself is exact.
+    """
     found, unit = least._lowest, 1e4
     cov, P = NOISY.feature_cov, NOISY.prior_cov
-    large = GaussianTask(unit * NOISY.prior_mean, NOISY.context_size, cov, unit**2 * P, unit * NOISY.noise_std)
+    large = GaussianTask(
+        unit * NOISY.prior_mean,
+        NOISY.context_size,
+        cov,
+        unit**2 * P,
+        unit * NOISY.noise_std,
+    )
     for task, scale in ((NOISY, 1.0), (large, unit)):
-        for off, agree in (([0.0, 1e-12, -1e-12, 1e-3], 3), ([0.0, 1e-7, 2e-7, 1e-12], 2)):
+        for off, agree in (
+            ([0.0, 1e-12, -1e-12, 1e-3], 3),
+            ([0.0, 1e-7, 2e-7, 1e-12], 2),
+        ):
 
             def ends(*args, off=off):
                 *layer, values = found(*args)
@@ -89,36 +148,67 @@ def test_ends_that_differ_by_rounding_agree_in_any_unit(monkeypatch, x64):
 
             monkeypatch.setattr(least, "_lowest", ends)
             reason = _search(2, task, scale * GUESS, scale * BIAS, 16, 150, 0)[2]
-            assert reason == f"the lowest of 16 searches, {agree} of which agree to nine digits"
-    monkeypatch.setattr(least, "_lowest", lambda *args: (*found(*args)[:2], np.full(16, 1e-4)))
+            assert (
+                reason
+                == f"the lowest of 16 searches, {agree} of which agree to nine digits"
+            )
+    monkeypatch.setattr(
+        least, "_lowest", lambda *args: (*found(*args)[:2], np.full(16, 1e-4))
+    )
     assert not _search(2, NOISY, GUESS, BIAS, 16, 150, 0)[1]
 
 
 def risk_of(task, heads, guess=None, bias=0.0):
-    return float(population_risk(few_heads_weights(task, heads, guess, bias), task, guess, bias))
+    return float(
+        population_risk(few_heads_weights(task, heads, guess, bias), task, guess, bias)
+    )
 
 
 @pytest.mark.claim("few-heads-optimum", "sharp-head-count")
 def test_d_heads_are_enough_and_a_right_guess_needs_one(x64):
-    """One head fewer falls short, and one head with a guess that is a little wrong. Only its distance counts."""
+    """One head fewer falls short, and one head with a guess that is a little wrong.
+
+    Only its distance counts.
+    """
     for guess in (None, GUESS):
-        assert risk_of(PLAIN, 3, guess) == pytest.approx(optimal_risk(PLAIN, guess), rel=1e-12)
+        assert risk_of(PLAIN, 3, guess) == pytest.approx(
+            optimal_risk(PLAIN, guess), rel=1e-12
+        )
         assert risk_of(PLAIN, 2, guess) > optimal_risk(PLAIN, guess) + 1e-3
-    assert risk_of(PLAIN, 1, PLAIN.prior_mean) == pytest.approx(theory.yq_risk(PLAIN), rel=1e-13)
+    assert risk_of(PLAIN, 1, PLAIN.prior_mean) == pytest.approx(
+        theory.yq_risk(PLAIN), rel=1e-13
+    )
     assert risk_of(PLAIN, 1, PLAIN.prior_mean + 0.1) > theory.yq_risk(PLAIN) + 1e-3
     turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], 5)
     assert risk_of(turned, 2) == pytest.approx(risk_of(PLAIN, 2), rel=1e-10)
     far = least_risk(PLAIN, 2, PLAIN.prior_mean + np.array([1e3, 0, 0]))
-    assert far.exact and far.gradient < 1e-6 * far.risk, "the best mixture is far from one to one"
+    assert far.exact and far.gradient < 1e-6 * far.risk, (
+        "the best mixture is far from one to one"
+    )
 
 
 NEARLY = replace(PLAIN, feature_cov=np.diag([1.0, 1.0, 1.0 + 1e-6]))
 test_bad_input_is_refused = refusals(
-    (lambda: few_heads_weights(GENERAL, 1), "task must have covariances that are multiples of the identity"),
-    (lambda: few_heads_weights(NEARLY, 1), "task must have covariances that are multiples of the identity"),
+    (
+        lambda: few_heads_weights(GENERAL, 1),
+        "task must have covariances that are multiples of the identity",
+    ),
+    (
+        lambda: few_heads_weights(NEARLY, 1),
+        "task must have covariances that are multiples of the identity",
+    ),
     (lambda: few_heads_weights(PLAIN, 4), "heads must be at most d = 3, got 4"),
-    (lambda: few_heads_weights(PLAIN, 0), "heads must be a whole number of at least 1, got 0"),
-    (lambda: least_risk(PLAIN, 1, [1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),
+    (
+        lambda: few_heads_weights(PLAIN, 0),
+        "heads must be a whole number of at least 1, got 0",
+    ),
+    (
+        lambda: least_risk(PLAIN, 1, [1.0]),
+        r"guess must have shape \(3,\), got shape \(1,\)",
+    ),
     (lambda: least_risk(FLAT, 2), "task must have a positive definite feature_cov"),
-    (lambda: least_risk(make_task(0, 3, 4), 2, starts=0), "starts must be a whole number of at least 1"),
+    (
+        lambda: least_risk(make_task(0, 3, 4), 2, starts=0),
+        "starts must be a whole number of at least 1",
+    ),
 )

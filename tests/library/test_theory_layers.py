@@ -1,4 +1,6 @@
-"""Rules with several steps, and the best predictor: depth, the delta rule, and Bayes' risk."""
+"""Rules with several steps, and the best predictor: depth, the delta rule, and Bayes'
+risk.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +8,15 @@ import numpy as np
 import pytest
 from refusals import refusals
 from scipy import integrate, stats
-from theory_reference import GUESS, TASKS, gauss_hermite, largest_z, make_task, root, z_bound
+from theory_reference import (
+    GUESS,
+    TASKS,
+    gauss_hermite,
+    largest_z,
+    make_task,
+    root,
+    z_bound,
+)
 
 from lsalib import theory
 from lsalib.tasks import GaussianTask
@@ -16,27 +26,39 @@ PLAIN, FLAT = TASKS["isotropic"], replace(TASKS["singular features"], noise_std=
 
 
 def nearest(order, degree):
-    """The least mean square of a polynomial with p(0) = 1, of a gamma variable with mean 1: by its moments."""
+    """The least mean square of a polynomial with p(0) = 1, of a gamma variable with
+    mean 1: by its moments.
+    """
     power = np.cumprod(np.append(1, 1 + np.arange(2 * degree) / order))
     i = np.arange(1, degree + 1)
     return 1 - power[i] @ np.linalg.solve(power[i[:, None] + i], power[i])
 
 
 @pytest.mark.claim("depth-gap", "depth-floor")
-@pytest.mark.parametrize(("task", "rank"), [(GaussianTask([0.0], 3), 1), (PLAIN, 3), (FLAT, 2)])
+@pytest.mark.parametrize(
+    ("task", "rank"), [(GaussianTask([0.0], 3), 1), (PLAIN, 3), (FLAT, 2)]
+)
 def test_the_price_of_depth_is_the_distance_from_polynomials(task, rank):
-    """Of a gamma variable, for one to four layers, one feature, singular features; half the order is seen."""
+    """Of a gamma variable, for one to four layers, one feature, singular features; half
+    the order is seen.
+    """
     for layers in (1, 2, 3, 4):
         order = task.context_size * rank / 2
-        np.testing.assert_allclose(depth_price(task, layers), nearest(order, layers), rtol=1e-8)
+        np.testing.assert_allclose(
+            depth_price(task, layers), nearest(order, layers), rtol=1e-8
+        )
         assert depth_price(task, layers) < 0.95 * nearest(order / 2, layers)
 
 
 @pytest.mark.claim("depth-gap", "depth-floor")
 def test_the_risk_of_depth():
-    """One layer is that of the other pages, two have less risk; one feature has a formula at every depth."""
+    """One layer is that of the other pages, two have less risk; one feature has a
+    formula at every depth.
+    """
     task = GaussianTask([1.0, -2.0, 0.5], 5, 2.0 * np.eye(3), 0.3 * np.eye(3))
-    assert depth_risk(task, 1, GUESS) == pytest.approx(theory.optimal_risk(task, GUESS), rel=1e-13)
+    assert depth_risk(task, 1, GUESS) == pytest.approx(
+        theory.optimal_risk(task, GUESS), rel=1e-13
+    )
     assert depth_risk(task, 2, GUESS) < 0.8 * depth_risk(task, 1, GUESS)
     scaled = GaussianTask(1.5 * PLAIN.prior_mean, 5, 4.0 * np.eye(3), 9 / 4 * np.eye(3))
     assert depth_risk(scaled, 2) == pytest.approx(9 * depth_risk(PLAIN, 2), rel=1e-13)
@@ -59,8 +81,15 @@ def final_errors(X, noise, w, start, beta, decay, normalized):
 
 @pytest.mark.parametrize(("d", "C"), [(1, 3), (2, 2)])
 def test_the_delta_rule_equals_the_sum_over_a_quadrature(d, C):
-    """Five nodes for each normal variable integrate C steps on general tasks exactly; the controls change one thing."""
-    task, start, beta, decay = make_task(10 + d, d, C, noise_std=0.8), GUESS[:d], 0.3, 0.8
+    """Five nodes for each normal variable integrate C steps on general tasks exactly;
+    the controls change one thing.
+    """
+    task, start, beta, decay = (
+        make_task(10 + d, d, C, noise_std=0.8),
+        GUESS[:d],
+        0.3,
+        0.8,
+    )
     points, weights = gauss_hermite(C * d, 5)
     other, other_weights = gauss_hermite(C + d)
     X = points.reshape(-1, C, d) @ root(task.feature_cov, d).T
@@ -69,8 +98,13 @@ def test_the_delta_rule_equals_the_sum_over_a_quadrature(d, C):
     w = task.prior_mean + eps @ root(task.prior_cov, d).T
     errors = final_errors(X, task.noise_std * noise, w, start, beta, decay, False)
     exact = weights @ np.einsum("ni,ij,nj->n", errors, task.feature_cov, errors)
-    np.testing.assert_allclose(delta_rule_risk(task, beta, start, decay=decay), exact, rtol=1e-11)
-    wrong = [delta_rule_risk(task, beta, -start, decay=decay), delta_rule_risk(task, 1.01 * beta, start, decay=decay)]
+    np.testing.assert_allclose(
+        delta_rule_risk(task, beta, start, decay=decay), exact, rtol=1e-11
+    )
+    wrong = [
+        delta_rule_risk(task, beta, -start, decay=decay),
+        delta_rule_risk(task, 1.01 * beta, start, decay=decay),
+    ]
     wrong += [
         delta_rule_risk(task, beta, start),
         delta_rule_risk(replace(task, noise_std=0.0), beta, start, decay=decay),
@@ -79,26 +113,43 @@ def test_the_delta_rule_equals_the_sum_over_a_quadrature(d, C):
 
 
 def test_normalized_steps_are_within_sampling_error():
-    """With noise, decay and a general prior, in NumPy; the controls are another start and a smaller step."""
+    """With noise, decay and a general prior, in NumPy; the controls are another start
+    and a smaller step.
+    """
     task = GaussianTask(np.ones(6), 5, 2 * np.eye(6), make_task(2, 6, 1).prior_cov, 4.0)
     start, rng, count = np.linspace(-1, 2, 6), np.random.default_rng(0), 200_000
-    X, noise = np.sqrt(2) * rng.standard_normal((count, 5, 6)), 4.0 * rng.standard_normal((count, 5))
+    X, noise = (
+        np.sqrt(2) * rng.standard_normal((count, 5, 6)),
+        4.0 * rng.standard_normal((count, 5)),
+    )
     w = 1 + rng.standard_normal((count, 6)) @ root(task.prior_cov, 6).T
     draws = 2 * (final_errors(X, noise, w, start, 0.6, 0.9, True) ** 2).sum(1)
-    z = lambda beta, start: largest_z(draws, delta_rule_risk(task, beta, start, normalized=True, decay=0.9))
+    z = lambda beta, start: largest_z(
+        draws, delta_rule_risk(task, beta, start, normalized=True, decay=0.9)
+    )
     assert z(0.6, start) < z_bound(2) < min(z(0.6, -start), z(0.5, start))
 
 
 def test_the_delta_rule_s_stated_formulas():
-    """Of identity covariances without noise, and the best steps; one step from the prior mean is a gradient step."""
+    """Of identity covariances without noise, and the best steps; one step from the
+    prior mean is a gradient step.
+    """
     d, C, distance = 3, 5, np.sum((PLAIN.prior_mean - GUESS) ** 2) + 3
     for normalized, best in ((False, 1 / (d + 2)), (True, 1.0)):
-        rho = lambda b, n=normalized: 1 - (2 * b - b**2) / d if n else 1 - 2 * b + b**2 * (d + 2)
-        risk = lambda beta=None, n=normalized: delta_rule_risk(PLAIN, beta, GUESS, normalized=n)
+        rho = lambda b, n=normalized: (
+            1 - (2 * b - b**2) / d if n else 1 - 2 * b + b**2 * (d + 2)
+        )
+        risk = lambda beta=None, n=normalized: delta_rule_risk(
+            PLAIN, beta, GUESS, normalized=n
+        )
         assert risk(0.3) == pytest.approx(distance * rho(0.3) ** C)
-        assert risk() == pytest.approx(risk(best)) and risk() < min(risk(0.9 * best), risk(1.1 * best))
+        assert risk() == pytest.approx(risk(best)) and risk() < min(
+            risk(0.9 * best), risk(1.1 * best)
+        )
     one = make_task(0, 3, 1, noise_std=0.5)
-    assert delta_rule_risk(one, 0.2, one.prior_mean) == pytest.approx(theory.gd_risk(one, 0.2))
+    assert delta_rule_risk(one, 0.2, one.prior_mean) == pytest.approx(
+        theory.gd_risk(one, 0.2)
+    )
 
 
 def plain(d, C, noise_std):
@@ -108,38 +159,83 @@ def plain(d, C, noise_std):
 @pytest.mark.parametrize("noise_std", [1e-3, 1.0, 30.0])
 @pytest.mark.parametrize("degrees", [1, 7, 200])
 def test_bayes_risk_of_one_feature_or_one_example_is_an_integral(degrees, noise_std):
-    """E 1/(1 + s chi^2) for d = 1; for C = 1 the one direction that is seen has it, with d degrees of freedom."""
-    kernel = lambda t, k: np.exp(stats.chi2.logpdf(np.exp(t), k) + t) / (1 + np.exp(t) / noise_std**2)
+    """E 1/(1 + s chi^2) for d = 1; for C = 1 the one direction that is seen has it,
+    with d degrees of freedom.
+    """
+    kernel = lambda t, k: (
+        np.exp(stats.chi2.logpdf(np.exp(t), k) + t) / (1 + np.exp(t) / noise_std**2)
+    )
     # The density of t is below 1e-15 outside of these ends.
-    ends = lambda k: np.log(k) + np.array([-70 / k - np.sqrt(160 / k), np.sqrt(160 / k)])
-    mean = lambda k: integrate.quad(kernel, *ends(k), (k,), points=[np.log(k)], limit=2000, epsabs=1e-13)[0]
-    np.testing.assert_allclose(bayes_risk(plain(1, degrees, noise_std)), mean(degrees), atol=2e-10)
-    np.testing.assert_allclose(bayes_risk(plain(degrees, 1, noise_std)), degrees - 1 + mean(degrees), rtol=2e-10)
+    ends = lambda k: (
+        np.log(k) + np.array([-70 / k - np.sqrt(160 / k), np.sqrt(160 / k)])
+    )
+    mean = lambda k: integrate.quad(
+        kernel, *ends(k), (k,), points=[np.log(k)], limit=2000, epsabs=1e-13
+    )[0]
+    np.testing.assert_allclose(
+        bayes_risk(plain(1, degrees, noise_std)), mean(degrees), atol=2e-10
+    )
+    np.testing.assert_allclose(
+        bayes_risk(plain(degrees, 1, noise_std)),
+        degrees - 1 + mean(degrees),
+        rtol=2e-10,
+    )
 
 
 @pytest.mark.parametrize(("d", "C"), [(3, 10), (5, 4)])
 def test_bayes_risk_is_that_of_samples(d, C):
-    """The posterior's trace, in NumPy, with scales of features and prior; X and X^T teach the same; and the limits."""
+    """The posterior's trace, in NumPy, with scales of features and prior; X and X^T
+    teach the same; and the limits.
+    """
     of = lambda C, s=0.7: GaussianTask(np.ones(d), C, 2 * np.eye(d), 0.3 * np.eye(d), s)
     X = np.sqrt(2) * np.random.default_rng(d).standard_normal((50_000, C, d))
-    draws = 2 * np.linalg.inv(np.eye(d) / 0.3 + np.swapaxes(X, 1, 2) @ X / 0.7**2).trace(axis1=1, axis2=2)
-    assert largest_z(draws, bayes_risk(of(C))) < z_bound(2) < largest_z(draws, bayes_risk(of(C + 1)))
+    draws = 2 * np.linalg.inv(
+        np.eye(d) / 0.3 + np.swapaxes(X, 1, 2) @ X / 0.7**2
+    ).trace(axis1=1, axis2=2)
+    assert (
+        largest_z(draws, bayes_risk(of(C)))
+        < z_bound(2)
+        < largest_z(draws, bayes_risk(of(C + 1)))
+    )
     assert bayes_risk(of(C)) < theory.yq_risk(of(C)) < 0.6 * d
-    assert d - bayes_risk(plain(d, C, 0.7)) == pytest.approx(C - bayes_risk(plain(C, d, 0.7)), abs=1e-8)
+    assert d - bayes_risk(plain(d, C, 0.7)) == pytest.approx(
+        C - bayes_risk(plain(C, d, 0.7)), abs=1e-8
+    )
     assert bayes_risk(of(C, 1e-5)) == pytest.approx(bayes_risk(of(C, 0.0)), abs=1e-4)
 
 
 NOISY = GaussianTask([1.0, 2.0], 3, noise_std=0.5)
 test_bad_input_is_refused = refusals(
     (lambda: depth_price(NOISY, 1), "task must have noise_std 0, got 0.5"),
-    (lambda: depth_risk(PLAIN, 3), "layers must be 1 or 2 for more than one feature, got 3"),
-    (lambda: depth_risk(TASKS["general"], 1), "task must have covariances that are multiples of the identity"),
-    (lambda: depth_price(PLAIN, 0), "layers must be a whole number of at least 1, got 0"),
-    (lambda: delta_rule_risk(TASKS["general"], 0.1, normalized=True), "normalized must be False where feature_cov"),
-    (lambda: delta_rule_risk(NOISY, 0.1, normalized=True), "normalized must be False where labels are noisy and d < 3"),
+    (
+        lambda: depth_risk(PLAIN, 3),
+        "layers must be 1 or 2 for more than one feature, got 3",
+    ),
+    (
+        lambda: depth_risk(TASKS["general"], 1),
+        "task must have covariances that are multiples of the identity",
+    ),
+    (
+        lambda: depth_price(PLAIN, 0),
+        "layers must be a whole number of at least 1, got 0",
+    ),
+    (
+        lambda: delta_rule_risk(TASKS["general"], 0.1, normalized=True),
+        "normalized must be False where feature_cov",
+    ),
+    (
+        lambda: delta_rule_risk(NOISY, 0.1, normalized=True),
+        "normalized must be False where labels are noisy and d < 3",
+    ),
     (lambda: delta_rule_risk(PLAIN, decay=0.9), "step_size must be given"),
     (lambda: delta_rule_risk(NOISY), "step_size must be given"),
-    (lambda: delta_rule_risk(PLAIN, PLAIN.prior_mean), r"step_size must have shape \(\), got shape \(3,\)"),
+    (
+        lambda: delta_rule_risk(PLAIN, PLAIN.prior_mean),
+        r"step_size must have shape \(\), got shape \(3,\)",
+    ),
     (lambda: delta_rule_risk(PLAIN, 0.1, [1.0]), r"start must have shape \(3,\)"),
-    (lambda: bayes_risk(TASKS["general, noisy"]), "task must have covariances that are multiples of the identity"),
+    (
+        lambda: bayes_risk(TASKS["general, noisy"]),
+        "task must have covariances that are multiples of the identity",
+    ),
 )

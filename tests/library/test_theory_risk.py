@@ -5,11 +5,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from refusals import refusals
-from theory_reference import BIAS, GUESS, TASKS, covs, dense_distance, dense_risk, lifted, listed_moments, moments_of
+from theory_reference import (
+    BIAS,
+    GUESS,
+    TASKS,
+    covs,
+    dense_distance,
+    dense_risk,
+    lifted,
+    listed_moments,
+    moments_of,
+)
 
 from lsalib.attention import LSAParams, from_lift, gd_weights
 from lsalib.tasks import GaussianTask
-from lsalib.theory import gd_risk, gram_moments, lifted_risk, ltb_risk, population_risk, squared_distance
+from lsalib.theory import (
+    gd_risk,
+    gram_moments,
+    lifted_risk,
+    ltb_risk,
+    population_risk,
+    squared_distance,
+)
 from lsalib.theory.risk import _by_heads, _lifted
 
 NAMES = pytest.mark.parametrize("name", TASKS)
@@ -18,48 +35,100 @@ NAMES = pytest.mark.parametrize("name", TASKS)
 def make_params(seed: int, heads: int, pad: int = 0, scale: float = 0.5) -> LSAParams:
     """Random weights for three features, and heads of zeros behind them."""
     weights = scale * np.random.default_rng(seed).normal(size=(4, heads, 4, 4))
-    return LSAParams(*map(jnp.asarray, np.pad(weights, ((0, 0), (0, pad), (0, 0), (0, 0)))))
+    return LSAParams(
+        *map(jnp.asarray, np.pad(weights, ((0, 0), (0, pad), (0, 0), (0, 0))))
+    )
 
 
 @pytest.mark.claim("eq21-cross-moment", "eq23-independence")
 @NAMES
 def test_moments_equal_brute_force(name):
-    """Wick's theorem against all values of a quadrature; the controls are other fourth moments and a longer context."""
+    """Wick's theorem against all values of a quadrature; the controls are other fourth
+    moments and a longer context.
+    """
     task = TASKS[name]
     found = gram_moments(task)
     for exact, brute in zip(found, moments_of(name), strict=True):
-        np.testing.assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
-    rows = np.random.default_rng(0).exponential(size=(5, 3))  # a table: off center and skewed
-    tabled = GaussianTask(task.prior_mean, task.context_size, rows.T @ rows / 5, task.prior_cov, task.noise_std)
+        np.testing.assert_allclose(
+            exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max()
+        )
+    # a table: off center and skewed
+    rows = np.random.default_rng(0).exponential(size=(5, 3))
+    tabled = GaussianTask(
+        task.prior_mean,
+        task.context_size,
+        rows.T @ rows / 5,
+        task.prior_cov,
+        task.noise_std,
+    )
     fourth = np.einsum("ni,nj,nk,nl->ijkl", rows, rows, rows, rows) / 5
     brute = listed_moments(tabled, features=(rows, np.full(5, 1 / 5)))[1]
-    np.testing.assert_allclose(gram_moments(tabled, fourth=fourth).second, brute, rtol=1e-11, atol=1e-11 * brute.max())
+    np.testing.assert_allclose(
+        gram_moments(tabled, fourth=fourth).second,
+        brute,
+        rtol=1e-11,
+        atol=1e-11 * brute.max(),
+    )
     assert np.abs(gram_moments(tabled).second / brute - 1).max() > 0.01
-    assert np.abs(gram_moments(GaussianTask(task.prior_mean, 9)).second - found.second).max() > 1e-2
+    assert (
+        np.abs(
+            gram_moments(GaussianTask(task.prior_mean, 9)).second - found.second
+        ).max()
+        > 1e-2
+    )
 
 
 @pytest.mark.claim("eq18-decomposition")
 @pytest.mark.parametrize(("heads", "pad"), [(1, 0), (2, 2)])
 @NAMES
 def test_the_risk_of_weights_is_the_dense_quadratic(name, heads, pad, x64):
-    """One head goes pair by pair, four through the lift. A wrong ingredient, one at a time, has another risk."""
+    """One head goes pair by pair, four through the lift.
+
+    A wrong ingredient, one at a time, has another risk.
+    """
     task, params = TASKS[name], make_params(0, heads, pad)
     dense = dense_risk(lifted(params), task, GUESS, BIAS, moments_of(name))
-    np.testing.assert_allclose(population_risk(params, task, GUESS, BIAS), dense, rtol=1e-12)
+    np.testing.assert_allclose(
+        population_risk(params, task, GUESS, BIAS), dense, rtol=1e-12
+    )
     plain = dense_risk(lifted(params), task, 0 * GUESS, 0.0, moments_of(name))
     np.testing.assert_allclose(population_risk(params, task), plain, rtol=1e-12)
-    np.testing.assert_allclose(lifted_risk(task, GUESS, BIAS).value(jnp.asarray(lifted(params))), dense, rtol=1e-12)
-    other = GaussianTask(-task.prior_mean, task.context_size, *covs(task), task.noise_std)
+    np.testing.assert_allclose(
+        lifted_risk(task, GUESS, BIAS).value(jnp.asarray(lifted(params))),
+        dense,
+        rtol=1e-12,
+    )
+    other = GaussianTask(
+        -task.prior_mean, task.context_size, *covs(task), task.noise_std
+    )
     turned = params._replace(W_V=jnp.swapaxes(params.W_V, 1, 2))
-    wrong = [(params, task, -GUESS, BIAS), (params, task, GUESS, 0.0), (params, other, GUESS, BIAS)]
-    assert min(abs(population_risk(*w) / dense - 1) for w in [*wrong, (turned, task, GUESS, BIAS)]) > 1e-3
+    wrong = [
+        (params, task, -GUESS, BIAS),
+        (params, task, GUESS, 0.0),
+        (params, other, GUESS, BIAS),
+    ]
+    assert (
+        min(
+            abs(population_risk(*w) / dense - 1)
+            for w in [*wrong, (turned, task, GUESS, BIAS)]
+        )
+        > 1e-3
+    )
 
 
 def test_heads_pair_by_pair_are_those_of_the_lift(x64):
-    """Both ways to what a risk reads, for two heads; heads that exchange their values are other ones."""
-    b, A, P = (np.random.default_rng(0).normal(size=shape) for shape in ((2, 4), (2, 4, 4), (3, 3)))
+    """Both ways to what a risk reads, for two heads; heads that exchange their values
+    are other ones.
+    """
+    b, A, P = (
+        np.random.default_rng(0).normal(size=shape)
+        for shape in ((2, 4), (2, 4, 4), (3, 3))
+    )
     for cov in (P @ P.T, 1.0):
-        pairs, lift, swapped = (jax.jit(f)(b, A, cov) for f, b in ((_by_heads, b), (_lifted, b), (_lifted, b[::-1])))
+        pairs, lift, swapped = (
+            jax.jit(f)(b, A, cov)
+            for f, b in ((_by_heads, b), (_lifted, b), (_lifted, b[::-1]))
+        )
         for one, other in zip(pairs, lift, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
         assert abs(swapped[0] / lift[0] - 1) > 1e-2
@@ -76,26 +145,44 @@ def test_the_block_is_an_lsa_with_a_guess_of_its_own(name, x64):
     W_Q[:, :, -1], W_P[:, -1] = 0, v @ W_P
     through = lifted(LSAParams(params.W_K, W_Q, W_P, params.W_V))
     stated = ltb_risk(params, W_1, W_2, task)
-    np.testing.assert_allclose(stated, dense_risk(through, task, v[:-1], 0.0, moments_of(name)), rtol=1e-12)
+    np.testing.assert_allclose(
+        stated, dense_risk(through, task, v[:-1], 0.0, moments_of(name)), rtol=1e-12
+    )
     assert abs(ltb_risk(params, -W_1, W_2, task) / stated - 1) > 1e-3
 
 
 @pytest.mark.claim("right-triangle", "pythagoras-general")
 @NAMES
 def test_the_distance_of_two_layers(name, x64):
-    """From brute-force moments; zero between different weights of one function, symmetric, and it reads the guesses."""
+    """From brute-force moments; zero between different weights of one function,
+    symmetric, and it reads the guesses.
+    """
     task, one, two = TASKS[name], make_params(0, 2, 2), make_params(1, 2, 2)
-    exact = dense_distance((lifted(one), GUESS, BIAS), (lifted(two), 0 * GUESS, -0.3), task, moments_of(name))
-    np.testing.assert_allclose(squared_distance(one, two, task, GUESS, None, BIAS, -0.3), exact, rtol=1e-12)
-    np.testing.assert_allclose(squared_distance(two, one, task, None, GUESS, -0.3, BIAS), exact, rtol=1e-12)
-    assert abs(squared_distance(one, two, task, GUESS, None, -0.3, BIAS) / exact - 1) > 1e-3
+    exact = dense_distance(
+        (lifted(one), GUESS, BIAS),
+        (lifted(two), 0 * GUESS, -0.3),
+        task,
+        moments_of(name),
+    )
+    np.testing.assert_allclose(
+        squared_distance(one, two, task, GUESS, None, BIAS, -0.3), exact, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        squared_distance(two, one, task, None, GUESS, -0.3, BIAS), exact, rtol=1e-12
+    )
+    assert (
+        abs(squared_distance(one, two, task, GUESS, None, -0.3, BIAS) / exact - 1)
+        > 1e-3
+    )
     same = one._replace(W_K=2 * one.W_K, W_Q=one.W_Q / 2)
     assert squared_distance(one, same, task, GUESS, GUESS) < 1e-20
 
 
 @pytest.mark.claim("eq19-gradients", "a4-hessian")
 def test_derivatives_of_the_lift_are_those_through_the_weights(x64):
-    """Gradient and curvature are those that JAX computes of the risk of weights; a reversed direction is seen."""
+    """Gradient and curvature are those that JAX computes of the risk of weights; a
+    reversed direction is seen.
+    """
     task = TASKS["general, noisy"]
     risk = lifted_risk(task, GUESS, BIAS)
     M, V = (jnp.asarray(lifted(make_params(seed, 3))) for seed in (0, 1))
@@ -107,30 +194,61 @@ def test_derivatives_of_the_lift_are_those_through_the_weights(x64):
 
 
 def test_a_large_task_is_in_reach():
-    """d = 256 with four heads: the lift would hold 17 million numbers, the moments four billion."""
+    """d = 256 with four heads: the lift would hold 17 million numbers, the moments four
+    billion.
+    """
     task, step = GaussianTask(np.linspace(-1, 1, 256), 512), 0.3
-    four = jax.tree.map(lambda W: jnp.repeat(W, 4, axis=0), gd_weights(task.prior_mean, step / 4))
-    np.testing.assert_allclose(population_risk(four, task, task.prior_mean), gd_risk(task, step), rtol=1e-5)
+    four = jax.tree.map(
+        lambda W: jnp.repeat(W, 4, axis=0), gd_weights(task.prior_mean, step / 4)
+    )
+    np.testing.assert_allclose(
+        population_risk(four, task, task.prior_mean), gd_risk(task, step), rtol=1e-5
+    )
 
 
 def test_products_are_asked_for_in_full_precision():
     """A GPU shortens the factors of what is not; a CPU shows no difference."""
     task, params = TASKS["general"], make_params(0, 2, 2)
     text = lambda f, *args: str(jax.make_jaxpr(f)(*args))
-    for f, given in ((gd_risk, task), (lambda params: population_risk(params, task), params)):
+    for f, given in (
+        (gd_risk, task),
+        (lambda params: population_risk(params, task), params),
+    ):
         program = text(f, given)
-        assert 2 * program.count("dot_general[") == program.count("HIGHEST") > 0  # for both factors
+        # for both factors
+        assert 2 * program.count("dot_general[") == program.count("HIGHEST") > 0
     assert "HIGHEST" not in text(lambda x: x @ x, jnp.eye(3)), "the control"
 
 
 PLAIN, LAYER = TASKS["general"], make_params(0, 2, 2)
 test_bad_input_is_refused = refusals(
-    (lambda: population_risk(LAYER, GaussianTask([1.0], 3)), r"params.W_K must have shape \(H, 2, 2\), got shape"),
-    (lambda: population_risk(LAYER, PLAIN, [1.0]), r"guess must have shape \(3,\), got shape \(1,\)"),
-    (lambda: ltb_risk(LAYER, np.eye(3), np.eye(3), PLAIN), r"W_1 must have shape \(m, 4\), got shape \(3, 3\)"),
-    (lambda: squared_distance(LAYER, LAYER, PLAIN, None, [1.0]), r"other_guess must have shape \(3,\)"),
+    (
+        lambda: population_risk(LAYER, GaussianTask([1.0], 3)),
+        r"params.W_K must have shape \(H, 2, 2\), got shape",
+    ),
+    (
+        lambda: population_risk(LAYER, PLAIN, [1.0]),
+        r"guess must have shape \(3,\), got shape \(1,\)",
+    ),
+    (
+        lambda: ltb_risk(LAYER, np.eye(3), np.eye(3), PLAIN),
+        r"W_1 must have shape \(m, 4\), got shape \(3, 3\)",
+    ),
+    (
+        lambda: squared_distance(LAYER, LAYER, PLAIN, None, [1.0]),
+        r"other_guess must have shape \(3,\)",
+    ),
     (lambda: lifted_risk(PLAIN, bias=np.nan), "bias must be a finite number"),
-    (lambda: gram_moments(PLAIN, fourth=np.ones((3, 3))), r"fourth must have shape \(3, 3, 3, 3\)"),
-    (lambda: gram_moments(PLAIN, fourth=np.arange(81.0).reshape(4 * (3,))), "fourth must be finite and symmetric"),
-    (lambda: gram_moments(PLAIN, fourth=np.full(4 * (3,), np.nan)), "fourth must be finite and symmetric"),
+    (
+        lambda: gram_moments(PLAIN, fourth=np.ones((3, 3))),
+        r"fourth must have shape \(3, 3, 3, 3\)",
+    ),
+    (
+        lambda: gram_moments(PLAIN, fourth=np.arange(81.0).reshape(4 * (3,))),
+        "fourth must be finite and symmetric",
+    ),
+    (
+        lambda: gram_moments(PLAIN, fourth=np.full(4 * (3,), np.nan)),
+        "fourth must be finite and symmetric",
+    ),
 )

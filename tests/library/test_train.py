@@ -1,4 +1,6 @@
-"""The trainer: any loss and optimizer against a plain loop; seeds, snapshots, callbacks, and losses that diverge."""
+"""The trainer: any loss and optimizer against a plain loop; seeds, snapshots,
+callbacks, and losses that diverge.
+"""
 
 from typing import NamedTuple
 
@@ -17,7 +19,9 @@ KEY = jax.random.key(0)
 
 
 def bowl(params, key):
-    """Towards the center, with a little noise: an unbiased loss of its own at every step."""
+    """Towards the center, with a little noise: an unbiased loss of its own at every
+    step.
+    """
     return ((params - CENTER + 0.1 * jax.random.normal(key, params.shape)) ** 2).sum()
 
 
@@ -26,7 +30,9 @@ def drawn(key):
 
 
 OPTIMIZERS = {
-    "clipped, scheduled": optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(optax.linear_schedule(0.2, 0.0, 30))),
+    "clipped, scheduled": optax.chain(
+        optax.clip_by_global_norm(0.5), optax.sgd(optax.linear_schedule(0.2, 0.0, 30))
+    ),
     "l-bfgs": optax.lbfgs(),
     "several steps": optax.MultiSteps(ADAM, every_k_schedule=3),
 }
@@ -34,7 +40,9 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_it_is_a_plain_loop(optimizer):
-    """Step by step, an optimizer of optax in a loop of plain Python gives the same params and losses."""
+    """Step by step, an optimizer of optax in a loop of plain Python gives the same
+    params and losses.
+    """
     key, steps, losses = jax.random.key(3), 30, []
     _, batches = jax.random.split(jax.random.fold_in(key, 0))
 
@@ -42,7 +50,11 @@ def test_it_is_a_plain_loop(optimizer):
     def step(t, params, opt_state):
         now = jax.random.fold_in(batches, t)
         loss, gradient = jax.value_and_grad(bowl)(params, now)
-        extra = {"value": loss, "grad": gradient, "value_fn": lambda params: bowl(params, now)}
+        extra = {
+            "value": loss,
+            "grad": gradient,
+            "value_fn": lambda params: bowl(params, now),
+        }
         if not isinstance(optimizer, optax.GradientTransformationExtraArgs):
             extra = {}
         updates, opt_state = optimizer.update(gradient, opt_state, params, **extra)
@@ -63,13 +75,21 @@ def test_seeds_are_trainings_of_their_own():
     """Each seed has its own start and batches, and is alone what it is among others."""
     options = {"init": drawn, "steps": 20, "optimizer": ADAM, "snapshots": [0, 5, 20]}
     many = train(bowl, None, KEY, seeds=3, **options)
-    assert many.params.shape == (3, 2) and many.losses.shape == (3, 20) and many.snapshots.shape == (3, 3, 2)
+    assert (
+        many.params.shape == (3, 2)
+        and many.losses.shape == (3, 20)
+        and many.snapshots.shape == (3, 3, 2)
+    )
     np.testing.assert_array_equal(many.snapshots[:, -1], many.params)
     alone = train(bowl, None, KEY, **options)
-    third = jax.tree.map(lambda leaf: leaf[0], train(bowl, None, KEY, seeds=[2], **options))
+    third = jax.tree.map(
+        lambda leaf: leaf[0], train(bowl, None, KEY, seeds=[2], **options)
+    )
     for mine, seed in ((third, 2), (alone, 0)):
         expected = jax.tree.map(lambda leaf, seed=seed: leaf[seed], many)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), mine, expected)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), mine, expected
+        )
     start, _ = jax.random.split(jax.random.fold_in(KEY, 0))
     np.testing.assert_array_equal(alone.snapshots[0], drawn(start))
     assert len(np.unique(np.asarray(many.losses)[:, 0])) == 3
@@ -77,10 +97,15 @@ def test_seeds_are_trainings_of_their_own():
 
 def test_a_shorter_training_is_the_beginning_of_a_longer_one():
     """Also of one that takes several calls of the compiled loop."""
-    long, short = (train(bowl, START, KEY, steps=n, optimizer=ADAM, snapshots=[3, 6]) for n in (1100, 6))
+    long, short = (
+        train(bowl, START, KEY, steps=n, optimizer=ADAM, snapshots=[3, 6])
+        for n in (1100, 6)
+    )
     np.testing.assert_array_equal(long.losses[:6], short.losses)
     np.testing.assert_array_equal(long.snapshots, short.snapshots)
-    assert np.abs(long.params - CENTER).max() < 0.1 < np.abs(short.params - CENTER).max()
+    assert (
+        np.abs(long.params - CENTER).max() < 0.1 < np.abs(short.params - CENTER).max()
+    )
 
 
 def test_independent_losses_do_not_disturb_each_other():
@@ -94,7 +119,9 @@ def test_independent_losses_do_not_disturb_each_other():
 
 
 class Distance:
-    """A loss with a number that its owner changes between two trainings, as in a notebook."""
+    """A loss with a number that its owner changes between two trainings, as in a
+    notebook.
+    """
 
     center = 0.0
 
@@ -106,7 +133,9 @@ def test_a_loss_is_read_again_at_every_call():
     """The same method with another number in it has other losses."""
     target, first = Distance(), []
     for target.center in (3.0, 5.0):
-        first.append(float(train(target.loss, 0, KEY, steps=1, optimizer=ADAM).losses[0]))
+        first.append(
+            float(train(target.loss, 0, KEY, steps=1, optimizer=ADAM).losses[0])
+        )
     assert first == [9.0, 25.0]
 
 
@@ -117,7 +146,13 @@ class Line(NamedTuple):
 
 def test_any_tree_of_numbers_is_a_start():
     """Whole numbers train as floats, and the tree keeps its type."""
-    end = train(lambda line, key: (line.slope - 3) ** 2 + line.level**2, Line(0, 1), KEY, steps=300, optimizer=ADAM)
+    end = train(
+        lambda line, key: (line.slope - 3) ** 2 + line.level**2,
+        Line(0, 1),
+        KEY,
+        steps=300,
+        optimizer=ADAM,
+    )
     np.testing.assert_allclose(end.params, Line(3.0, 0.0), atol=1e-2)
 
 
@@ -125,8 +160,14 @@ REFUSED = [
     ({"init": drawn}, "params or init must say where the training starts, got both"),
     ({"params": None}, "params or init must say where the training starts"),
     ({"params": "x"}, "a leaf of params must be an array of real numbers"),
-    ({"loss": lambda x, key: (x.sum(), x)}, "loss must return a float scalar or one array"),
-    ({"optimizer": optax.adam}, r"optimizer must be one of optax, such as optax.adam\(1e-3\), got <function"),
+    (
+        {"loss": lambda x, key: (x.sum(), x)},
+        "loss must return a float scalar or one array",
+    ),
+    (
+        {"optimizer": optax.adam},
+        r"optimizer must be one of optax, such as optax.adam\(1e-3\), got <function",
+    ),
     ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
     ({"snapshots": [2, 1]}, "snapshots must be increasing whole numbers of 0 to 3"),
     ({"snapshots": [4]}, "snapshots must be increasing whole numbers of 0 to 3"),
@@ -140,31 +181,46 @@ REFUSED = [
 @pytest.mark.parametrize(("change", "message"), REFUSED)
 def test_what_cannot_be_right_is_refused(change, message, unchecked):
     """By name, before anything is trained."""
-    given = {"loss": bowl, "params": START, "key": KEY, "steps": 3, "optimizer": ADAM} | change
+    given = {
+        "loss": bowl,
+        "params": START,
+        "key": KEY,
+        "steps": 3,
+        "optimizer": ADAM,
+    } | change
     with pytest.raises(ValueError, match=message):
         train(**given)
 
 
 def breaks(params, key, at=0.35, to=jnp.inf):
-    """The gradient is -1 and the learning rate .1, so step t has the loss -t/10, and from step 4 on ``to``."""
+    """The gradient is -1 and the learning rate .1, so step t has the loss -t/10, and
+    from step 4 on ``to``.
+    """
     return jnp.where(params < at, -params, to)
 
 
 SGD = optax.sgd(0.1)
 
 
-@pytest.mark.parametrize(("start", "to", "step"), [(0.0, jnp.nan, 4), ([0.0, -10.0], jnp.inf, 4), (0.4, jnp.nan, 0)])
+@pytest.mark.parametrize(
+    ("start", "to", "step"),
+    [(0.0, jnp.nan, 4), ([0.0, -10.0], jnp.inf, 4), (0.4, jnp.nan, 0)],
+)
 def test_a_loss_that_is_not_finite_is_an_error_with_its_step(start, to, step):
     """Whatever the loss is there, if it is one of several, and at the first step."""
     start = jnp.array(start)
     loss = lambda params, key: breaks(params, key, to=to)
-    with pytest.raises(DivergedError, match=f"the loss is not finite at step {step}") as caught:
+    with pytest.raises(
+        DivergedError, match=f"the loss is not finite at step {step}"
+    ) as caught:
         train(loss, start, KEY, steps=2000, optimizer=SGD)
     assert caught.value.step == step
 
 
 def test_an_update_that_breaks_in_the_last_step_is_seen():
-    """All losses are finite, and the params are not: the root has an infinite slope at zero."""
+    """All losses are finite, and the params are not: the root has an infinite slope at
+    zero.
+    """
     with pytest.raises(DivergedError, match="step 1"):
         train(lambda x, key: jnp.sqrt(jnp.abs(x)), 0.0, KEY, steps=1, optimizer=SGD)
 
@@ -173,18 +229,28 @@ def test_of_several_seeds_the_others_go_on():
     """A warning names the seeds and their steps; their losses are NaN from there on."""
     init = lambda key: jnp.where(jax.random.uniform(key) < 0.5, 0.0, -10.0)
     with pytest.warns(RuntimeWarning, match=r"not finite for seed \d at step 4"):
-        end = train(breaks, None, KEY, init=init, seeds=8, steps=9, optimizer=SGD, snapshots=[0])
+        end = train(
+            breaks, None, KEY, init=init, seeds=8, steps=9, optimizer=SGD, snapshots=[0]
+        )
     broken = np.asarray(end.snapshots)[:, 0] == 0
     assert 0 < broken.sum() < 8
-    np.testing.assert_array_equal(np.isnan(end.losses), broken[:, None] & (np.arange(9) >= 4))
+    np.testing.assert_array_equal(
+        np.isnan(end.losses), broken[:, None] & (np.arange(9) >= 4)
+    )
 
 
 def test_a_callback_gets_every_loss_once(capsys):
     """Every so many steps and at the end; a bar shows the steps."""
     seen = []
-    options = {"callback": lambda step, metrics: seen.append((step, metrics)), "every": 4, "progress": True}
+    options = {
+        "callback": lambda step, metrics: seen.append((step, metrics)),
+        "every": 4,
+        "progress": True,
+    }
     end = train(bowl, START, KEY, steps=9, optimizer=ADAM, **options)
     assert [step for step, _ in seen] == [4, 8, 9]
-    np.testing.assert_array_equal(np.concatenate([metrics["losses"] for _, metrics in seen]), end.losses)
+    np.testing.assert_array_equal(
+        np.concatenate([metrics["losses"] for _, metrics in seen]), end.losses
+    )
     np.testing.assert_array_equal(seen[-1][1]["params"], end.params)
     assert "9/9" in capsys.readouterr().err

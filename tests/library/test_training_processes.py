@@ -19,10 +19,27 @@ ROOT = Path(__file__).parents[2]
 def start(folder, rank, last, address):
     """One process; the second one has an empty folder in place of the checkpoint."""
     flags = "--xla_backend_optimization_level=0"  # compiled quickly, not well
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": flags,
+    }
     where = folder / f"{rank}.npz", folder / f"state-{rank}"
-    command = [sys.executable, str(ROOT / "tests/sweep_worker.py"), *where, address, rank, last]
-    return subprocess.Popen([*map(str, command)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command = [
+        sys.executable,
+        str(ROOT / "tests/sweep_worker.py"),
+        *where,
+        address,
+        rank,
+        last,
+    ]
+    return subprocess.Popen(
+        [*map(str, command)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def pair(folder, last=-1):
@@ -33,7 +50,9 @@ def pair(folder, last=-1):
 
 
 def test_two_processes_lose_one_and_go_on(tmp_path):
-    """The second one is killed at step 8 and has no checkpoint of its own; resumed, both have the numbers of one."""
+    """The second one is killed at step 8 and has no checkpoint of its own; resumed,
+    both have the numbers of one.
+    """
     killed, others = pair(tmp_path, last=8), []
     try:
         assert killed[1].wait(300) == -signal.SIGKILL, killed[1].stdout.read()

@@ -60,24 +60,44 @@ def listen(page: Page, address: str) -> list[str]:
             noise.append(f"request to elsewhere: {request.url}")
 
     def failed(request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # cut off when the page was left for another
+        # cut off when the page was left for another
+        if request.failure != "net::ERR_ABORTED":
             noise.append(f"failed request: {request.url}")
 
-    page.on("console", lambda said: said.type in ("error", "warning") and noise.append(f"console: {said.text}"))
+    page.on(
+        "console",
+        lambda said: (
+            said.type in ("error", "warning") and noise.append(f"console: {said.text}")
+        ),
+    )
     page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
     page.on("request", asked)
     page.on("requestfailed", failed)
-    page.on("response", lambda got: got.status >= 400 and noise.append(f"status {got.status}: {got.url}"))
+    page.on(
+        "response",
+        lambda got: (
+            got.status >= 400 and noise.append(f"status {got.status}: {got.url}")
+        ),
+    )
     return noise
 
 
 @contextmanager
 def visit(
-    browser: Browser, address: str, path: str, *, width: int = 1280, scripts: bool = True
+    browser: Browser,
+    address: str,
+    path: str,
+    *,
+    width: int = 1280,
+    scripts: bool = True,
 ) -> Iterator[tuple[Page, list[str]]]:
-    """An open page that has settled, in a browser that knows nothing yet, and the noise it makes."""
+    """An open page that has settled, in a browser that knows nothing yet, and the noise
+    it makes.
+    """
     screen = {"width": width, "height": 900}
-    context = browser.new_context(viewport=screen, color_scheme="light", java_script_enabled=scripts)
+    context = browser.new_context(
+        viewport=screen, color_scheme="light", java_script_enabled=scripts
+    )
     context.set_default_timeout(180_000)  # ends a hang; a busy machine needs less
     try:
         page = context.new_page()

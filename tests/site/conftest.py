@@ -10,7 +10,9 @@ from browser import ROOT, chromium, run_build, serve
 
 @pytest.fixture(scope="session")
 def html(tmp_path_factory):
-    """The built book: that in BOOK_HTML, as it is, or else the first worker to ask builds it."""
+    """The built book: that in BOOK_HTML, as it is, or else the first worker to ask
+    builds it.
+    """
     if given := os.environ.get("BOOK_HTML"):
         return Path(given).resolve()
     shared = tmp_path_factory.getbasetemp()

@@ -1,4 +1,6 @@
-"""One visit to a page answers everything that is asked of it: see survey.js for what it looks at."""
+"""One visit to a page answers everything that is asked of it: see survey.js for what it
+looks at.
+"""
 
 from pathlib import Path
 
@@ -7,11 +9,13 @@ from matplotlib.textpath import TextToPath
 from playwright.sync_api import Page
 
 SCRIPTS = [Path(AXE_FILE_PATH), Path(__file__).with_name("survey.js")]
-# Rules that axe needs seconds for: the survey measures contrast and sizes itself, and links look the same everywhere.
+# Rules that axe needs seconds for: the survey measures contrast and sizes itself, and
+# links look the same everywhere.
 SLOW = ("color-contrast", "link-in-text-block", "target-size")
 # The smallest letters of a figure, in pixels, by the width of the screen.
 LETTERS = {1280: 12, 390: 10}
-# What the theme and Sphinx do, (rule, where): the book's name outside of landmarks, parameters as a list without terms.
+# What the theme and Sphinx do, (rule, where): the book's name outside of landmarks,
+# parameters as a list without terms.
 THEMES = [("region", ".sidebar-primary-items__start"), ("definition-list", "dl.py")]
 
 AXE = """async ([context, options, themes]) => {
@@ -32,14 +36,24 @@ def ask(page: Page, what: str, argument: object = None) -> list[str]:
 
 
 def axe(page: Page) -> list[str]:
-    """What axe finds outside of formulas and code, which are thousands of elements of few kinds."""
+    """What axe finds outside of formulas and code, which are thousands of elements of
+    few kinds.
+    """
     # A style sheet that axe loads a second time would be a request of ours.
-    options = {"rules": {name: {"enabled": False} for name in SLOW}, "resultTypes": ["violations"], "preload": False}
-    return page.evaluate(AXE, [{"exclude": ["math", "pre"]}, options | {"elementRef": True}, THEMES])
+    options = {
+        "rules": {name: {"enabled": False} for name in SLOW},
+        "resultTypes": ["violations"],
+        "preload": False,
+    }
+    return page.evaluate(
+        AXE, [{"exclude": ["math", "pre"]}, options | {"elementRef": True}, THEMES]
+    )
 
 
 def defects(page: Page) -> list[str]:
-    """What is wrong with the page: by structure once, by layout at each width, by contrast in each theme."""
+    """What is wrong with the page: by structure once, by layout at each width, by
+    contrast in each theme.
+    """
     prepare(page)
     found = ask(page, "shift") + axe(page) + ask(page, "structure")
     for width, least in LETTERS.items():
@@ -47,7 +61,9 @@ def defects(page: Page) -> list[str]:
         ask(page, "fold", False)
         found += ask(page, "layout")
         ask(page, "fold", True)
-        found += ask(page, "layout") + ask(page, "letters", [least, TextToPath.FONT_SCALE])
+        found += ask(page, "layout") + ask(
+            page, "letters", [least, TextToPath.FONT_SCALE]
+        )
     for theme in ("light", "dark"):
         ask(page, "theme", theme)
         found += ask(page, "words") + ask(page, "inks")
@@ -55,4 +71,8 @@ def defects(page: Page) -> list[str]:
     ask(page, "fold", False)
     page.set_viewport_size({"width": 640, "height": 900})
     page.evaluate("document.documentElement.style.fontSize = '200%'")
-    return found + [f"twice the size: {line}" for line in ask(page, "layout") if line.startswith("page of")]
+    return found + [
+        f"twice the size: {line}"
+        for line in ask(page, "layout")
+        if line.startswith("page of")
+    ]

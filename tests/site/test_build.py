@@ -1,4 +1,6 @@
-"""The build of a small book: every warning fails it, and a notebook opens in Colab once there is an address."""
+"""The build of a small book: every warning fails it, and a notebook opens in Colab once
+there is an address.
+"""
 
 import shutil
 
@@ -27,40 +29,88 @@ PLANTED = {
 }
 PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"
 ENTRY = "api/estimators.html#lsalib.estimators.one_step_gd"
-NOT_COPIED = (".git", ".venv*", "_build", "study-runs", "build", "*.egg-info", "__pycache__", ".*_cache")
+NOT_COPIED = (
+    ".git",
+    ".venv*",
+    "_build",
+    "study-runs",
+    "build",
+    "*.egg-info",
+    "__pycache__",
+    ".*_cache",
+)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """What the build of a book with an address said, and two of its pages; a third one is full of mistakes."""
+    """What the build of a book with an address said, and two of its pages; a third one
+    is full of mistakes.
+    """
     folder = tmp_path_factory.mktemp("small")
-    project = shutil.copytree(ROOT, folder / "project", ignore=shutil.ignore_patterns(*NOT_COPIED))
+    project = shutil.copytree(
+        ROOT, folder / "project", ignore=shutil.ignore_patterns(*NOT_COPIED)
+    )
     page = pages.Page(project, "small")
-    page.md.write_text(HEADER + "\n# A notebook\n\n```{code-cell} ipython3\n2 + 2\n```\n", encoding="utf-8")
+    page.md.write_text(
+        HEADER + "\n# A notebook\n\n```{code-cell} ipython3\n2 + 2\n```\n",
+        encoding="utf-8",
+    )
     execute.save(page, pages.build(page))
-    (project / "book/text.md").write_text(f"# A text\n\nBeside [a notebook](small.ipynb): {PROSE}\n", encoding="utf-8")
-    (project / "book/planted.md").write_text("\n\n".join(["# Planted", *PLANTED]), encoding="utf-8")
-    files = "".join(f"  - file: book/{name}\n" for name in ("small.ipynb", "planted.md", "api/estimators.md"))
-    (project / "_toc.yml").write_text(f"format: jb-book\nroot: book/text\nchapters:\n{files}", encoding="utf-8")
+    (project / "book/text.md").write_text(
+        f"# A text\n\nBeside [a notebook](small.ipynb): {PROSE}\n", encoding="utf-8"
+    )
+    (project / "book/planted.md").write_text(
+        "\n\n".join(["# Planted", *PLANTED]), encoding="utf-8"
+    )
+    files = "".join(
+        f"  - file: book/{name}\n"
+        for name in ("small.ipynb", "planted.md", "api/estimators.md")
+    )
+    (project / "_toc.yml").write_text(
+        f"format: jb-book\nroot: book/text\nchapters:\n{files}", encoding="utf-8"
+    )
     write_address(project, ADDRESS)
     done = run_build(project, folder)
-    read = lambda name: (folder / f"_build/html/book/{name}.html").read_text(encoding="utf-8")
-    return done, {name: BeautifulSoup(read(name), "html.parser") for name in ("text", "small")}
+    read = lambda name: (folder / f"_build/html/book/{name}.html").read_text(
+        encoding="utf-8"
+    )
+    return done, {
+        name: BeautifulSoup(read(name), "html.parser") for name in ("text", "small")
+    }
 
 
 def test_every_warning_is_seen_and_fails_the_build(built):
     done, _ = built
-    warnings = [line for line in done.stderr.splitlines() if "WARNING" in line or "ERROR" in line]
+    warnings = [
+        line
+        for line in done.stderr.splitlines()
+        if "WARNING" in line or "ERROR" in line
+    ]
     assert done.returncode != 0
-    assert [name for name in PLANTED.values() if not any(name in line for line in warnings)] == []
+    assert [
+        name for name in PLANTED.values() if not any(name in line for line in warnings)
+    ] == []
     # The control: the other pages are sound.
     assert [line for line in warnings if "planted.md" not in line] == []
 
 
-def test_with_an_address_a_notebook_opens_in_colab_and_names_lead_to_their_entries(built):
+def test_with_an_address_a_notebook_opens_in_colab_and_names_lead_to_their_entries(
+    built,
+):
     _, soups = built
     links = {page: soup.select("a[href*='://']") for page, soup in soups.items()}
-    away = {page: {link["href"] for link in found if not link.find_parent("article")} for page, found in links.items()}
+    away = {
+        page: {link["href"] for link in found if not link.find_parent("article")}
+        for page, found in links.items()
+    }
     assert away == {"text": {ADDRESS}, "small": {ADDRESS, COLAB}}
-    codes = {code.text: code.find_parent("a") for code in soups["text"].select("article code")}
-    assert [link and link["href"] for link in codes.values()] == [ENTRY, ENTRY, None, None]
+    codes = {
+        code.text: code.find_parent("a")
+        for code in soups["text"].select("article code")
+    }
+    assert [link and link["href"] for link in codes.values()] == [
+        ENTRY,
+        ENTRY,
+        None,
+        None,
+    ]

@@ -1,4 +1,6 @@
-"""Figures are drawings: the same bytes each time, and parts of a page in the colors of its theme."""
+"""Figures are drawings: the same bytes each time, and parts of a page in the colors of
+its theme.
+"""
 
 import io
 import re
@@ -26,11 +28,22 @@ def draw(color: str = "lsa") -> str:
 
 def test_a_drawing_is_the_same_each_time_and_in_a_page_has_its_own_ids_and_the_theme_s_colors():
     drawing = draw()
-    assert drawing == draw() != draw("gd") and not re.search(r"<dc:date>|Matplotlib v", drawing)
+    assert drawing == draw() != draw("gd") and not re.search(
+        r"<dc:date>|Matplotlib v", drawing
+    )
     shown = sphinx_figures.inline(drawing, "drawing-3", 'a < "b"')
-    assert shown.startswith('<svg class="drawing" role="img" aria-label="a &lt; &quot;b&quot;" width="')
+    assert shown.startswith(
+        '<svg class="drawing" role="img" aria-label="a &lt; &quot;b&quot;" width="'
+    )
     ids = re.findall(r'(?<!\w)id="([^"]*)"', shown)
     leads = re.findall(r'(?:href="#|url\(#)([^")]*)', shown)
-    assert len(ids) == len(set(ids)) and {name.startswith("drawing-3-") for name in ids} == {True}
-    assert leads and set(leads) <= set(ids) and "var(--fig-lsa)" in shown and "var(--fig-ink)" in shown
+    assert len(ids) == len(set(ids)) and {
+        name.startswith("drawing-3-") for name in ids
+    } == {True}
+    assert (
+        leads
+        and set(leads) <= set(ids)
+        and "var(--fig-lsa)" in shown
+        and "var(--fig-ink)" in shown
+    )
     assert not re.search(r"(?<=: )#[0-9a-f]{6}\b(?!, var)|<style|<\?xml|<!--", shown)

@@ -8,7 +8,9 @@ from tools import ledger
 CLAIM = "thm2-exact-gap"
 
 
-def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_room(browser, address):
+def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_room(
+    browser, address
+):
     tips = {
         "a[href$='#thm-exact-gap']": "Theorem",
         "a.reference[href$='#equation-heads-lift']": "(",
@@ -28,8 +30,16 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
                 assert words in tip.inner_text() and tip.inner_text().strip()
                 assert page.locator("[aria-describedby=book-tip]").count() == 1
                 at, shown = link.bounding_box(), tip.bounding_box()
-                gap = shown["y"] - at["y"] - at["height"] if below else at["y"] - shown["y"] - shown["height"]
-                assert 0 <= gap < 8 and 0 <= shown["y"] and shown["y"] + shown["height"] <= 700
+                gap = (
+                    shown["y"] - at["y"] - at["height"]
+                    if below
+                    else at["y"] - shown["y"] - shown["height"]
+                )
+                assert (
+                    0 <= gap < 8
+                    and 0 <= shown["y"]
+                    and shown["y"] + shown["height"] <= 700
+                )
                 page.keyboard.press("Escape")
                 assert tip.is_hidden()
                 page.mouse.move(0, 0)
@@ -43,26 +53,43 @@ def test_the_ledger_filters_and_finds_and_its_address_opens_a_row(browser, addre
     listed = ledger.read_claims(ROOT)
 
     def shown() -> set[str]:
-        return set(page.locator("table.ledger > tbody:visible").evaluate_all("all => all.map(e => e.id)"))
+        return set(
+            page.locator("table.ledger > tbody:visible").evaluate_all(
+                "all => all.map(e => e.id)"
+            )
+        )
 
     def ids(source="", status="") -> set[str]:
-        return {each.id for each in listed if each.source.startswith(source) and each.status.startswith(status)}
+        return {
+            each.id
+            for each in listed
+            if each.source.startswith(source) and each.status.startswith(status)
+        }
 
     with visit(browser, address, f"book/claims.html#{CLAIM}") as (page, noise):
         form, counts = page.locator("form.ledger-tools"), page.locator(".ledger-tally")
         row = page.locator(f"tbody[id='{CLAIM}']")
-        records = [record for record in ledger.read_records(ROOT)["initial_guess"] if record.id == CLAIM]
+        records = [
+            record
+            for record in ledger.read_records(ROOT)["initial_guess"]
+            if record.id == CLAIM
+        ]
         assert row.locator("details").get_attribute("open") is not None
         assert tally(records) in row.inner_text()
         assert shown() == ids()
         counts.get_by_role("link", name="refuted as stated").first.click()
         assert shown() == ids("P", "refuted as stated") and 0 < len(shown()) < 5
-        counts.get_by_role("link", name="A summary of the paper on softmax attention").click()
+        counts.get_by_role(
+            "link", name="A summary of the paper on softmax attention"
+        ).click()
         assert shown() == ids("S") and 0 < len(shown()) < len(listed)
         form.get_by_label("Search").fill("zero-sum")
         assert shown() == {"softmax-ov-zero-sum"}
         form.get_by_role("button", name="Show all").click()
         assert shown() == ids()
         form.get_by_label("Search").fill("qzxvkj")
-        assert shown() == set() and form.locator("output").inner_text() == f"0 of {len(listed)} claims"
+        assert (
+            shown() == set()
+            and form.locator("output").inner_text() == f"0 of {len(listed)} claims"
+        )
         assert noise == []

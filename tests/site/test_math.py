@@ -7,8 +7,8 @@ from math_core import LatexError
 
 from tools.site.math import mathml, unbroken
 
-# A formula, whether it stands on its own, and the text of each part in which it may be broken: behind relations outside
-# of brackets in a line, at its gaps otherwise.
+# A formula, whether it stands on its own, and the text of each part in which it may be
+# broken: behind relations outside of brackets in a line, at its gaps otherwise.
 BROKEN = [
     (r"f(a, b, c) = g(a = b) \le 1", False, ["f(a,b,c)=", "g(a=b)≤", "1"]),
     ("a = b", False, ["a=b"]),
@@ -17,8 +17,8 @@ BROKEN = [
     (r"\begin{aligned} a &= b, \qquad c = d \end{aligned}", True, ["a=b,c=d"]),
     (r"a = b, \qquad \\ c = d", True, ["a=b,c=d"]),
 ]
-# What is in the MathML of a formula, and what is not: a large bracket keeps its size under an exponent, a prime stands
-# beside its letter and behind its index.
+# What is in the MathML of a formula, and what is not: a large bracket keeps its size
+# under an exponent, a prime stands beside its letter and behind its index.
 SET = [
     ('x < "y"\n+ z', '<math alttext="x &lt; &quot;y&quot; [+] z">', "$^"),
     (r"\big( x \big)^2", r"<msup><mrow><mo [^>]*>\)</mo></mrow>", "$^"),
@@ -31,8 +31,12 @@ SET = [
 
 
 def test_a_formula_breaks_where_it_may():
-    parts = lambda tex, display: [re.sub("<[^>]*>", "", part) for part in mathml(tex, display).split("<wbr>")]
-    assert [parts(tex, display) for tex, display, _ in BROKEN] == [wanted for *_, wanted in BROKEN]
+    parts = lambda tex, display: [
+        re.sub("<[^>]*>", "", part) for part in mathml(tex, display).split("<wbr>")
+    ]
+    assert [parts(tex, display) for tex, display, _ in BROKEN] == [
+        wanted for *_, wanted in BROKEN
+    ]
 
 
 @pytest.mark.parametrize(("tex", "there", "not_there"), SET)
@@ -49,10 +53,19 @@ def test_what_is_no_latex_is_refused(tex):
 
 def test_the_signs_around_a_formula_go_with_it():
     formula = lambda parts: f'<span class="math notranslate nohighlight">{parts}</span>'
-    short, long = formula("<math>x</math>"), formula("<math>x=</math><wbr><math>y</math>")
+    short, long = (
+        formula("<math>x</math>"),
+        formula("<math>x=</math><wbr><math>y</math>"),
+    )
     joined = lambda words: f'<span class="unbroken">{words}</span>'
-    words = {f"({short}), ": f"{joined(f'({short}),')} ", f" {long}. ": f" {joined(f'{long}.')} "}
+    words = {
+        f"({short}), ": f"{joined(f'({short}),')} ",
+        f" {long}. ": f" {joined(f'{long}.')} ",
+    }
     words |= {f"({short} ": f"{joined(f'({short}')} "}
-    # A formula that can go on in the next line may do so behind a bracket; a word on its own is as it was.
-    words |= {same: same for same in (f"({long} is", f"a {short} b", "<code>f(x), </code>")}
+    # A formula that can go on in the next line may do so behind a bracket; a word on
+    # its own is as it was.
+    words |= {
+        same: same for same in (f"({long} is", f"a {short} b", "<code>f(x), </code>")
+    }
     assert {text: unbroken(text) for text in words} == words

@@ -1,4 +1,6 @@
-"""Every page of the built book in a real browser: offline, on a telephone and on a desk, by day and by night."""
+"""Every page of the built book in a real browser: offline, on a telephone and on a
+desk, by day and by night.
+"""
 
 import pytest
 import survey
@@ -17,22 +19,44 @@ def test_page_is_sound(browser, address, path):
     assert noise + found == []
 
 
-# The control for the survey: (what is added to a page, what is said of it), one for each thing that it looks at.
+# The control for the survey: (what is added to a page, what is said of it), one for
+# each thing that it looks at.
 BROKEN = [
     ('<span class="math">\\(x^2\\)</span>', "formula not set"),
-    ("<math><msqrt style='padding-right: 9px'><mi>z</mi></msqrt></math>", "a root wider than its content: z"),
+    (
+        "<math><msqrt style='padding-right: 9px'><mi>z</mi></msqrt></math>",
+        "a root wider than its content: z",
+    ),
     ('<img alt="A map" src="no-such-map.png">', "image not shown"),
     ('<img src="../_static/favicon.svg">', "no alt text"),
     ('<div aria-label="x" role="button"></div>', "aria"),
-    ('<a href="#one">here</a> <a href="#two">here</a>', "2 links to different places are called 'here'"),
+    (
+        '<a href="#one">here</a> <a href="#two">here</a>',
+        "2 links to different places are called 'here'",
+    ),
     ('<a href="#three" style="outline: none !important">there</a>', "no focus ring"),
     ("<div style='width: 2000px'>wide</div>", "sticks out"),
-    ("<div style='overflow: hidden'><div style='width: 2000px'>wide</div></div>", "cut off"),
-    ("<button style='height: 9px; padding: 0; font-size: 6px'>x</button>", "hard to hit"),
+    (
+        "<div style='overflow: hidden'><div style='width: 2000px'>wide</div></div>",
+        "cut off",
+    ),
+    (
+        "<button style='height: 9px; padding: 0; font-size: 6px'>x</button>",
+        "hard to hit",
+    ),
     ("<p style='color: #777; background: #121212'>gray</p>", "pale, 4.18: gray"),
-    ("<p style='color: #000; background: #fff; opacity: 0.5'>veiled</p>", "pale, 3.98: veiled"),
-    ("<svg class='drawing' role='img' aria-label='A'><path d='M0 0L9 0L9 9z' style='fill: black'/></svg>", "ink rgb(0"),
-    ("<svg role='img' aria-label='B'><text font-size='6'>small</text></svg>", "letters of 6.0 px: B"),
+    (
+        "<p style='color: #000; background: #fff; opacity: 0.5'>veiled</p>",
+        "pale, 3.98: veiled",
+    ),
+    (
+        "<svg class='drawing' role='img' aria-label='A'><path d='M0 0L9 0L9 9z' style='fill: black'/></svg>",
+        "ink rgb(0",
+    ),
+    (
+        "<svg role='img' aria-label='B'><text font-size='6'>small</text></svg>",
+        "letters of 6.0 px: B",
+    ),
     (
         "<script>console.error('broken')</script><img alt='C' src='http://elsewhere.invalid/c.png'>",
         "request to elsewhere",
@@ -48,7 +72,9 @@ def test_what_is_broken_is_seen(browser, address):
     assert [said for _, said in BROKEN if not any(said in line for line in found)] == []
 
 
-def test_a_late_font_does_not_move_the_text_unless_the_page_shows_before_it(browser, address):
+def test_a_late_font_does_not_move_the_text_unless_the_page_shows_before_it(
+    browser, address
+):
     held = []
 
     def again():
@@ -69,8 +95,14 @@ def test_a_late_font_does_not_move_the_text_unless_the_page_shows_before_it(brow
 
 def test_without_scripts_all_is_there_but_what_needs_them(browser, address):
     with visit(browser, address, "book/heads.html", scripts=False) as (page, noise):
-        assert page.locator("article .math math").count() > 50 and page.locator("article svg.drawing").count() > 0
-        assert not page.get_by_text("Open everything").is_visible() and not page.locator(".explorer").is_visible()
+        assert (
+            page.locator("article .math math").count() > 50
+            and page.locator("article svg.drawing").count() > 0
+        )
+        assert (
+            not page.get_by_text("Open everything").is_visible()
+            and not page.locator(".explorer").is_visible()
+        )
         page.goto(f"{address}book/claims.html")
         assert page.locator("table.ledger > tbody:visible").count() > 50
         assert not page.locator("form.ledger-tools").is_visible() and noise == []
@@ -84,11 +116,16 @@ def test_pages_work_from_a_folder(browser, html):
         assert page.locator(".explorer").get_attribute("data-values")
 
 
-def test_folds_open_and_close_together_also_on_the_next_page_and_for_a_link_into_one(browser, address):
+def test_folds_open_and_close_together_also_on_the_next_page_and_for_a_link_into_one(
+    browser, address
+):
     state = "[...document.querySelectorAll('article details')].map(fold => fold.open)"
     with visit(browser, address, "book/embedding.html") as (page, noise):
         assert not any(page.evaluate(state))
-        for name, wanted in {"Open everything": True, "Close everything": False}.items():
+        for name, wanted in {
+            "Open everything": True,
+            "Close everything": False,
+        }.items():
             page.get_by_role("button", name=name).focus()
             page.keyboard.press("Enter")
             assert set(page.evaluate(state)) == {wanted}
@@ -99,7 +136,11 @@ def test_folds_open_and_close_together_also_on_the_next_page_and_for_a_link_into
         page.evaluate("name => location.hash = name", target.get_attribute("id"))
         target.wait_for(state="visible")
         page.reload()
-        assert target.is_visible() and page.locator("article details:not([open])").count() > 5 and noise == []
+        assert (
+            target.is_visible()
+            and page.locator("article details:not([open])").count() > 5
+            and noise == []
+        )
 
 
 def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
@@ -107,12 +148,20 @@ def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
         box = page.locator("article .formula").first
         box.evaluate("e => e.style.maxWidth = '60px'")
         box.scroll_into_view_if_needed()
-        page.wait_for_function("document.querySelector('article .formula').dataset.more === 'right'")
-        assert box.get_attribute("tabindex") == "0" and "scrolls" in box.get_attribute("aria-label")
+        page.wait_for_function(
+            "document.querySelector('article .formula').dataset.more === 'right'"
+        )
+        assert box.get_attribute("tabindex") == "0" and "scrolls" in box.get_attribute(
+            "aria-label"
+        )
         box.evaluate("e => e.scrollLeft = 20")
-        page.wait_for_function("document.querySelector('article .formula').dataset.more.startsWith('left')")
+        page.wait_for_function(
+            "document.querySelector('article .formula').dataset.more.startsWith('left')"
+        )
         box.evaluate("e => e.style.maxWidth = ''")
-        page.wait_for_function("!document.querySelector('article .formula').dataset.more")
+        page.wait_for_function(
+            "!document.querySelector('article .formula').dataset.more"
+        )
         assert box.get_attribute("tabindex") is None
 
 

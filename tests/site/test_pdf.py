@@ -1,4 +1,6 @@
-"""The book on paper: one document whose links stay inside, nothing folded, nothing cut, nothing of screens alone."""
+"""The book on paper: one document whose links stay inside, nothing folded, nothing cut,
+nothing of screens alone.
+"""
 
 import shutil
 import subprocess
@@ -11,13 +13,16 @@ from tools.site import pdf
 
 pytestmark = pytest.mark.xdist_group("pdf")
 
-# Two that lead to each other and to the ledger; a small part of the book is printed in seconds.
+# Two that lead to each other and to the ledger; a small part of the book is printed in
+# seconds.
 PAGES = ["book/intro", "book/gradients_appendix", "book/reference"]
 # A process of its own: the browser of these tests has its playwright in this one.
 PRINT = "import sys, pathlib; from tools.site import pdf; pdf.print_pdf(*map(pathlib.Path, sys.argv[1:]))"
 
 
-def test_all_pages_are_one_document_which_prints_with_outline_and_tags(browser, html, tmp_path):
+def test_all_pages_are_one_document_which_prints_with_outline_and_tags(
+    browser, html, tmp_path
+):
     shutil.copytree(html / "_static", tmp_path / "_static")
     document, made = tmp_path / pdf.WHOLE, tmp_path / pdf.PDF
     document.parent.mkdir()
@@ -26,14 +31,28 @@ def test_all_pages_are_one_document_which_prints_with_outline_and_tags(browser, 
         assert page.locator("article").count() == len(PAGES)
         ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
         assert len(ids) > 100 and len(ids) == len(set(ids))
-        inside = page.locator("a[href^='#']").evaluate_all("all => all.map(e => e.getAttribute('href').slice(1))")
+        inside = page.locator("a[href^='#']").evaluate_all(
+            "all => all.map(e => e.getAttribute('href').slice(1))"
+        )
         assert "gradients_appendix--" in inside and set(inside) <= set(ids)
-        assert page.locator("script, button, .headerlink, details:not([open])").count() == 0
-        assert page.locator("details[open]").count() > 3 and page.locator("math").count() > 50
-        assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--fig-ink')"), "the inks"
+        assert (
+            page.locator("script, button, .headerlink, details:not([open])").count()
+            == 0
+        )
+        assert (
+            page.locator("details[open]").count() > 3
+            and page.locator("math").count() > 50
+        )
+        assert page.evaluate(
+            "getComputedStyle(document.documentElement).getPropertyValue('--fig-ink')"
+        ), "the inks"
     subprocess.run([sys.executable, "-c", PRINT, document, made], cwd=ROOT, check=True)
     printed = made.read_bytes()
-    assert printed.startswith(b"%PDF") and b"/Outlines" in printed and b"/StructTreeRoot" in printed
+    assert (
+        printed.startswith(b"%PDF")
+        and b"/Outlines" in printed
+        and b"/StructTreeRoot" in printed
+    )
     assert printed.count(b"/Type /Page\n") > len(PAGES)
 
 

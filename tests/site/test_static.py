@@ -1,4 +1,6 @@
-"""What the built pages say, without a browser: links, numbers of theorems, verdicts and their counts."""
+"""What the built pages say, without a browser: links, numbers of theorems, verdicts and
+their counts.
+"""
 
 import json
 import re
@@ -20,7 +22,8 @@ pytestmark = pytest.mark.xdist_group("static")
 
 CLAIMS = {claim.id: claim for claim in read_claims(ROOT)}
 LABELS = labels(ROOT)
-# Where the built page shows the number of an equation, of a figure, and of a theorem or the like.
+# Where the built page shows the number of an equation, of a figure, and of a theorem or
+# the like.
 EQUATION = r'id="equation-{}">.*?class="eqno">([^<]*)<'
 FIGURE = r'<figure [^>]*id="{}">.*?"caption-number">([^<]*?) <'
 THEOREM = r'<div class="proof [^>]*id="{}">\s*<p class="admonition-title"><span class="caption-number">([^<]*?) <'
@@ -29,17 +32,31 @@ THEOREM = r'<div class="proof [^>]*id="{}">\s*<p class="admonition-title"><span 
 @pytest.fixture(scope="module")
 def texts(html):
     """Every built page; below _static lie the theme's templates."""
-    pages = [page for page in html.resolve().rglob("*.html") if "_static" not in page.parts]
+    pages = [
+        page for page in html.resolve().rglob("*.html") if "_static" not in page.parts
+    ]
     return {page: page.read_text(encoding="utf-8") for page in pages}
 
 
 @pytest.fixture(scope="module")
 def soups(html, texts):
-    """The article of each of our own pages, by the page's name; an x stands where a formula, drawing or code was."""
-    own = {page.stem: text for page, text in texts.items() if (html.resolve() / "book") in page.parents}
+    """The article of each of our own pages, by the page's name; an x stands where a
+    formula, drawing or code was.
+    """
+    own = {
+        page.stem: text
+        for page, text in texts.items()
+        if (html.resolve() / "book") in page.parents
+    }
     bare = lambda text: re.sub(r"<(math|svg|pre)\b.*?</\1>", "x", text, flags=re.DOTALL)
-    articles = {stem: re.search("<article.*</article>", bare(text), re.DOTALL) for stem, text in own.items()}
-    return {stem: BeautifulSoup(article[0], "html.parser") for stem, article in articles.items()}
+    articles = {
+        stem: re.search("<article.*</article>", bare(text), re.DOTALL)
+        for stem, text in own.items()
+    }
+    return {
+        stem: BeautifulSoup(article[0], "html.parser")
+        for stem, article in articles.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -48,33 +65,67 @@ def ledger(soups):
 
 
 def test_links_lead_somewhere(html, texts):
-    anchors = {page: set(re.findall(r'\b(?:id|name)="([^"]+)"', text)) for page, text in texts.items()}
+    anchors = {
+        page: set(re.findall(r'\b(?:id|name)="([^"]+)"', text))
+        for page, text in texts.items()
+    }
 
     def broken(page, link: str) -> bool:
         path, _, anchor = unescape(link).partition("#")
         target = (page.parent / path).resolve() if path else page
-        return not target.is_file() or (bool(anchor) and target in anchors and anchor not in anchors[target])
+        return not target.is_file() or (
+            bool(anchor) and target in anchors and anchor not in anchors[target]
+        )
 
-    links = [(page, link) for page, text in texts.items() for link in re.findall(r'<a [^>]*?href="([^":]*)"', text)]
-    assert len(links) > 1000 and [(page.name, link) for page, link in links if broken(page, link)] == []
+    links = [
+        (page, link)
+        for page, text in texts.items()
+        for link in re.findall(r'<a [^>]*?href="([^":]*)"', text)
+    ]
+    assert (
+        len(links) > 1000
+        and [(page.name, link) for page, link in links if broken(page, link)] == []
+    )
     heads = html.resolve() / "book/heads.html"
-    assert all(broken(heads, link) for link in ("#nowhere", "no-such-page.html", "claims.html#no-such-claim"))
+    assert all(
+        broken(heads, link)
+        for link in ("#nowhere", "no-such-page.html", "claims.html#no-such-claim")
+    )
 
 
 def test_around_the_text_no_link_leads_elsewhere_but_to_the_repository(texts):
-    around = [re.sub("<article.*</article>", "", text, flags=re.DOTALL) for text in texts.values()]
-    away = {link for text in around for link in re.findall(r'<a [^>]*?href="([^"]*://[^"]*)"', text)}
+    around = [
+        re.sub("<article.*</article>", "", text, flags=re.DOTALL)
+        for text in texts.values()
+    ]
+    away = {
+        link
+        for text in around
+        for link in re.findall(r'<a [^>]*?href="([^"]*://[^"]*)"', text)
+    }
     repository = install_cell.address(ROOT)
-    assert [link for link in away if not repository or repository.removeprefix("https://") not in link] == []
+    assert [
+        link
+        for link in away
+        if not repository or repository.removeprefix("https://") not in link
+    ] == []
 
 
 def test_code_in_prose_leads_to_the_function_that_it_names(soups):
-    names = {tag["id"] for soup in soups.values() for tag in soup.select("dt[id^='lsalib.']")}
+    names = {
+        tag["id"] for soup in soups.values() for tag in soup.select("dt[id^='lsalib.']")
+    }
     ends = {name.split(".", n)[-1] for name in names for n in range(name.count("."))}
-    codes = [(stem, code) for stem, soup in soups.items() for code in soup.select("code")]
-    named = [(stem, code) for stem, code in codes if code.text.removesuffix("()") in ends]
+    codes = [
+        (stem, code) for stem, soup in soups.items() for code in soup.select("code")
+    ]
+    named = [
+        (stem, code) for stem, code in codes if code.text.removesuffix("()") in ends
+    ]
     assert len(names) > 50 and len(named) > 50
-    assert [(stem, code.text) for stem, code in named if not code.find_parent("a")] == []
+    assert [
+        (stem, code.text) for stem, code in named if not code.find_parent("a")
+    ] == []
 
 
 def test_the_notebooks_number_theorems_equations_and_figures_as_the_book_does(html):
@@ -82,62 +133,110 @@ def test_the_notebooks_number_theorems_equations_and_figures_as_the_book_does(ht
     for label, (stem, name) in LABELS.items():
         form = {"(": EQUATION, "F": FIGURE}.get(name[0], THEOREM)
         text = (html / f"book/{stem}.html").read_text(encoding="utf-8")
-        found = re.search(form.format(re.escape(label.replace("_", "-"))), text, re.DOTALL)
+        found = re.search(
+            form.format(re.escape(label.replace("_", "-"))), text, re.DOTALL
+        )
         if not found or found[1] != name:
             wrong[label] = (name, found and found[1])
     assert len(LABELS) > 60 and wrong == {}
 
 
 def test_no_sign_of_punctuation_stands_twice(soups):
-    words = lambda part: "".join("x" if string.find_parent("code") else string for string in part.strings)
-    parts = [(stem, words(part)) for stem, soup in soups.items() for part in soup.select("p")]
+    words = lambda part: "".join(
+        "x" if string.find_parent("code") else string for string in part.strings
+    )
+    parts = [
+        (stem, words(part)) for stem, soup in soups.items() for part in soup.select("p")
+    ]
     twice = re.compile(r".{,40}[,;:]\s?[,;:]")
-    assert len(parts) > 1000 and [(stem, found[0]) for stem, text in parts if (found := twice.search(text))] == []
+    assert (
+        len(parts) > 1000
+        and [(stem, found[0]) for stem, text in parts if (found := twice.search(text))]
+        == []
+    )
 
 
 def test_the_font_has_every_letter_of_the_formulas_and_says_whose_it_is(html):
     font = TTFont(html / "_static" / sphinx_math.FONT)
     used = {ord(letter) for letter in sphinx_math.used_characters(html)}
-    missing = used - set(font.getBestCmap()) - {0x2061, 0xFE00}  # these two are not drawn
+    # these two are not drawn
+    missing = used - set(font.getBestCmap()) - {0x2061, 0xFE00}
     assert {chr(code) for code in missing} == set()
     assert ord("√") in used  # drawn for <msqrt>, and in no formula's text
     assert "MATH" in font and "Open Font License" in font["name"].getDebugName(13)
 
 
 def test_every_verdict_is_that_of_its_claim(soups, ledger):
-    links = [link for soup in soups.values() for link in soup.select("a.claim-badge[href*='claims.html#']")]
-    shown = [(link["href"].partition("#")[2], link.select_one(".claim-status").text) for link in links]
-    rows = [(row["id"], row.select_one("td > .claim-status").text) for row in ledger.select("table.ledger > tbody")]
+    links = [
+        link
+        for soup in soups.values()
+        for link in soup.select("a.claim-badge[href*='claims.html#']")
+    ]
+    shown = [
+        (link["href"].partition("#")[2], link.select_one(".claim-status").text)
+        for link in links
+    ]
+    rows = [
+        (row["id"], row.select_one("td > .claim-status").text)
+        for row in ledger.select("table.ledger > tbody")
+    ]
     assert len(shown) > 100 and sorted(name for name, _ in rows) == sorted(CLAIMS)
-    assert [(name, said) for name, said in shown + rows if said != CLAIMS[name].status] == []
+    assert [
+        (name, said) for name, said in shown + rows if said != CLAIMS[name].status
+    ] == []
 
 
 def test_the_head_of_a_page_lists_the_claims_of_both_papers_on_it(soups):
-    heads = {stem: soup.select(".brief-claims li") for stem, soup in soups.items() if soup.select(".brief")}
+    heads = {
+        stem: soup.select(".brief-claims li")
+        for stem, soup in soups.items()
+        if soup.select(".brief")
+    }
     wanted = {stem: set() for stem in heads}
     for name, claim in CLAIMS.items():
         if claim.source != "new" and claim.page != "intro":
             wanted[claim.page].add((name, claim.where))
     found = {
-        stem: {(line.a["href"].partition("#")[2], line.text.rpartition(": ")[0]) for line in lines}
+        stem: {
+            (line.a["href"].partition("#")[2], line.text.rpartition(": ")[0])
+            for line in lines
+        }
         for stem, lines in heads.items()
     }
     assert found == wanted
 
 
 def test_the_ledger_counts_its_claims_and_their_evidence(html, ledger):
-    told = {claim["id"]: claim for claim in json.loads((html / "book/claims.json").read_text(encoding="utf-8"))}
-    for whose, line in zip(("P", "S", "A", "new"), ledger.select(".ledger-tally > li"), strict=True):
-        own = Counter(claim.status for claim in CLAIMS.values() if claim.source == whose)
+    told = {
+        claim["id"]: claim
+        for claim in json.loads((html / "book/claims.json").read_text(encoding="utf-8"))
+    }
+    for whose, line in zip(
+        ("P", "S", "A", "new"), ledger.select(".ledger-tally > li"), strict=True
+    ):
+        own = Counter(
+            claim.status for claim in CLAIMS.values() if claim.source == whose
+        )
         badges = [badge.text.partition(" ") for badge in line.select(".claim-status")]
         assert {status: int(count) for count, _, status in badges} == own
         counts = re.search(r"(\d+) claims", line.text)
         assert int(counts[1]) == own.total()
-    records = Counter(record.id for page in read_records(ROOT).values() for record in page)
-    shown = {row["id"]: len(row.select("details tbody tr")) for row in ledger.select("table.ledger > tbody")}
-    assert shown == {name: records[name] for name in CLAIMS} == {name: len(told[name]["checks"]) for name in told}
+    records = Counter(
+        record.id for page in read_records(ROOT).values() for record in page
+    )
+    shown = {
+        row["id"]: len(row.select("details tbody tr"))
+        for row in ledger.select("table.ledger > tbody")
+    }
+    assert (
+        shown
+        == {name: records[name] for name in CLAIMS}
+        == {name: len(told[name]["checks"]) for name in told}
+    )
 
 
-@pytest.mark.parametrize("page", sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md")))
+@pytest.mark.parametrize(
+    "page", sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md"))
+)
 def test_the_api_pages_type_no_number_by_hand(page):
     assert pages.typed_numbers(pages.Page(ROOT, page)) == []

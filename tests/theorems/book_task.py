@@ -1,6 +1,22 @@
-"""The book's regression task and layer for ``symbolic.mean``: each call makes an entry with labels of its own."""
+"""The book's regression task and layer for ``symbolic.mean``: each call makes an entry
+with labels of its own.
+"""
 
-from symbolic import WHITE, C, Law, d, eps, fresh, inner, mean, noise, query, sigma2, without_noise, x
+from symbolic import (
+    WHITE,
+    C,
+    Law,
+    d,
+    eps,
+    fresh,
+    inner,
+    mean,
+    noise,
+    query,
+    sigma2,
+    without_noise,
+    x,
+)
 from sympy import Expr, Function, Symbol
 
 # The prior mean, the weights of a guess and its offset; free labels.
@@ -82,14 +98,18 @@ def target() -> Expr:
 
 
 def heads_error(step: Expr = GD_STEP, share: Expr = C / (C * d + 2)) -> Expr:
-    """The error of the d heads b_h = e_h, A_h = -share e_h rho^T + step rho e_h^T, with rho = (-w; 1)."""
+    """The error of the d heads b_h = e_h, A_h = -share e_h rho^T + step rho e_h^T, with
+    rho = (-w; 1).
+    """
     h, k = fresh(), fresh()
     corrected = y_q() - share * S(h, h) * (y_q() - dot(w, query))
     return corrected + step * query(k) * (Gxy(k) - dot(lambda c: S(k, c), w)) - target()
 
 
 def lift_gradient(error, law: Law = WHITE):
-    """Half the gradient by the lift, without label noise, where query and guess meet the three parts of G."""
+    """Half the gradient by the lift, without label noise, where query and guess meet
+    the three parts of G.
+    """
     for token in (lambda: query(j), y_q):
         for entry in (lambda: S(a, b), lambda: Gxy(a), Gyy):
             yield without_noise(mean(error() * token() * entry(), law))

@@ -1,10 +1,13 @@
-"""Expectations of polynomials in Gaussian tasks, for a symbolic dimension d and a symbolic number C of tokens.
+"""Expectations of polynomials in Gaussian tasks, for a symbolic dimension d and a
+symbolic number C of tokens.
 
-A polynomial is a sympy expression in entries with index labels, such as ``x(i, a) * x(i, b) / C``: a feature label that
-occurs twice is summed over 1..d, a token label over the C tokens, and a feature label that occurs once is free. By
-Isserlis' theorem a mean is a sum over pairings. A pair puts equal the tokens of its two entries, and links their
-features by a covariance; what tokens remain distinct give a factor C each, every closed loop of features gives a trace,
-that of the identity d, and every open chain a product between its two ends. No number is put in for d or C.
+A polynomial is a sympy expression in entries with index labels, such as ``x(i, a) *
+x(i, b) / C``: a feature label that occurs twice is summed over 1..d, a token label over
+the C tokens, and a feature label that occurs once is free. By Isserlis' theorem a mean
+is a sum over pairings. A pair puts equal the tokens of its two entries, and links their
+features by a covariance; what tokens remain distinct give a factor C each, every closed
+loop of features gives a trace, that of the identity d, and every open chain a product
+between its two ends. No number is put in for d or C.
 """
 
 from collections import Counter, defaultdict
@@ -17,12 +20,14 @@ from sympy import Dummy, Expr, Function, Symbol
 from sympy.core.function import AppliedUndef
 
 d, C, sigma2 = sympy.symbols("d C sigma2", positive=True)
-# Entries: feature a of token i, of the task's deviation from its mean, of the query; the label noise of token i.
+# Entries: feature a of token i, of the task's deviation from its mean, of the query;
+# the label noise of token i.
 RANDOM = x, eps, query, noise = tuple(map(Function, ("x", "eps", "query", "noise")))
 
 
 class Law(NamedTuple):
-    """Covariances as letters, "" for the identity; the fourth moment of a feature, the fourth cumulant of the noise.
+    """Covariances as letters, "" for the identity; the fourth moment of a feature, the
+    fourth cumulant of the noise.
 
     Whatever is not Gaussian is symmetric, and occurs at most four times in a product.
     """
@@ -43,11 +48,15 @@ def fresh() -> Dummy:
 
 def inner(left: str, word: str, right: str) -> Expr:
     """The product of matrices between two vectors or free labels."""
-    return Symbol("({}|{}|{})".format(*min((left, word, right), (right, word[::-1], left))))
+    return Symbol(
+        "({}|{}|{})".format(*min((left, word, right), (right, word[::-1], left)))
+    )
 
 
 def trace(word: str) -> Expr:
-    """The trace of a product of symmetric matrices, the same for all rotations and for the reversed product."""
+    """The trace of a product of symmetric matrices, the same for all rotations and for
+    the reversed product.
+    """
     turns = [w[k:] + w[:k] for w in (word, word[::-1]) for k in range(len(word))]
     return Symbol(f"tr({min(turns)})") if turns else d
 
@@ -60,11 +69,24 @@ def mean(polynomial: Expr, law: Law = WHITE) -> Expr:
 
 def _mean_of_product(term: Expr, law: Law) -> Expr:
     powers = term.as_powers_dict()
-    entries = [entry for entry, power in powers.items() if isinstance(entry, AppliedUndef) for _ in range(int(power))]
-    factor = sympy.Mul(*(base**power for base, power in powers.items() if not isinstance(base, AppliedUndef)))
+    entries = [
+        entry
+        for entry, power in powers.items()
+        if isinstance(entry, AppliedUndef)
+        for _ in range(int(power))
+    ]
+    factor = sympy.Mul(
+        *(
+            base**power
+            for base, power in powers.items()
+            if not isinstance(base, AppliedUndef)
+        )
+    )
     labels = Counter(label for entry in entries for label in _features(entry))
     if labels and max(labels.values()) > 2:
-        raise ValueError(f"a feature label must occur at most twice in a product, got {term}")
+        raise ValueError(
+            f"a feature label must occur at most twice in a product, got {term}"
+        )
     drawn = [[entry for entry in entries if entry.func == kind] for kind in RANDOM]
     given = [entry for entry in entries if entry.func not in RANDOM]
     choices = [list(_blocks(legs, law)) for legs in drawn]
@@ -72,7 +94,13 @@ def _mean_of_product(term: Expr, law: Law) -> Expr:
     return factor * sympy.Add(
         *(
             prod(cumulant for cumulant, _ in chosen)
-            * _contracted([block for _, blocks in chosen for block in blocks], given, labels, tokens, law)
+            * _contracted(
+                [block for _, blocks in chosen for block in blocks],
+                given,
+                labels,
+                tokens,
+                law,
+            )
             for chosen in product(*choices)
         )
     )
@@ -84,7 +112,9 @@ def _features(entry: AppliedUndef) -> tuple:
 
 
 def _blocks(legs: list, law: Law):
-    """All ways to part the entries of one kind into blocks, each with the product of its cumulants."""
+    """All ways to part the entries of one kind into blocks, each with the product of
+    its cumulants.
+    """
     if not legs:
         yield sympy.Integer(1), []
         return
@@ -96,21 +126,40 @@ def _blocks(legs: list, law: Law):
         for chosen in combinations(range(len(others)), size - 1):
             rest = [leg for k, leg in enumerate(others) if k not in chosen]
             for factor, blocks in _blocks(rest, law):
-                yield cumulant * factor, [[first, *(others[k] for k in chosen)], *blocks]
+                yield (
+                    cumulant * factor,
+                    [[first, *(others[k] for k in chosen)], *blocks],
+                )
 
 
-def _contracted(blocks: list, given: list, labels: Counter, tokens: set, law: Law) -> Expr:
+def _contracted(
+    blocks: list, given: list, labels: Counter, tokens: set, law: Law
+) -> Expr:
     """What one way to part the entries contributes, but for the cumulants."""
     letters = {x: law.features, query: law.features, eps: law.prior}
     pairs = [(first, other) for first, *others in blocks for other in others]
-    same_token = [(left.args[0], right.args[0]) for left, right in pairs if left.func in (x, noise)]
-    linked = [(left.args[-1], right.args[-1], letters[left.func]) for left, right in pairs if left.func != noise]
+    same_token = [
+        (left.args[0], right.args[0])
+        for left, right in pairs
+        if left.func in (x, noise)
+    ]
+    linked = [
+        (left.args[-1], right.args[-1], letters[left.func])
+        for left, right in pairs
+        if left.func != noise
+    ]
     links = [link for link in linked if link[2]]
-    links += [(*entry.args, entry.func.__name__) for entry in given if len(entry.args) == 2]
+    links += [
+        (*entry.args, entry.func.__name__) for entry in given if len(entry.args) == 2
+    ]
     ends = [(label.name, label) for label, count in labels.items() if count == 1]
-    ends += [(entry.func.__name__, *entry.args) for entry in given if len(entry.args) == 1]
+    ends += [
+        (entry.func.__name__, *entry.args) for entry in given if len(entry.args) == 1
+    ]
     classes = _classes(labels, [link[:2] for link in linked if not link[2]])
-    return C ** len(set(_classes(tokens, same_token).values())) * _network(classes, links, ends)
+    return C ** len(set(_classes(tokens, same_token).values())) * _network(
+        classes, links, ends
+    )
 
 
 def _classes(labels, pairs: list) -> dict:
@@ -124,19 +173,36 @@ def _classes(labels, pairs: list) -> dict:
 
 def _network(classes: dict, links: list, ends: list) -> Expr:
     """The product of the loops and chains that links make of classes of equal labels."""
-    names, links = defaultdict(list), [(classes[left], classes[right], letter) for left, right, letter in links]
+    names, links = (
+        defaultdict(list),
+        [(classes[left], classes[right], letter) for left, right, letter in links],
+    )
     for name, label in ends:
         names[classes[label]].append(name)
     degrees = Counter(root for link in links for root in link[:2])
-    if any(degrees[root] and degrees[root] + len(names[root]) != 2 for root in set(classes.values())):
-        raise ValueError("matrices must form loops and chains; a fourth cumulant leaves them no index")
-    value = d ** sum(not degrees[root] and not names[root] for root in set(classes.values()))
-    for root, (start, *others) in [(root, found) for root, found in names.items() if found]:
+    if any(
+        degrees[root] and degrees[root] + len(names[root]) != 2
+        for root in set(classes.values())
+    ):
+        raise ValueError(
+            "matrices must form loops and chains; a fourth cumulant leaves them no index"
+        )
+    value = d ** sum(
+        not degrees[root] and not names[root] for root in set(classes.values())
+    )
+    for root, (start, *others) in [
+        (root, found) for root, found in names.items() if found
+    ]:
         if degrees[root]:
             word, last = _walk(root, links)
-            value *= inner(start, word, names[last][-1]) if word else 1  # else walked from the other end
+            # else walked from the other end
+            value *= inner(start, word, names[last][-1]) if word else 1
         else:
-            value *= inner(start, "", *others) if len(others) == 1 else Symbol(f"same{sorted([start, *others])}")
+            value *= (
+                inner(start, "", *others)
+                if len(others) == 1
+                else Symbol(f"same{sorted([start, *others])}")
+            )
     while links:
         _, root, letter = links.pop()
         value *= trace(letter + _walk(root, links)[0])

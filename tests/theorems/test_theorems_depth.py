@@ -1,4 +1,6 @@
-"""Several layers: the best descent, the stand-in for the constant, products of labels, and the floor of all layers."""
+"""Several layers: the best descent, the stand-in for the constant, products of labels,
+and the floor of all layers.
+"""
 
 from functools import cache
 
@@ -9,7 +11,8 @@ from symbolic import C, all_zero, certify, d, fresh, mean, same
 from sympy import Function, Matrix, Symbol, binomial, prod
 from sympy.polys.matrices import DomainMatrix
 
-t, s, c, f, m, nu = sympy.symbols("t s c f m nu", positive=True)  # t is the mean square of the features, s stands for S
+# t is the mean square of the features, s stands for S
+t, s, c, f, m, nu = sympy.symbols("t s c f m nu", positive=True)
 K = C * d / 2  # t K has the density of Gamma(K)
 D = C**2 + (d + 3) * C + (d - 1) * (d + 4)
 BEST = 2 * GD_STEP, 2 * GD_STEP * C * d / D, -(C**2) / D  # of S, t S and S^2
@@ -35,27 +38,43 @@ def moment(j: int, k: int):
 
 def mean_of(polynomial):
     """E tr p(t, S)"""
-    return sympy.Add(*(factor * moment(j, k) for (j, k), factor in sympy.Poly(polynomial, t, s).terms()))
+    return sympy.Add(
+        *(
+            factor * moment(j, k)
+            for (j, k), factor in sympy.Poly(polynomial, t, s).terms()
+        )
+    )
 
 
 @pytest.mark.claim("depth-gap", kind="certificate")
 def test_depth_gap():
-    """The best descent and stand-in of two layers: normal equations, minimum values, and layers that have them."""
+    """The best descent and stand-in of two layers: normal equations, minimum values,
+    and layers that have them.
+    """
     of = sympy.symbols("a b e")
     best = dict(zip(of, BEST, strict=True))
     error = 1 - of[0] * s - of[1] * t * s - of[2] * s**2
     left = [mean_of(error * part) for part in (s, t * s, s**2)]
-    assert all_zero(each.subs(best) for each in left) and not all_zero(each.subs(best | {of[1]: 0}) for each in left)
+    assert all_zero(each.subs(best) for each in left) and not all_zero(
+        each.subs(best | {of[1]: 0}) for each in left
+    )
     certify(mean_of(error).subs(best), LEAST, LEAST.subs(C, C + 1))
     missed = 1 - 2 * K * t / (K + 1) + K**2 * t**2 / ((K + 1) * (K + 2))
     assert all_zero(mean_of(missed * part) for part in (t, t**2))
     certify(mean_of(missed) / d, 8 / ((C * d + 2) * (C * d + 4)), 4 / (C * d + 2) ** 2)
-    # The recursion of the labels: whatever c and f are; where c1 < 0 < c2, f1 and f2 have every positive product.
+    # The recursion of the labels: whatever c and f are; where c1 < 0 < c2, f1 and f2
+    # have every positive product.
     c1, c2, f1, f2, linear = sympy.symbols("c1 c2 f1 f2 linear")
     of_eps, q_eps, of_u, q_u = 1, 0, 0, -1
     for read, own, more in ((c1, f1, 0), (c2, f2, (f1 + f2 + linear) * t)):
-        q_eps, of_eps = (1 + own * t) * q_eps + read * s * of_eps, (1 + own * t + read * s) * of_eps
-        q_u, of_u = (1 + own * t) * q_u + read * s * of_u + more, (1 + own * t + read * s) * of_u + more
+        q_eps, of_eps = (
+            (1 + own * t) * q_eps + read * s * of_eps,
+            (1 + own * t + read * s) * of_eps,
+        )
+        q_u, of_u = (
+            (1 + own * t) * q_u + read * s * of_u + more,
+            (1 + own * t + read * s) * of_u + more,
+        )
     assert same(q_eps, (c1 + c2) * s + (c1 * f2 + c2 * f1) * t * s + c1 * c2 * s**2)
     certify(q_u, -(1 - linear * t + f1 * f2 * t**2), -(1 - linear * t + t**2))
     assert sympy.Poly(f2 * (m - c1 * f2) / c2, f2).all_coeffs() == [-c1 / c2, m / c2, 0]
@@ -63,79 +82,151 @@ def test_depth_gap():
 
 @pytest.mark.claim("depth-products", kind="certificate")
 def test_depth_products():
-    """What one product of labels adds to the best two affine layers: for wrong, right and distant guesses."""
+    """What one product of labels adds to the best two affine layers: for wrong, right
+    and distant guesses.
+    """
     missed = 1 - 2 * K * t / (K + 1) + K**2 * t**2 / ((K + 1) * (K + 2))
-    found, cubic = mean_of(missed * s * (1 + f * t + c * s) ** 2), mean_of(s * (f * t + c * s) ** 2) / rise(3)
-    certify(found, 2 / K**2 * cubic, 2 / K * cubic)  # for c and f of one sign this is positive
-    # The right guess: the derivative is quadratic in a free number, and its leading coefficient has one sign.
+    found, cubic = (
+        mean_of(missed * s * (1 + f * t + c * s) ** 2),
+        mean_of(s * (f * t + c * s) ** 2) / rise(3),
+    )
+    # for c and f of one sign this is positive
+    certify(found, 2 / K**2 * cubic, 2 / K * cubic)
+    # The right guess: the derivative is quadratic in a free number, and its leading
+    # coefficient has one sign.
     error = -s + BEST[0] * s**2 + BEST[1] * t * s**2 + BEST[2] * s**3
     leading = d * mean_of(t**3 * error) + 2 * mean_of(t**2 * s * error)
-    stated = -8 * (C + 2) * (d + 2) * (2 * C * d + C + d + 17) / (C**3 * d * (C + d + 1))
+    stated = (
+        -8 * (C + 2) * (d + 2) * (2 * C * d + C + d + 17) / (C**3 * d * (C + d + 1))
+    )
     certify(leading, stated, stated * C)
-    # Large errors: normal equations of t, t^2, t^3 z and t^4 z; z is independent of t, with mean 1 and this variance.
+    # Large errors: normal equations of t, t^2, t^3 z and t^4 z; z is independent of t,
+    # with mean 1 and this variance.
     spread, v = Symbol("spread", positive=True), Function("v")
     along = lambda: dot(v, lambda label: dot(v, lambda other: S(label, other)))
-    certify(mean(along() * along()).subs(mean(dot(v, v)), 1) / rise(2), 1 + (d - 1) / (K + 1), 1 + d / (K + 1))
+    certify(
+        mean(along() * along()).subs(mean(dot(v, v)), 1) / rise(2),
+        1 + (d - 1) / (K + 1),
+        1 + d / (K + 1),
+    )
     power = lambda n: prod([1 + i / nu for i in range(n)])
     degrees = Matrix([1, 2, 3, 4])
-    normal = Matrix(4, 4, lambda i, j: power(degrees[i] + degrees[j]) * (1 + (spread if min(i, j) > 1 else 0)))
+    normal = Matrix(
+        4,
+        4,
+        lambda i, j: (
+            power(degrees[i] + degrees[j]) * (1 + (spread if min(i, j) > 1 else 0))
+        ),
+    )
     answer = degrees.applyfunc(power)
     bordered = normal.row_join(answer).col_join(answer.T.row_join(Matrix([[1]])))
     exact = lambda matrix: DomainMatrix.from_Matrix(matrix).to_field()
-    least, both = (each.domain.to_sympy(each.det()) for each in map(exact, (bordered, normal)))
-    above = 2 * nu * ((nu + 4) * (nu + 5) * (4 * nu**2 + 13 * nu + 15) * spread + 6 * (nu + 7))
-    below = (nu + 4) * (nu + 5) ** 2 * (nu + 6) * spread**2 + 4 * (nu + 5) * (2 * nu**2 + 14 * nu + 27) * spread + 12
+    least, both = (
+        each.domain.to_sympy(each.det()) for each in map(exact, (bordered, normal))
+    )
+    above = (
+        2
+        * nu
+        * ((nu + 4) * (nu + 5) * (4 * nu**2 + 13 * nu + 15) * spread + 6 * (nu + 7))
+    )
+    below = (
+        (nu + 4) * (nu + 5) ** 2 * (nu + 6) * spread**2
+        + 4 * (nu + 5) * (2 * nu**2 + 14 * nu + 27) * spread
+        + 12
+    )
     share = above / (nu + 3) / (nu + 4) / below
     certify(1 - least / both * (nu + 1) * (nu + 2) / 2, share, share * nu)
     # One feature: the polynomial of degree four; long contexts: 8 / (d + 7).
-    certify((1 - share.subs(spread, 0)) * 2 / (nu + 1) / (nu + 2), 24 / prod([nu + i for i in (1, 2, 3, 4)]), 24)
-    certify(sympy.limit(share.subs(spread, (d - 1) / (nu + 1)), nu, sympy.oo), 8 / (d + 7), 8 / (d + 8))
+    certify(
+        (1 - share.subs(spread, 0)) * 2 / (nu + 1) / (nu + 2),
+        24 / prod([nu + i for i in (1, 2, 3, 4)]),
+        24,
+    )
+    certify(
+        sympy.limit(share.subs(spread, (d - 1) / (nu + 1)), nu, sympy.oo),
+        8 / (d + 7),
+        8 / (d + 8),
+    )
 
 
 @pytest.mark.claim("depth-floor", kind="certificate")
 def test_depth_floor():
-    """The nearest polynomial of degree n to 1 leaves 1/binom(n + Cd/2, n), for n <= 4; L layers have (3^L - 1)/2."""
+    """The nearest polynomial of degree n to 1 leaves 1/binom(n + Cd/2, n), for n <= 4;
+    L layers have (3^L - 1)/2.
+    """
     average = lambda j: prod([loop(S) / d for _ in range(j)])
-    assert all(same(mean(average(j) * power(k)), mean(power(k)) * rise(j, k)) for j, k in ((2, 0), (4, 0), (2, 2)))
+    assert all(
+        same(mean(average(j) * power(k)), mean(power(k)) * rise(j, k))
+        for j, k in ((2, 0), (4, 0), (2, 2))
+    )
     top = lambda n: sympy.expand_func(binomial(n + K, n))
-    for n in (1, 2, 3, 4):  # Laguerre's polynomials are orthogonal to all powers but the constant
-        signed = [(-K) ** i / sympy.factorial(i) / sympy.factorial(n - i) for i in range(n + 1)]
-        bends = [signed[i] * prod([K + e for e in range(i + 1, n + 1)]) / top(n) for i in range(n + 1)]
-        against = [sympy.Add(*(bend * rise(i + k) for i, bend in enumerate(bends))) for k in range(n + 1)]
+    # Laguerre's polynomials are orthogonal to all powers but the constant
+    for n in (1, 2, 3, 4):
+        signed = [
+            (-K) ** i / sympy.factorial(i) / sympy.factorial(n - i)
+            for i in range(n + 1)
+        ]
+        bends = [
+            signed[i] * prod([K + e for e in range(i + 1, n + 1)]) / top(n)
+            for i in range(n + 1)
+        ]
+        against = [
+            sympy.Add(*(bend * rise(i + k) for i, bend in enumerate(bends)))
+            for k in range(n + 1)
+        ]
         assert same(bends[0], 1) and all_zero(against[1:])
         certify(against[0], 1 / top(n), 1 / top(n + 1))
-    # One layer has degree 1 in the entries of G, and two have 4, for one feature and some heads.
+    # One layer has degree 1 in the entries of G, and two have 4, for one feature and
+    # some heads.
     entries = sympy.symbols("xx xy yy")
     G, seen = Matrix([entries[:2], entries[1:]]), sympy.eye(2)
-    for P, Q, degree in (([[1, 2], [3, 4]], [[2, 1], [4, 1]], 1), ([[3, 1], [2, 2]], [[1, 4], [3, 2]], 4)):
+    for P, Q, degree in (
+        ([[1, 2], [3, 4]], [[2, 1], [4, 1]], 1),
+        ([[3, 1], [2, 2]], [[1, 4], [3, 2]], 4),
+    ):
         seen = (seen + Matrix(P) * seen * G * seen.T * Matrix(Q) * seen).expand()
-        assert max(sympy.Poly(entry, *entries).total_degree() for entry in seen) == degree
+        assert (
+            max(sympy.Poly(entry, *entries).total_degree() for entry in seen) == degree
+        )
         assert seen.subs(dict.fromkeys(entries, 0)) == sympy.eye(2)
 
 
 @pytest.mark.claim("depth-floor-attained", kind="certificate")
 def test_depth_floor_attained():
-    """When layers linear in the labels have the floor's polynomial, and what layers with products predict in the limit.
+    """When layers linear in the labels have the floor's polynomial, and what layers
+    with products predict in the limit.
 
-    A critical point r of Q = (1 - p)/S is enough: Q - Q(r) has the factor (1 - S/r)^2. It exists up to C = 10.
+    A critical point r of Q = (1 - p)/S is enough: Q - Q(r) has the factor (1 - S/r)^2.
+    It exists up to C = 10.
     """
     r, e1, e2, e3, e4 = sympy.symbols("r e1:5", positive=True)
     for factor in (3, 4):
         Q = e1 - (2 * e3 * r - factor * e4 * r**2) * s + e3 * s**2 - e4 * s**3
         assert (sympy.rem(Q - Q.subs(s, r), (1 - s / r) ** 2, s) == 0) == (factor == 3)
-    _, two, three, four = [binomial(4, k) * nu**k / prod([nu + i for i in range(1, k + 1)]) for k in range(1, 5)]
+    _, two, three, four = [
+        binomial(4, k) * nu**k / prod([nu + i for i in range(1, k + 1)])
+        for k in range(1, 5)
+    ]
     sign = lambda factor: 16 * (nu + 4) - 6 * factor * (nu + 3)
     scale = nu**6 / ((nu + 1) * (nu + 2) * (nu + 3)) ** 2 / (nu + 4)
     certify(three**2 - 3 * two * four, scale * sign(3), scale * sign(4))
-    assert sympy.solve(sign(3), nu) == [5] and sign(3).subs(nu, 4) > 0 > sign(3).subs(nu, 6)
-    # Layers with products, token by token, as the large number, here c, grows; r is a root of Q - 2 e_4 s^2 / e_1.
+    assert sympy.solve(sign(3), nu) == [5] and sign(3).subs(nu, 4) > 0 > sign(3).subs(
+        nu, 6
+    )
+    # Layers with products, token by token, as the large number, here c, grows; r is a
+    # root of Q - 2 e_4 s^2 / e_1.
     w, b, beta, eta = sympy.symbols("w b beta eta")
     features, labels = 1 + eta * s * w / c, w + c * s + f * s * w
     xx, xy, yy = s * features**2, s * features * labels, s * labels**2
     found = c * s - c * xx + b * (xy - c * s * xx) + beta / c * (yy - c * s * xy)
     limit = w * s * ((b + beta * s) * (1 + f * s - eta * s**2) - 2 * eta * s)
     assert sympy.Poly(sympy.expand(found - limit), 1 / c, w).monoms() == [(1, 2)]
-    numbers = {b: e1, beta: -e1 / r, eta: -e4 * r / e1, f: (-2 * e4 * r / e1 - e2 + e1 / r) / e1}
+    numbers = {
+        b: e1,
+        beta: -e1 / r,
+        eta: -e4 * r / e1,
+        f: (-2 * e4 * r / e1 - e2 + e1 / r) / e1,
+    }
     Q = e1 - e2 * s + e3 * s**2 - e4 * s**3
     root = (Q - 2 * e4 * s**2 / e1).subs(s, r)
     off = sympy.cancel((limit / (w * s)).subs(numbers) - Q)

@@ -1,4 +1,6 @@
-"""Layers with a state: what one example does to an error (a context with C = 1), and the shift of a state."""
+"""Layers with a state: what one example does to an error (a context with C = 1), and
+the shift of a state.
+"""
 
 import itertools
 
@@ -20,16 +22,25 @@ def one(f):
 
 def after(v, direction, step):
     """``v - step x (x.direction)``, with the same example at every call."""
-    return lambda label: v(label) - step * x(Symbol("i"), label) * dot(lambda c: x(Symbol("i"), c), direction)
+    return lambda label: (
+        v(label)
+        - step * x(Symbol("i"), label) * dot(lambda c: x(Symbol("i"), c), direction)
+    )
 
 
 @pytest.mark.claim("initial-state-is-guess", kind="brute force")
 def test_an_initial_state_is_a_guess():
-    """Linear attention with initial states, token by token, is yq-LSA; its guess adds what queries read of them."""
+    """Linear attention with initial states, token by token, is yq-LSA; its guess adds
+    what queries read of them.
+    """
     rng, dim, size, H = np.random.default_rng(0), 3, 4, 2
     b, K, Q = rng.normal(size=(H, dim + 1)), *rng.normal(size=(2, H, dim + 1, dim + 1))
     Q[..., -1] = 0  # queries read the features
-    states, guess, x_q = rng.normal(size=(H, dim + 1)), rng.normal(size=dim), rng.normal(size=dim)
+    states, guess, x_q = (
+        rng.normal(size=(H, dim + 1)),
+        rng.normal(size=dim),
+        rng.normal(size=dim),
+    )
     Z = rng.normal(size=(size, dim + 1))
     recurrent = guess @ x_q
     for value, keys, queries, state in zip(b, K, Q, states, strict=True):
@@ -39,15 +50,24 @@ def test_an_initial_state_is_a_guess():
     A = K.swapaxes(1, 2) @ Q
     own = np.einsum("hn,hnj->j", states, Q[..., :-1])
     yq = lambda v: predict(heads(b, A), Z[:, :-1], Z[:, -1], x_q, v @ x_q)
-    assert yq(guess + own) == pytest.approx(recurrent, rel=1e-12) and abs(yq(guess) - recurrent) > 1e-3
+    assert (
+        yq(guess + own) == pytest.approx(recurrent, rel=1e-12)
+        and abs(yq(guess) - recurrent) > 1e-3
+    )
 
 
 @pytest.mark.claim("delta-rule-law", kind="certificate")
 def test_delta_rule_law():
-    """A step multiplies the mean square of an error by ρ, no direction does better, and drift has the stated risk."""
+    """A step multiplies the mean square of an error by ρ, no direction does better, and
+    drift has the stated risk.
+    """
     rho = 1 - 2 * beta + beta**2 * (d + 2)
     for error, square in ((w, W), (eps, d)):
-        certify(one(dot(after(error, error, beta), after(error, error, beta))), rho * square, (rho - beta**2) * square)
+        certify(
+            one(dot(after(error, error, beta), after(error, error, beta))),
+            rho * square,
+            (rho - beta**2) * square,
+        )
     best = sympy.solve(rho.diff(beta), beta)[0]
     certify(best, 1 / (d + 2), 1 / (d + 1))
     certify(rho.subs(beta, best), 1 - 1 / (d + 2), 1 - 1 / (d + 1))
@@ -55,20 +75,29 @@ def test_delta_rule_law():
     square = lambda width: UU - 2 * UW / width + W / width**2
     stated = lambda width: (1 - 1 / (d + 2)) * W + (d + 2) * square(width)
     certify(one(dot(after(w, g, 1), after(w, g, 1))), stated(d + 2), stated(d + 1))
-    # The risk of weights that drift with some memory satisfies its recursion and begins with d.
+    # The risk of weights that drift with some memory satisfies its recursion and begins
+    # with d.
     memory, rho, n = sympy.symbols("memory rho n", positive=True)
     limit = rho * (1 - memory**2) * d / (1 - rho * memory**2)
     closed = lambda power: limit + power * (d - limit)
     step = lambda risk, factor: factor * (memory**2 * risk + (1 - memory**2) * d)
-    certify(closed((rho * memory**2) ** (n + 1)), step(closed((rho * memory**2) ** n), rho), step(closed(1), rho))
+    certify(
+        closed((rho * memory**2) ** (n + 1)),
+        step(closed((rho * memory**2) ** n), rho),
+        step(closed(1), rho),
+    )
     assert same(closed(1), d) and same(closed(rho**n).subs(memory, 1), rho**n * d)
 
 
 @pytest.mark.claim("delta-rule-trained-state", kind="brute force")
 def test_a_shift_of_the_state():
-    """States move into the values without changing a prediction, for keys of any size; not with a gate, nor alone."""
+    """States move into the values without changing a prediction, for keys of any size;
+    not with a gate, nor alone.
+    """
     for entries in (1, 2, 3):
-        vector = lambda name, entries=entries: Matrix(sympy.symbols(f"{name}:{entries}"))
+        vector = lambda name, entries=entries: Matrix(
+            sympy.symbols(f"{name}:{entries}")
+        )
         start, a, keys = vector("s"), vector("a"), [vector("k"), vector("l")]
         values, steps = sympy.symbols("v0 v1"), sympy.symbols("b0 b1")
 
@@ -79,31 +108,45 @@ def test_a_shift_of_the_state():
 
         shifted = [value - a.dot(key) for key, value in zip(keys, values, strict=True)]
         same_with = lambda values, *decay, last=last, start=start, a=a, old=values: all(
-            same(entry, 0) for entry in last(start - a, values, *decay) + a - last(start, old, *decay)
+            same(entry, 0)
+            for entry in last(start - a, values, *decay) + a - last(start, old, *decay)
         )
-        assert same_with(shifted) and not same_with(values) and not same_with(shifted, gate)
+        assert (
+            same_with(shifted)
+            and not same_with(values)
+            and not same_with(shifted, gate)
+        )
 
 
 @pytest.mark.claim("which-layers-need-a-guess", kind="certificate")
 def test_which_layers_need_a_guess():
-    """What a multiple of one example's squared length leaves of the constant 1; two delta heads in long contexts."""
+    """What a multiple of one example's squared length leaves of the constant 1; two
+    delta heads in long contexts.
+    """
     missed = one((1 - alpha * loop(S)) * (1 - alpha * loop(S)))
     best = sympy.solve(missed.diff(alpha), alpha)[0]
     certify(best, 1 / (d + 2), 1 / d)
     certify(missed.subs(alpha, best), 2 / (d + 2), 2 / (d + 1))
     certify(missed.subs({d: 1, alpha: Rational(1, 3)}), Rational(2, 3), Rational(1, 2))
-    # (2/3)/rho is below 1 from d = 2; the price of linear attention over its risk has a positive limit.
-    certify(1 - Rational(2, 3) / (1 - 1 / (d + 2)), (d - 1) / (3 * (d + 1)), d / (3 * (d + 1)))
+    # (2/3)/rho is below 1 from d = 2; the price of linear attention over its risk has a
+    # positive limit.
+    certify(
+        1 - Rational(2, 3) / (1 - 1 / (d + 2)),
+        (d - 1) / (3 * (d + 1)),
+        d / (3 * (d + 1)),
+    )
     relative = sympy.limit(2 / (C * d + 2) / (d * (d + 1) / (C + d + 1)), C, sympy.oo)
     certify(relative, 2 / (d**2 * (d + 1)), 2 / (d * (d + 1)))
 
 
 @pytest.mark.claim("unit-keys-state", kind="brute force")
 def test_a_state_that_is_only_erased():
-    """Keys of length one, values zero: the error of the start is projected, so in the mean (1 - 1/d)^C of it stays.
+    """Keys of length one, values zero: the error of the start is projected, so in the
+    mean (1 - 1/d)^C of it stays.
 
-    The mean is over all contexts of two features along the axes, with lengths 1 or 2: their directions have the mean
-    square I/d, which is all that the proof uses of standard normal features.
+    The mean is over all contexts of two features along the axes, with lengths 1 or 2:
+    their directions have the mean square I/d, which is all that the proof uses of
+    standard normal features.
     """
     dim, size, start, weights = 2, 3, np.array([1.0, -1.0]), np.array([0.5, 2.0])
     features = [length * axis for axis in np.eye(dim) for length in (1.0, 2.0)]
@@ -116,7 +159,9 @@ def test_a_state_that_is_only_erased():
             s = s + (0 - s @ key) * key
         return np.square(a * s[:-1] - weights).sum()
 
-    risk = lambda a: np.mean([error(context, a) for context in itertools.product(features, repeat=size)])
+    risk = lambda a: np.mean(
+        [error(context, a) for context in itertools.product(features, repeat=size)]
+    )
     limit = (1 - 1 / dim) ** size * np.square(start - weights).sum()
     assert risk(1e4) == pytest.approx(limit, rel=1e-6)
     assert risk(1.0) != pytest.approx(limit, rel=1e-2)

@@ -1,4 +1,6 @@
-"""One gradient step from the prior mean: in one head, its risk, and that it is the optimum beside a trained guess."""
+"""One gradient step from the prior mean: in one head, its risk, and that it is the
+optimum beside a trained guess.
+"""
 
 from itertools import product
 
@@ -28,7 +30,22 @@ from book_task import (
     y_q,
 )
 from dense import attend, gaussian, inverse, least, linear_guess, predict, three_values
-from symbolic import GENERAL, C, Law, all_zero, at_infinity, certify, d, eps, inner, mean, query, same, sigma2, trace
+from symbolic import (
+    GENERAL,
+    C,
+    Law,
+    all_zero,
+    at_infinity,
+    certify,
+    d,
+    eps,
+    inner,
+    mean,
+    query,
+    same,
+    sigma2,
+    trace,
+)
 from sympy import Function, Symbol
 
 eta, kurtosis, cumulant = sympy.symbols("eta kurtosis cumulant")
@@ -37,15 +54,28 @@ wa, wj = mean(w(a)), mean(w(j))
 
 @pytest.mark.claim("gd-in-one-head", kind="brute force")
 def test_gd_in_one_head():
-    """The weights of eq. 7 with the guess w⋆.x_q take a gradient step, if the factor 1/C stands once."""
+    """The weights of eq. 7 with the guess w⋆.x_q take a gradient step, if the factor
+    1/C stands once.
+    """
     rng, dim, size, step = np.random.default_rng(0), 3, 5, 0.7
-    w_star, X, y, x_q = (rng.normal(size=shape) for shape in (dim, (size, dim), size, dim))
+    w_star, X, y, x_q = (
+        rng.normal(size=shape) for shape in (dim, (size, dim), size, dim)
+    )
     moved = w_star - step / size * X.T @ (X @ w_star - y)
-    reads, values = np.eye(dim + 1), np.outer(np.eye(dim + 1)[-1], np.append(w_star, -1.0))
+    reads, values = (
+        np.eye(dim + 1),
+        np.outer(np.eye(dim + 1)[-1], np.append(w_star, -1.0)),
+    )
     reads[-1, -1] = 0
-    layer = lambda write: tuple(W[None] for W in (reads, reads, write * np.eye(dim + 1), values))
-    assert predict(layer(-step), X, y, x_q, w_star @ x_q) == pytest.approx(x_q @ moved, rel=1e-12)
-    assert abs(predict(layer(-step / size), X, y, x_q, w_star @ x_q) - x_q @ moved) > 1e-3
+    layer = lambda write: tuple(
+        W[None] for W in (reads, reads, write * np.eye(dim + 1), values)
+    )
+    assert predict(layer(-step), X, y, x_q, w_star @ x_q) == pytest.approx(
+        x_q @ moved, rel=1e-12
+    )
+    assert (
+        abs(predict(layer(-step / size), X, y, x_q, w_star @ x_q) - x_q @ moved) > 1e-3
+    )
     assert abs(predict(layer(-step), X, y, x_q, 0.0) - x_q @ moved) > 1e-3
 
 
@@ -56,141 +86,256 @@ def step_error(step=eta):
 
 @pytest.mark.claim("exact-gd-risk", kind="certificate")
 def test_exact_gd_risk():
-    """The risk of one gradient step for all covariances and noise; its best step for identity covariances."""
+    """The risk of one gradient step for all covariances and noise; its best step for
+    identity covariances.
+    """
     risk = mean(step_error() * step_error())
-    certify(risk, d * (1 - 2 * eta + eta**2 / NOISY_STEP), d * (1 - 2 * eta + eta**2 / GD_STEP))
+    certify(
+        risk,
+        d * (1 - 2 * eta + eta**2 / NOISY_STEP),
+        d * (1 - 2 * eta + eta**2 / GD_STEP),
+    )
     certify(risk.subs({eta: GD_STEP, sigma2: 0}), GD_RISK, d * d / (C + d))
     assert same(sympy.solve(risk.diff(eta), eta)[0], NOISY_STEP)
     squares = (1 + 1 / C) * trace("LLLP") + (trace("LP") + sigma2) * trace("LL") / C
     general = trace("LP") - 2 * eta * trace("LLP") + eta**2 * squares
-    certify(mean(step_error() * step_error(), GENERAL), general, general + eta**2 * trace("LLLP") / C)
+    certify(
+        mean(step_error() * step_error(), GENERAL),
+        general,
+        general + eta**2 * trace("LLLP") / C,
+    )
 
 
 @pytest.mark.claim("thm4-stationary", "thm4-residual-order", kind="certificate")
 def test_the_gradient_at_a_gradient_step():
-    """By b, a_j, a_{d+1} and v, for every step size and noise: zero at the best step, of order (d+1)/C at step 1."""
+    """By b, a_j, a_{d+1} and v, for every step size and noise: zero at the best step,
+    of order (d+1)/C at step 1.
+    """
     valued = lambda entry, last: eta * (last - dot(entry, w))
-    error = lambda: dot(w, query) + dot(query, lambda c: valued(lambda e: S(c, e), Gxy(c))) - target()
+    error = lambda: (
+        dot(w, query)
+        + dot(query, lambda c: valued(lambda e: S(c, e), Gxy(c)))
+        - target()
+    )
     by_b = dot(lambda c: S(a, c), query), dot(Gxy, query)
     by_key = valued(lambda c: S(a, c), Gxy(a)), valued(Gxy, Gyy())
-    ways = [*by_b, *(query(j) * part for part in by_key), *(dot(w, query) * part for part in by_key), query(j)]
+    ways = [
+        *by_b,
+        *(query(j) * part for part in by_key),
+        *(dot(w, query) * part for part in by_key),
+        query(j),
+    ]
     gradient = [mean(error() * way) for way in ways]
-    stated = lambda step, off: [0, d * off, *(step * off * part for part in (delta(a, j), wj, wa, W)), 0]
-    differ = lambda left, right: [one - other for one, other in zip(left, right, strict=True)]
+    stated = lambda step, off: [
+        0,
+        d * off,
+        *(step * off * part for part in (delta(a, j), wj, wa, W)),
+        0,
+    ]
+    differ = lambda left, right: [
+        one - other for one, other in zip(left, right, strict=True)
+    ]
     assert all_zero(differ(gradient, stated(eta, eta / NOISY_STEP - 1)))
     assert not all_zero(differ(gradient, stated(eta, eta / GD_STEP - 1)))
     at = lambda step: [entry.subs({eta: step, sigma2: 0}) for entry in gradient]
     assert all_zero(at(GD_STEP)) and not all_zero(at(C / (C + d)))
-    assert all_zero(differ(at(1), stated(1, (d + 1) / C))) and not all_zero(differ(at(1), stated(1, d / C)))
+    assert all_zero(differ(at(1), stated(1, (d + 1) / C))) and not all_zero(
+        differ(at(1), stated(1, d / C))
+    )
 
 
 @pytest.mark.claim("conjecture-global-optimum", "lemma2-nonconvex", kind="certificate")
 def test_conjecture_global_optimum():
-    """The error of the best step is orthogonal to all that a guess and any heads add, with label noise too.
+    """The error of the best step is orthogonal to all that a guess and any heads add,
+    with label noise too.
 
-    So the step is the optimum; half-way between it and the same with two signs turned the risk is higher by d times
-    the step.
+    So the step is the optimum; half-way between it and the same with two signs turned
+    the risk is higher by d times the step.
     """
-    added = [lambda: query(j), lambda: query(j) * S(a, Symbol("b")), lambda: query(j) * s(a), lambda: query(j) * q()]
+    added = [
+        lambda: query(j),
+        lambda: query(j) * S(a, Symbol("b")),
+        lambda: query(j) * s(a),
+        lambda: query(j) * q(),
+    ]
     assert all_zero(mean(step_error(NOISY_STEP) * part()) for part in added)
     assert not all_zero(mean(step_error(GD_STEP) * part()) for part in added)
-    risk, guess_alone = mean(step_error(NOISY_STEP) * step_error(NOISY_STEP)), mean(dot(query, eps) * dot(query, eps))
+    risk, guess_alone = (
+        mean(step_error(NOISY_STEP) * step_error(NOISY_STEP)),
+        mean(dot(query, eps) * dot(query, eps)),
+    )
     certify(risk, d * (1 - NOISY_STEP), GD_RISK)
     certify(guess_alone - risk, d * NOISY_STEP, 0)
 
 
 @pytest.mark.claim("prior-shift", kind="certificate")
 def test_a_prior_that_moves():
-    """At a prior mean moved by m: the risks of the best step from the old one, and of the d heads with any guess.
+    """At a prior mean moved by m: the risks of the best step from the old one, and of
+    the d heads with any guess.
 
-    Also for any prior covariance and preconditioner, in coordinates in which features are white.
+    Also for any prior covariance and preconditioner, in coordinates in which features
+    are white.
     """
     m, N, law = Function("m"), Function("N"), Law(prior="P")
     of = lambda left, word="": inner(left, word, "m")
     moved = lambda k: eps(k) + m(k)
-    step = lambda: dot(query, lambda k: GD_STEP * dot(lambda c: S(k, c), moved) - moved(k))
+    step = lambda: dot(
+        query, lambda k: GD_STEP * dot(lambda c: S(k, c), moved) - moved(k)
+    )
     certify(mean(step() * step()), GD_RISK * (1 + of("m") / d), GD_RISK * (1 + of("m")))
-    general = lambda w: paired(N, lambda c, k: query(c) * dot(lambda e: S(k, e), w)) - dot(query, w)
+    general = lambda w: (
+        paired(N, lambda c, k: query(c) * dot(lambda e: S(k, e), w)) - dot(query, w)
+    )
     squares = [mean(general(w) * general(w), law) for w in (moved, eps)]
     price = of("m") - 2 * of("m", "N") + (1 + 1 / C) * of("m", "NN")
     certify(squares[0] - squares[1], price + trace("NN") / C * of("m"), price)
-    heads = lambda: general(moved) + (y_q() - dot(w, query)) * (1 - C / (C * d + 2) * loop(S))
+    heads = lambda: (
+        general(moved) + (y_q() - dot(w, query)) * (1 - C / (C * d + 2) * loop(S))
+    )
     more, error = mean(heads() * heads(), law) - squares[0], MISSED + beta**2
-    certify(more, 2 / (C * d + 2) * (error + 2 * of("w") - 2 * of("g")), 2 / (C * d + 2) * error)
+    certify(
+        more,
+        2 / (C * d + 2) * (error + 2 * of("w") - 2 * of("g")),
+        2 / (C * d + 2) * error,
+    )
 
 
 @pytest.mark.claim("guess-from-n-tasks", kind="brute force")
 def test_a_guess_from_n_tasks():
-    """No layer is better than the average's step; what one head pays more, times n, by the delta method for large n."""
+    """No layer is better than the average's step; what one head pays more, times n, by
+    the delta method for large n.
+    """
     for D, size, n in ((2, 1, 1), (2, 3, 4), (3, 1, 9)):
         risk, step = D * (D + 1) / (size + D + 1), size / (size + D + 1)
-        given = gaussian(D, size, P=np.sqrt(1 + 1 / n) * np.eye(D)).beside_the_best_guess()
+        given = gaussian(
+            D, size, P=np.sqrt(1 + 1 / n) * np.eye(D)
+        ).beside_the_best_guess()
         lowest = least(given, linear_guess(np.eye(D), np.zeros(D)))
         assert lowest == pytest.approx((1 + 1 / n) * risk) and abs(lowest - risk) > 1e-2
-        (X, of_X), (node, of_node) = three_values(*[3.0] * D * size), np.polynomial.hermite_e.hermegauss(4)
-        eps = np.array([*product(node, repeat=D)])  # their sixth moments are those of normal variables
+        (X, of_X), (node, of_node) = (
+            three_values(*[3.0] * D * size),
+            np.polynomial.hermite_e.hermegauss(4),
+        )
+        # their sixth moments are those of normal variables
+        eps = np.array([*product(node, repeat=D)])
         of_eps = np.array([*product(of_node / of_node.sum(), repeat=D)]).prod(1)
         Z = np.stack([np.c_[x, x @ e] for e in eps for x in X.reshape(-1, size, D)])
         G = np.einsum("tim,tin->tmn", Z, Z) / size
-        flat = np.concatenate([np.eye(D + 1)[-1], step * np.eye(D + 1, D).ravel(), np.zeros(D)])
-        # An imaginary step gives exact derivatives of a polynomial by b, the columns of A and the guess.
-        b, A, v = np.split(flat + 1e-30j * np.eye(len(flat)), [D + 1, (D + 1) ** 2], axis=1)
+        flat = np.concatenate(
+            [np.eye(D + 1)[-1], step * np.eye(D + 1, D).ravel(), np.zeros(D)]
+        )
+        # An imaginary step gives exact derivatives of a polynomial by b, the columns of
+        # A and the guess.
+        b, A, v = np.split(
+            flat + 1e-30j * np.eye(len(flat)), [D + 1, (D + 1) ** 2], axis=1
+        )
         f = np.einsum("pm,tmn,pnk->ptk", b, G, A.reshape(-1, D + 1, D)) + v[:, None]
         shape = len(flat), len(eps), len(X), D
-        J, error = f.imag.reshape(shape) * 1e30, f[0].real.reshape(shape[1:]) - eps[:, None]
+        J, error = (
+            f.imag.reshape(shape) * 1e30,
+            f[0].real.reshape(shape[1:]) - eps[:, None],
+        )
         score = np.einsum("x,pexk,exk->ep", of_X, J, error)
-        paid = inverse(np.einsum("e,x,pexk,rexk->pr", of_eps, of_X, J, J)) @ (score.T * of_eps @ score)
+        paid = inverse(np.einsum("e,x,pexk,rexk->pr", of_eps, of_X, J, J)) @ (
+            score.T * of_eps @ score
+        )
         head = size * D * (D - 1) * (D + 2) / ((D + 1) * (size + D + 1) ** 2)
-        skew = size * (D - 1) ** 2 * (D + 2) / ((size + D + 1) * (D * (D + 1) * (size + D + 2) - 2))
+        skew = (
+            size
+            * (D - 1) ** 2
+            * (D + 2)
+            / ((size + D + 1) * (D * (D + 1) * (size + D + 2) - 2))
+        )
         assert np.trace(paid) == pytest.approx((1 + head + skew) * risk, rel=1e-9)
         assert abs(np.trace(paid) / (1 + head) / risk - 1) > 1e-3
 
 
 @pytest.mark.claim("trained-guess-weights", kind="brute force")
 def test_the_weights_of_the_optimum():
-    """Of b, A and v a scale and a column of A are free at the step, nothing else; for d = 1 another head equals it."""
+    """Of b, A and v a scale and a column of A are free at the step, nothing else; for d
+    = 1 another head equals it.
+    """
 
     def read(b, A, v):
         """The symmetric forms of the query's coordinates, and the guess."""
-        forms = np.einsum("...m,...nk->...kmn", b, A[..., :-1] + A[..., -1:] * v[..., None, :])
-        return np.concatenate([(forms + forms.swapaxes(-1, -2)).reshape(*v.shape[:-1], -1), v], -1)
+        forms = np.einsum(
+            "...m,...nk->...kmn", b, A[..., :-1] + A[..., -1:] * v[..., None, :]
+        )
+        return np.concatenate(
+            [(forms + forms.swapaxes(-1, -2)).reshape(*v.shape[:-1], -1), v], -1
+        )
 
     for dim in (2, 3, 5):
         w_star = np.random.default_rng(dim).normal(size=dim)
         shapes = (dim + 1,), (dim + 1, dim + 1), (dim,)
-        flat = np.concatenate([np.append(-w_star, 1.0), np.diag(np.append(np.ones(dim), 0.0)).ravel(), w_star])
+        flat = np.concatenate(
+            [
+                np.append(-w_star, 1.0),
+                np.diag(np.append(np.ones(dim), 0.0)).ravel(),
+                w_star,
+            ]
+        )
         # An imaginary step gives exact derivatives of a polynomial.
-        parts = np.split(flat + 1e-30j * np.eye(len(flat)), [dim + 1, (dim + 1) * (dim + 2)], axis=1)
-        J = read(*(part.reshape(-1, *shape) for part, shape in zip(parts, shapes, strict=True))).imag * 1e30
+        parts = np.split(
+            flat + 1e-30j * np.eye(len(flat)), [dim + 1, (dim + 1) * (dim + 2)], axis=1
+        )
+        J = (
+            read(
+                *(
+                    part.reshape(-1, *shape)
+                    for part, shape in zip(parts, shapes, strict=True)
+                )
+            ).imag
+            * 1e30
+        )
         assert len(flat) - np.linalg.matrix_rank(J) == 1 + (dim + 1)
     rho, one = np.array([-2.0, 1.0]), np.array([1.0, 0.0])
-    exchanged = [read(b, np.outer(keys, one), np.array([2.0])) for b, keys in ((rho, one), (one, rho))]
+    exchanged = [
+        read(b, np.outer(keys, one), np.array([2.0]))
+        for b, keys in ((rho, one), (one, rho))
+    ]
     np.testing.assert_allclose(*exchanged)
 
 
 def random_task(rng, dim, size, ranks, noise):
     """Square roots of covariances of these ranks, and the exact moments."""
-    L, P = (np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim) for _ in "LP")
+    L, P = (
+        np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim)
+        for _ in "LP"
+    )
     L[:, ranks[0] :], P[:, ranks[1] :] = 0, 0
     return L @ L.T, P @ P.T, gaussian(dim, size, noise, L, P)
 
 
 @pytest.mark.claim("preconditioned-optimum", "exact-stationarity", kind="brute force")
 def test_the_preconditioned_optimum():
-    """For covariances of any rank, with noise and without, no guess and heads are better than the preconditioned step.
+    """For covariances of any rank, with noise and without, no guess and heads are
+    better than the preconditioned step.
 
     Its gradient by the lift is zero; both fail without the 1/C of equal pairs.
     """
     rng = np.random.default_rng(0)
-    cases = ((1, 1, (1, 1), 0), (2, 1, (2, 2), 0.8), (2, 3, (1, 2), 0.5), (3, 2, (3, 3), 0), (3, 4, (2, 1), 1.2))
+    cases = (
+        (1, 1, (1, 1), 0),
+        (2, 1, (2, 2), 0.8),
+        (2, 3, (1, 2), 0.5),
+        (3, 2, (3, 3), 0),
+        (3, 4, (2, 1), 1.2),
+    )
     for dim, size, ranks, noise in cases:
         L, P, given = random_task(rng, dim, size, ranks, noise)
         lowest = least(given.beside_the_best_guess(), linear_guess(L, np.zeros(dim)))
         for equal_pairs in (1, 0):
-            V = (1 + equal_pairs / size) * L @ P @ L + (np.trace(L @ P) + noise**2) / size * L
+            V = (1 + equal_pairs / size) * L @ P @ L + (
+                np.trace(L @ P) + noise**2
+            ) / size * L
             N = P @ L @ inverse(V)
-            risk = np.trace(L @ (P - 2 * N @ L @ P + N @ given.second[:-1, -1, :-1, -1] @ N.T))
-            gradient = np.tensordot(L, np.tensordot(N, given.second[:-1, -1], 1) - given.cross, 1)
+            risk = np.trace(
+                L @ (P - 2 * N @ L @ P + N @ given.second[:-1, -1, :-1, -1] @ N.T)
+            )
+            gradient = np.tensordot(
+                L, np.tensordot(N, given.second[:-1, -1], 1) - given.cross, 1
+            )
             right = np.abs(gradient).max() < 1e-10 and abs(risk - lowest) < 1e-10
             assert right == bool(equal_pairs)
 
@@ -202,8 +347,11 @@ SHARE = C * p / ((C + 1) * p + tau)
 
 @pytest.mark.claim("ltb-optimum", "ltb-newton", kind="certificate")
 def test_the_best_step_along_each_direction():
-    """The risk of a step with any preconditioner, its minimum along each direction, and the share of a Newton step."""
-    N, law = Function("N"), Law(prior="P")  # features are white without loss of generality
+    """The risk of a step with any preconditioner, its minimum along each direction, and
+    the share of a Newton step.
+    """
+    # features are white without loss of generality
+    N, law = Function("N"), Law(prior="P")
     error = lambda: paired(N, lambda c, e: query(c) * s(e)) - dot(query, eps)
     squares = (1 + 1 / C) * trace("NNP") + (trace("P") + sigma2) * trace("NN") / C
     risk = squares - 2 * trace("NP") + trace("P")
@@ -218,7 +366,9 @@ def test_the_best_step_along_each_direction():
 
 @pytest.mark.claim("lemma3-inclusion", kind="brute force")
 def test_lemma3_inclusion():
-    """A block for every yq-LSA and a yq-LSA for every block, by the formulas; the factor W_3 in the keys breaks it."""
+    """A block for every yq-LSA and a yq-LSA for every block, by the formulas; the
+    factor W_3 in the keys breaks it.
+    """
     rng, dim, H, width = np.random.default_rng(0), 3, 2, 4
     (K, Q, P, V), v = rng.normal(size=(4, H, dim + 1, dim + 1)), rng.normal(size=dim)
     context = rng.normal(size=(5, dim)), rng.normal(size=5), rng.normal(size=dim)
@@ -232,7 +382,9 @@ def test_lemma3_inclusion():
     mlp = rng.normal(size=(2, width, dim + 1))
     mixed = mlp[1].T @ mlp[0]
     reads = Q * np.append(np.ones(dim), 0.0)  # nothing of the guess
-    assert yq(mixed[-1, :-1], K, reads, mixed @ P, V) == pytest.approx(block(*mlp, K, Q, P, V), rel=1e-10)
+    assert yq(mixed[-1, :-1], K, reads, mixed @ P, V) == pytest.approx(
+        block(*mlp, K, Q, P, V), rel=1e-10
+    )
     assert abs(yq(mixed[-1, :-1], K, Q, mixed @ P, V) - block(*mlp, K, Q, P, V)) > 1e-3
 
 
@@ -241,25 +393,44 @@ def symbols(name: str, *shape: int) -> sympy.Matrix:
 
 
 def sides(dim: int, size: int, best: bool = True, symmetric: bool = True):
-    """R(f), and R* + E (f - f*)^2, for a layer with any coefficients of 1, S, s and q, for one query.
+    """R(f), and R* + E (f - f*)^2, for a layer with any coefficients of 1, S, s and q,
+    for one query.
 
-    Features, weights and noise have any joint law: every moment is a symbol of its own. Those odd in weights and noise
-    are zero for symmetric ones. N is the best preconditioner: its normal equations hold.
+    Features, weights and noise have any joint law: every moment is a symbol of its own.
+    Those odd in weights and noise are zero for symmetric ones. N is the best
+    preconditioner: its normal equations hold.
     """
-    x, noise, eps, query = symbols("x", size, dim), symbols("n", size, 1), symbols("e", dim, 1), symbols("q", dim, 1)
+    x, noise, eps, query = (
+        symbols("x", size, dim),
+        symbols("n", size, 1),
+        symbols("e", dim, 1),
+        symbols("q", dim, 1),
+    )
     r = x * eps + noise
     s, S, q = x.T * r / size, x.T * x / size, (r.T * r)[0] / size
     signed = dim + size
 
     def average(polynomial):
         terms = sympy.Poly(sympy.expand(polynomial), *eps, *noise, *x).terms()
-        moment = lambda powers: Symbol("m" + "".join(map(str, powers))) if any(powers) else 1
-        return sympy.Add(*(c * moment(pw) for pw, c in terms if not (symmetric and sum(pw[:signed]) % 2)))
+        moment = lambda powers: (
+            Symbol("m" + "".join(map(str, powers))) if any(powers) else 1
+        )
+        return sympy.Add(
+            *(
+                c * moment(pw)
+                for pw, c in terms
+                if not (symmetric and sum(pw[:signed]) % 2)
+            )
+        )
 
     N, P, p = symbols("N", dim, dim), symbols("P", dim, dim), symbols("p", dim, 1)
-    layer, step = Symbol("c") + (P * S).trace() + (p.T * s)[0] + Symbol("pi") * q, (query.T * N * s)[0]
+    layer, step = (
+        Symbol("c") + (P * S).trace() + (p.T * s)[0] + Symbol("pi") * q,
+        (query.T * N * s)[0],
+    )
     known = {}
-    for at in np.ndindex(dim, dim) if best else ():  # N E[s s'] = E[eps s'], solved for one moment an entry
+    # N E[s s'] = E[eps s'], solved for one moment an entry
+    for at in np.ndindex(dim, dim) if best else ():
         of = average(eps[at[0]] * noise[0] * x[0, at[1]])
         known[of] = sympy.solve(average(((eps - N * s) * s.T)[at]), of)[0]
     square = lambda error: average(error**2).subs(known)
@@ -271,13 +442,23 @@ def sides(dim: int, size: int, best: bool = True, symmetric: bool = True):
 def test_pythagoras_general():
     """The risk is that of the best step plus the mean squared distance from it.
 
-    Derived for features of any kurtosis and noise of any fourth cumulant, and at small sizes for every joint law of
-    symmetric weights and noise.
+    Derived for features of any kurtosis and noise of any fourth cumulant, and at small
+    sizes for every joint law of symmetric weights and noise.
     """
-    law, step = Law(kurtosis=kurtosis, noise_cumulant=cumulant), C / (C + d + kurtosis - 2 + sigma2)
-    parts = [lambda: query(j), lambda: query(j) * S(a, Symbol("b")), lambda: query(j) * s(a), lambda: query(j) * q()]
+    law, step = (
+        Law(kurtosis=kurtosis, noise_cumulant=cumulant),
+        C / (C + d + kurtosis - 2 + sigma2),
+    )
+    parts = [
+        lambda: query(j),
+        lambda: query(j) * S(a, Symbol("b")),
+        lambda: query(j) * s(a),
+        lambda: query(j) * q(),
+    ]
     off = lambda step: [mean(step_error(step) * part(), law) for part in parts]
     assert all_zero(off(step)) and not all_zero(off(step.subs(kurtosis, 3)))
     for size in ((1, 2), (2, 1)):
         assert same(*sides(*size))
-        assert not same(*sides(*size, best=False)) and not same(*sides(*size, symmetric=False))
+        assert not same(*sides(*size, best=False)) and not same(
+            *sides(*size, symmetric=False)
+        )

@@ -3,9 +3,39 @@
 import numpy as np
 import pytest
 import sympy
-from book_task import GD_STEP, Gxy, Gyy, S, W, a, b, delta, dot, j, loop, paired, q, s, target, w
+from book_task import (
+    GD_STEP,
+    Gxy,
+    Gyy,
+    S,
+    W,
+    a,
+    b,
+    delta,
+    dot,
+    j,
+    loop,
+    paired,
+    q,
+    s,
+    target,
+    w,
+)
 from dense import moments, three_values
-from symbolic import C, all_zero, at_infinity, certify, d, eps, fresh, mean, query, sigma2, trace, without_noise
+from symbolic import (
+    C,
+    all_zero,
+    at_infinity,
+    certify,
+    d,
+    eps,
+    fresh,
+    mean,
+    query,
+    sigma2,
+    trace,
+    without_noise,
+)
 from sympy import Function, Matrix, Symbol
 
 wa, wb, wj = mean(w(a)), mean(w(b)), mean(w(j))
@@ -13,7 +43,8 @@ wa, wb, wj = mean(w(a)), mean(w(b)), mean(w(j))
 
 @pytest.mark.claim("eq18-decomposition", "eq19-gradients", kind="brute force")
 def test_eqs_18_to_20():
-    """Risk and gradients, by a sum over all contexts, tasks and queries, are eqs. 18 to 20 for a constant guess.
+    """Risk and gradients, by a sum over all contexts, tasks and queries, are eqs. 18 to
+    20 for a constant guess.
 
     For a guess that is linear in the query they are not.
     """
@@ -21,8 +52,13 @@ def test_eqs_18_to_20():
     x, chance = three_values(3.0, 3.0)
     i, k, e, asked = np.indices([9] * 4).reshape(4, -1)
     weight, probability = w_star + x[e], np.prod(chance[[i, k, e, asked]], axis=0)
-    tokens = np.stack([np.column_stack([x[t], np.sum(x[t] * weight, 1)]) for t in (i, k)], 1)
-    G, truth = np.einsum("ntm,ntp->nmp", tokens, tokens) / size, np.sum(weight * x[asked], 1)
+    tokens = np.stack(
+        [np.column_stack([x[t], np.sum(x[t] * weight, 1)]) for t in (i, k)], 1
+    )
+    G, truth = (
+        np.einsum("ntm,ntp->nmp", tokens, tokens) / size,
+        np.sum(weight * x[asked], 1),
+    )
     M = rng.normal(size=(3, 3, 3)) / 3
     # Only G's moments enter the formulas, by a sum over single tokens.
     known = moments(size, (x, chance), (w_star + x, chance))
@@ -35,22 +71,40 @@ def test_eqs_18_to_20():
     for y_q, holds in ((1.3, True), (1.3 + x[asked] @ [0.7, 0.2], False)):
         square = probability @ (y_q * np.ones(len(asked))) ** 2
         # Eq. 18, a term for each coordinate of the query and one for its guess.
-        on, of = np.einsum("jmn,mnpq,jpq->j", M, known.second, M), np.einsum("imn,imn->i", M[:2], known.cross)
+        on, of = (
+            np.einsum("jmn,mnpq,jpq->j", M, known.second, M),
+            np.einsum("imn,imn->i", M[:2], known.cross),
+        )
         terms = on[:2] - 2 * of + np.diag(known.prior)
         last = square * (1 + 2 * np.vdot(known.mean, M[2]) + on[2])
         assert (abs(terms.sum() + last - risk(M, y_q)) < 1e-10) == holds
-        # Eqs. 19 and 20. The risk is a quadratic, for which a central difference is exact.
+        # Eqs. 19 and 20. The risk is a quadratic, for which a central difference is
+        # exact.
         image = np.einsum("mnpq,jpq->jmn", known.second, M)
-        formula = 2 * np.append(image[:2] - known.cross, square * (known.mean + image[2])[None], axis=0)
+        formula = 2 * np.append(
+            image[:2] - known.cross, square * (known.mean + image[2])[None], axis=0
+        )
         ways = np.eye(27).reshape(27, 3, 3, 3)
-        found = np.array([risk(M + V, y_q) - risk(M - V, y_q) for V in ways]).reshape(3, 3, 3) / 2
+        found = (
+            np.array([risk(M + V, y_q) - risk(M - V, y_q) for V in ways]).reshape(
+                3, 3, 3
+            )
+            / 2
+        )
         assert (np.abs(found - formula).max() < 1e-10) == holds
-    # By the chain rule, the gradient with respect to a value vector and to a column of its key matrix.
+    # By the chain rule, the gradient with respect to a value vector and to a column of
+    # its key matrix.
     value, keys = rng.normal(size=3), rng.normal(size=(3, 3))
     head = lambda value: np.einsum("m,nj->jmn", value, keys)
-    by_lift = np.array([(risk(head(value) + V, 1.3) - risk(head(value) - V, 1.3)) / 2 for V in ways]).reshape(3, 3, 3)
-    by_value = [(risk(head(value + e), 1.3) - risk(head(value - e), 1.3)) / 2 for e in np.eye(3)]
-    np.testing.assert_allclose(np.einsum("jmn,nj->m", by_lift, keys), by_value, atol=1e-10)
+    by_lift = np.array(
+        [(risk(head(value) + V, 1.3) - risk(head(value) - V, 1.3)) / 2 for V in ways]
+    ).reshape(3, 3, 3)
+    by_value = [
+        (risk(head(value + e), 1.3) - risk(head(value - e), 1.3)) / 2 for e in np.eye(3)
+    ]
+    np.testing.assert_allclose(
+        np.einsum("jmn,nj->m", by_lift, keys), by_value, atol=1e-10
+    )
 
 
 @pytest.mark.claim("eq21-cross-moment", kind="certificate")
@@ -59,66 +113,106 @@ def test_eq21_cross_moment():
     weight = w(j) + eps(j)
     certify(mean(weight * S(a, b)), wj * delta(a, b), wj)
     certify(mean(weight * Gxy(a)), wj * wa + delta(a, j), wj * wa)
-    certify(mean(weight * Gyy()), wj * (W + d + sigma2) + 2 * wj, wj * (W + d + sigma2) + wj)
+    certify(
+        mean(weight * Gyy()), wj * (W + d + sigma2) + 2 * wj, wj * (W + d + sigma2) + wj
+    )
 
 
 @pytest.mark.claim("eq23-independence", kind="certificate")
 def test_eq23_independence():
-    """In the limit entries of G keep a covariance: none for features, the identity and 4|w⋆|² + 2d for labels."""
+    """In the limit entries of G keep a covariance: none for features, the identity and
+    4|w⋆|² + 2d for labels.
+    """
     k = Symbol("k")
     assert at_infinity(mean(S(a, b) * S(j, k)) - mean(S(a, b)) * mean(S(j, k))) == 0
-    certify(at_infinity(mean(Gxy(a) * Gxy(b)) - mean(Gxy(a)) * mean(Gxy(b))), delta(a, b), 0)
+    certify(
+        at_infinity(mean(Gxy(a) * Gxy(b)) - mean(Gxy(a)) * mean(Gxy(b))), delta(a, b), 0
+    )
     certify(at_infinity(mean(Gyy() * Gyy()) - mean(Gyy()) ** 2), 4 * W + 2 * d, 0)
 
 
 @pytest.mark.claim("thm2-no-stationary-point", kind="certificate")
 def test_thm2_no_stationary_point():
-    """Risk and gradient of the counterexample tend to zero as C grows; with one more head, for every guess."""
-    step = lambda m=1: m * dot(query, Gxy) - target()  # the head b = m e_{d+1}, A = diag(I, 0), without a guess
+    """Risk and gradient of the counterexample tend to zero as C grows; with one more
+    head, for every guess.
+    """
+    # the head b = m e_{d+1}, A = diag(I, 0), without a guess
+    step = lambda m=1: m * dot(query, Gxy) - target()
     m = Symbol("m")
     risk = without_noise(mean(step(m) * step(m)))
     certify(risk, (d + W) * (1 - 2 * m + m**2 / GD_STEP), (d + W) * (1 - 2 * m + m**2))
     certify(risk.subs(m, 1), (d + 1) * (d + W) / C, (d + 1) * d / C)
-    entries = dot(lambda c: S(a, c), query), dot(Gxy, query), query(j) * Gxy(a), query(j) * Gyy()
+    entries = (
+        dot(lambda c: S(a, c), query),
+        dot(Gxy, query),
+        query(j) * Gxy(a),
+        query(j) * Gyy(),
+    )
     gradient = [without_noise(mean(step() * entry)) for entry in entries]
     by_value = [wa * (d + 1) / C, (d + W) * (d + 1) / C]
     by_key = [(delta(a, j) * (W + d + 1) + wa * wj) / C, 2 * wj * (W + d + 2) / C]
     assert all_zero(map(sympy.Add, gradient, [-entry for entry in by_value + by_key]))
     assert all_zero(map(at_infinity, gradient))
-    certify(at_infinity(gradient[2]), 0, -delta(a, j))  # by the paper's eq. 25 it is not zero
-    # In the limit G is a function of the task: two heads are exact for every task, query and guess; one is not.
-    weight, asked, y_q = Matrix(sympy.symbols("w1:4")), Matrix(sympy.symbols("q1:4")), Symbol("y_q")
+    # by the paper's eq. 25 it is not zero
+    certify(at_infinity(gradient[2]), 0, -delta(a, j))
+    # In the limit G is a function of the task: two heads are exact for every task,
+    # query and guess; one is not.
+    weight, asked, y_q = (
+        Matrix(sympy.symbols("w1:4")),
+        Matrix(sympy.symbols("q1:4")),
+        Symbol("y_q"),
+    )
     root, one = sympy.eye(3).col_join(weight.T), sympy.eye(4)
     G, z = root * root.T, asked.col_join(Matrix([y_q]))
-    label, guess = (one[:, 3].T * G * sympy.diag(1, 1, 1, 0) * z)[0], -(one[0, :] * G * one[:, 0])[0] * y_q
+    label, guess = (
+        (one[:, 3].T * G * sympy.diag(1, 1, 1, 0) * z)[0],
+        -(one[0, :] * G * one[:, 0])[0] * y_q,
+    )
     certify(y_q + label + guess, weight.dot(asked), y_q + label)
 
 
 @pytest.mark.claim("a3-finite-context", kind="certificate")
 def test_a3_finite_context():
-    """E[⟨G, M⟩ G] is the limit over tasks plus the stated term of order 1/C, for every symmetric M and prior mean."""
+    """E[⟨G, M⟩ G] is the limit over tasks plus the stated term of order 1/C, for every
+    symmetric M and prior mean.
+    """
     A, m, alpha = Function("A"), Function("m"), Symbol("alpha")
     weight = lambda c: w(c) + eps(c)
     # Omega = (I; w^T) (I; w^T)^T sees of M the matrix A + m w^T + w m^T + alpha w w^T.
-    seen = lambda c, e: A(c, e) + m(c) * weight(e) + weight(c) * m(e) + alpha * weight(c) * weight(e)
+    seen = lambda c, e: (
+        A(c, e) + m(c) * weight(e) + weight(c) * m(e) + alpha * weight(c) * weight(e)
+    )
     c, e = fresh(), fresh()
     read = lambda: paired(A, S) + 2 * dot(m, Gxy) + alpha * Gyy()
     blocks = [
         (S(a, b), delta(a, b) * mean(loop(seen)), mean(seen(a, b))),
         (Gxy(a), mean(loop(seen) * weight(a)), mean(seen(a, c) * weight(c))),
-        (Gyy(), mean(loop(seen) * dot(weight, weight)), mean(weight(c) * seen(c, e) * weight(e))),
+        (
+            Gyy(),
+            mean(loop(seen) * dot(weight, weight)),
+            mean(weight(c) * seen(c, e) * weight(e)),
+        ),
     ]
     for entry, limit, correction in blocks:
-        certify(without_noise(mean(read() * entry)), limit + 2 * correction / C, limit + correction / C)
+        certify(
+            without_noise(mean(read() * entry)),
+            limit + 2 * correction / C,
+            limit + correction / C,
+        )
 
 
 @pytest.mark.claim("a4-hessian", kind="certificate")
 def test_a4_hessian():
-    """The curvature of a term of the risk is a sum of squares with positive weights, 4/C on traceless matrices."""
+    """The curvature of a term of the risk is a sum of squares with positive weights,
+    4/C on traceless matrices.
+    """
     A, v = Function("A"), Function("v")
     alpha, level = sympy.symbols("alpha level")
-    # In residual labels: V has the blocks A + (level - alpha d)/d I with a traceless A, v, and alpha.
-    read = lambda: paired(A, S) + (level - alpha * d) / d * loop(S) + 2 * dot(v, s) + alpha * q()
+    # In residual labels: V has the blocks A + (level - alpha d)/d I with a traceless A,
+    # v, and alpha.
+    read = lambda: (
+        paired(A, S) + (level - alpha * d) / d * loop(S) + 2 * dot(v, s) + alpha * q()
+    )
     curvature = without_noise(2 * mean(read() * read())).subs(trace("A"), 0)
     features = 2 * level**2 * (1 + 2 / (C * d)) + 4 * trace("AA") / C
     labels = 8 * mean(dot(v, v)) / GD_STEP + 4 * alpha**2 * d * (C + d + 1) / C

@@ -5,9 +5,35 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 import sympy
-from book_task import GD_RISK, MISSED, S, a, b, beta, dot, heads_error, j, lift_gradient, loop, q, s
+from book_task import (
+    GD_RISK,
+    MISSED,
+    S,
+    a,
+    b,
+    beta,
+    dot,
+    heads_error,
+    j,
+    lift_gradient,
+    loop,
+    q,
+    s,
+)
 from dense import gaussian, least, linear_guess
-from symbolic import C, Law, all_zero, certify, d, eps, mean, query, same, sigma2, without_noise
+from symbolic import (
+    C,
+    Law,
+    all_zero,
+    certify,
+    d,
+    eps,
+    mean,
+    query,
+    same,
+    sigma2,
+    without_noise,
+)
 from sympy import Matrix, Symbol
 
 kurtosis, cumulant = sympy.symbols("kurtosis kappa4", positive=True)
@@ -15,21 +41,34 @@ kurtosis, cumulant = sympy.symbols("kurtosis kappa4", positive=True)
 
 @pytest.mark.claim("universality", "exact-multihead-risk", kind="brute force")
 def test_the_price_of_a_guess_of_any_form():
-    """Over all heads, a guess costs its squared error over 1 + C rank/2 + σ⁴/K, singular covariances included.
+    """Over all heads, a guess costs its squared error over 1 + C rank/2 + σ⁴/K,
+    singular covariances included.
 
-    Only second moments with the query count: any guess is a slope, and a remainder that acts as an offset.
+    Only second moments with the query count: any guess is a slope, and a remainder that
+    acts as an offset.
     """
     rng = np.random.default_rng(0)
-    cases = ((1, 3, 1, 1, 0, 3), (2, 2, 1, 2, 0, 3), (2, 4, 2, 1, 0.7, 3), (3, 2, 3, 3, 0, 3), (3, 3, 2, 3, 1.1, 6))
+    cases = (
+        (1, 3, 1, 1, 0, 3),
+        (2, 2, 1, 2, 0, 3),
+        (2, 4, 2, 1, 0.7, 3),
+        (3, 2, 3, 3, 0, 3),
+        (3, 3, 2, 3, 1.1, 6),
+    )
     for dim, size, rank, of_prior, noise, fourth in (*cases, (2, 2, 2, 2, 0.9, 1)):
-        L, P = (np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim) for _ in "LP")
+        L, P = (
+            np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim)
+            for _ in "LP"
+        )
         L[:, rank:], P[:, of_prior:] = 0, 0
         given = gaussian(dim, size, noise, L, P, noise_kurtosis=fourth)
         L, P = L @ L.T, P @ P.T
         best = least(given, linear_guess(L, np.zeros(dim)))
         square, spread = np.trace(L @ P @ L @ P), np.trace(L @ P) + noise**2
         K = 2 * square + (2 * (square + spread**2) + (fourth - 3) * noise**4) / size
-        share = lambda rank, K=K, size=size, noise=noise: 1 / (1 + size * rank / 2 + noise**4 / K)
+        share = lambda rank, K=K, size=size, noise=noise: (
+            1 / (1 + size * rank / 2 + noise**4 / K)
+        )
         for slope, offset in ((1, 0.0), (1, 0.8), (0, 0.8)):
             token = linear_guess(L, slope * rng.normal(size=dim), offset)
             paid = (least(given, token) - best) / token[-1, -1]
@@ -41,24 +80,33 @@ def test_the_price_of_a_guess_of_any_form():
 
 @pytest.mark.claim("price-general", kind="certificate")
 def test_price_general():
-    """The normal equations for independent coordinates and noise of any fourth moments, and how much noise can do."""
+    """The normal equations for independent coordinates and noise of any fourth moments,
+    and how much noise can do.
+    """
     law = Law(kurtosis=kurtosis, noise_cumulant=cumulant)
     own = 2 * sigma2**2 + cumulant
     V = 2 * d * (C + d + kurtosis - 2) / C + 4 * sigma2 * d / C + own / C
     share = 1 / (1 + C * d / (kurtosis - 1) + sigma2**2 / V)
     e, f, m = sympy.symbols("e f m")  # so that less is multiplied out
     left = lambda: 1 - e * (m * loop(S) + f * (q() - loop(S)))
-    first, by_features, by_label = (mean(left() * entry, law) for entry in (1, S(a, b), q()))
+    first, by_features, by_label = (
+        mean(left() * entry, law) for entry in (1, S(a, b), q())
+    )
     constants = {e: share, f: sigma2 / V, m: C / (kurtosis - 1)}
     assert all_zero([by_features.subs(constants), by_label.subs(constants)])
     assert not same(by_label.subs(constants | {f: sigma2 / V.subs(cumulant, 0)}), 0)
     certify(first.subs(constants), share, share.subs(kurtosis, 3))
-    # Gaussian features of any covariance: Gaussian noise takes off less than 1/(rank + 1), random signs nearly all.
+    # Gaussian features of any covariance: Gaussian noise takes off less than 1/(rank +
+    # 1), random signs nearly all.
     rank, square, spread = sympy.symbols("rank square spread", positive=True)
     V = 2 * (1 + 1 / C) * square + 2 * spread * (spread + 2 * sigma2) / C + own / C
-    taken, bound = 1 - (1 + C * rank / 2) / (1 + C * rank / 2 + sigma2**2 / V), C / (C * (rank + 1) + 2)
+    taken, bound = (
+        1 - (1 + C * rank / 2) / (1 + C * rank / 2 + sigma2**2 / V),
+        C / (C * (rank + 1) + 2),
+    )
     terms = lambda f: [
-        sympy.Poly(part, C, rank, square, spread, sigma2, cumulant).coeffs() for part in sympy.fraction(f)
+        sympy.Poly(part, C, rank, square, spread, sigma2, cumulant).coeffs()
+        for part in sympy.fraction(f)
     ]
     positive = lambda f: all(c > 0 for part in terms(sympy.cancel(f)) for c in part)
     assert positive(bound - taken) and positive(1 / (rank + 1) - bound)
@@ -68,15 +116,23 @@ def test_price_general():
 
 @pytest.mark.claim("kurtosis-law", kind="certificate")
 def test_kurtosis_law():
-    """For independent coordinates of any fourth moment: the gradient by the lift is zero, the risk as stated."""
-    law, step, share = Law(kurtosis=kurtosis), C / (C + d + kurtosis - 2), C / (C * d + kurtosis - 1)
+    """For independent coordinates of any fourth moment: the gradient by the lift is
+    zero, the risk as stated.
+    """
+    law, step, share = (
+        Law(kurtosis=kurtosis),
+        C / (C + d + kurtosis - 2),
+        C / (C * d + kurtosis - 1),
+    )
     names = sympy.symbols("step share")  # so that less is multiplied out
     constants = dict(zip(names, (step, share), strict=True))
     gradient = list(lift_gradient(lambda: heads_error(*names), law))
     assert all_zero(entry.subs(constants) for entry in gradient)
     normal = {name: value.subs(kurtosis, 3) for name, value in constants.items()}
     assert not all_zero(entry.subs(normal) for entry in gradient)
-    risk = without_noise(mean(heads_error(*names) * heads_error(*names), law)).subs(constants)
+    risk = without_noise(mean(heads_error(*names) * heads_error(*names), law)).subs(
+        constants
+    )
     gap = (kurtosis - 1) * (MISSED + beta**2) / (C * d + kurtosis - 1)
     certify(risk, d * (1 - step) + gap, GD_RISK + gap)
     assert gap.subs(kurtosis, 1) == 0  # random signs
@@ -86,18 +142,25 @@ def test_kurtosis_law():
 def test_kurtosis_family():
     """What C tokens leave of the constant follows from what one token leaves.
 
-    For every law of up to three features, and for independent coordinates of any kurtosis for all d.
+    For every law of up to three features, and for independent coordinates of any
+    kurtosis for all d.
     """
     share = lambda one, size=C: one / (one + size * (1 - one))
     for dim in (1, 2, 3):
         forms = list(combinations_with_replacement(range(dim), 2))
-        moment = lambda *labels: Symbol("m" + "".join(map(str, sorted(labels))))  # a symbol for each moment
-        second = Matrix(len(forms), len(forms), lambda m, n: moment(*forms[m], *forms[n]))  # noqa: B023
+        # a symbol for each moment
+        moment = lambda *labels: Symbol("m" + "".join(map(str, sorted(labels))))
+        second = Matrix(
+            len(forms), len(forms), lambda m, n: moment(*forms[m], *forms[n])
+        )
         best = Matrix(sympy.symbols(f"M:{len(forms)}"))
-        first, explained = second * best, Symbol("explained")  # best solves the equations of one token
+        # best solves the equations of one token
+        first, explained = second * best, Symbol("explained")
         every = (second + (C - 1) * first * first.T) / C
         multiple = C / (1 + (C - 1) * explained)
-        off = lambda multiple: every * best * multiple.subs(explained, (best.T * first)[0]) - first  # noqa: B023
+        off = lambda multiple: (
+            every * best * multiple.subs(explained, (best.T * first)[0]) - first
+        )
         assert all_zero(off(multiple)) and not all_zero(off(multiple.subs(C, C + 1)))
     certify(1 - multiple * explained, share(1 - explained), share(1 - explained, C + 1))
     listed = (kurtosis - 1) / (C * d + kurtosis - 1)
@@ -109,14 +172,29 @@ def test_kurtosis_family():
 
 @pytest.mark.claim("constant-coordinate", kind="brute force")
 def test_constant_coordinate():
-    """With a constant in every token two heads take the best step in every context; one head lacks a direction."""
-    symbols = lambda name, *shape: Matrix(*shape, lambda *at: Symbol(name + "".join(map(str, at))))
+    """With a constant in every token two heads take the best step in every context; one
+    head lacks a direction.
+    """
+    symbols = lambda name, *shape: Matrix(
+        *shape, lambda *at: Symbol(name + "".join(map(str, at)))
+    )
     for dim in (1, 2, 3):
-        N, w, x_q, y_q = symbols("N", dim + 1, dim + 1), symbols("w", dim, 1), symbols("x", dim, 1), Symbol("y")
+        N, w, x_q, y_q = (
+            symbols("N", dim + 1, dim + 1),
+            symbols("w", dim, 1),
+            symbols("x", dim, 1),
+            Symbol("y"),
+        )
         token = sympy.eye(dim + 2)  # from [x; 1; r] to [x; 1; y]
         token[-1, :dim] = w.T
-        entries = Matrix(dim + 2, dim + 2, lambda m, n: Symbol(f"G{min(m, n)}{max(m, n)}"))
-        rho, one, z_q = token.inv().T[:, -1], sympy.eye(dim + 2)[:, dim], Matrix([*x_q, 1, y_q])
+        entries = Matrix(
+            dim + 2, dim + 2, lambda m, n: Symbol(f"G{min(m, n)}{max(m, n)}")
+        )
+        rho, one, z_q = (
+            token.inv().T[:, -1],
+            sympy.eye(dim + 2)[:, dim],
+            Matrix([*x_q, 1, y_q]),
+        )
         step = (w.T * x_q)[0] + (z_q[:-1, :].T * N * entries[:-1, -1])[0]
         both = (rho, sympy.diag(N.T, 0)), (one, -one * rho.T)
 
@@ -125,7 +203,8 @@ def test_constant_coordinate():
             return z_q[-1] + sum((value.T * G * A * z_q)[0] for value, A in both)
 
         assert same(layer(1), step) and not same(layer(Symbol("c")), step)
-    # A head's form of one coordinate has rank two at most: its determinant is zero, that of the wanted form is not.
+    # A head's form of one coordinate has rank two at most: its determinant is zero,
+    # that of the wanted form is not.
     v_x, v_0, c = sympy.symbols("v_x v_0 c")
     v, e_0, e_r = Matrix([v_x, v_0, 0]), Matrix([0, 1, 0]), Matrix([0, 0, 1])
     certify(((e_r * v.T + v * e_r.T) / 2 + c * e_0 * e_0.T).det(), -(v_x**2) * c / 4, 0)
@@ -135,8 +214,14 @@ def test_constant_coordinate():
 
 @pytest.mark.claim("predecessor-uniform", kind="certificate")
 def test_predecessor_uniform():
-    """Features uniform in [-1, 1]: the best step, its risk, and that its error is orthogonal to all a layer can add."""
-    law, eta, fifth = Law(kurtosis=sympy.Rational(9, 5)), Symbol("eta"), sympy.Rational(1, 5)
+    """Features uniform in [-1, 1]: the best step, its risk, and that its error is
+    orthogonal to all a layer can add.
+    """
+    law, eta, fifth = (
+        Law(kurtosis=sympy.Rational(9, 5)),
+        Symbol("eta"),
+        sympy.Rational(1, 5),
+    )
     # Their length is 1/sqrt 3 of those with variance one.
     error = lambda step: (step * dot(query, s) / 3 - dot(query, eps)) / sympy.sqrt(3)
     average = lambda f: without_noise(mean(f, law))
@@ -144,6 +229,11 @@ def test_predecessor_uniform():
     derived = average(error(eta) * error(eta))
     certify(sympy.solve(derived.diff(eta), eta)[0], step, 3 * C / (C + d + 1))
     certify(derived.subs(eta, step), risk, d * (d + 1) / (C + d + 1) / 3)
-    parts = [lambda: query(j), lambda: query(j) * S(a, b), lambda: query(j) * s(a), lambda: query(j) * q()]
+    parts = [
+        lambda: query(j),
+        lambda: query(j) * S(a, b),
+        lambda: query(j) * s(a),
+        lambda: query(j) * q(),
+    ]
     off = lambda step: [average(error(step) * part()) for part in parts]
     assert all_zero(off(step)) and not all_zero(off(3 * C / (C + d + 1)))

@@ -1,4 +1,6 @@
-"""Training from small weights: the risk and the gradient flow of one head and its guess, in eight numbers."""
+"""Training from small weights: the risk and the gradient flow of one head and its
+guess, in eight numbers.
+"""
 
 import jax
 import numpy as np
@@ -11,12 +13,18 @@ from lsalib.tasks import GaussianTask
 
 
 def eight(z, d, C, size, variance=2.0):
-    """The risk of the book's proposition; ``variance`` is that of the mean squared label, over d, for C without end."""
+    """The risk of the book's proposition; ``variance`` is that of the mean squared
+    label, over d, for C without end.
+    """
     b_1, b_y, a_11, a_1y, a_y1, a_yy, theta, nu = z
     b_1, a_y = b_1 + size * b_y, a_y1 + nu * a_yy
     a_1 = a_11 + nu * a_1y + size * a_y
     P, Q, T, step = b_1 * a_1, b_y * a_y, b_1 * a_y + b_y * a_1, C / (C + d + 1)
-    stand_in = (size - nu - P - d * Q) ** 2 + variance * d * Q**2 + 2 / C * (P**2 + 2 * P * Q + d * (d + 2) * Q**2)
+    stand_in = (
+        (size - nu - P - d * Q) ** 2
+        + variance * d * Q**2
+        + 2 / C * (P**2 + 2 * P * Q + d * (d + 2) * Q**2)
+    )
     others = (d - 1) * (1 - 2 * theta * b_y + theta**2 * (b_y**2 / step + b_1**2 / C))
     return stand_in + T**2 / step - 2 * T + 1 + others
 
@@ -30,7 +38,9 @@ def head(z, d):
 
 @pytest.mark.claim("training-time", kind="brute force")
 def test_one_head_in_eight_numbers(x64):
-    """The risk is the sum over all outcomes; four balanced matrices and (b, A, v) move as stated, others do not."""
+    """The risk is the sum over all outcomes; four balanced matrices and (b, A, v) move
+    as stated, others do not.
+    """
     rng = np.random.default_rng(0)
     for d, C in ((2, 3), (3, 2)):
         size, z = 1.7, rng.normal(size=8)
@@ -38,19 +48,31 @@ def test_one_head_in_eight_numbers(x64):
         # In residual labels the query's coordinate k reads the form b a_k'.
         to_residual = np.eye(d + 1)
         to_residual[0, -1] = size
-        forms = np.einsum("m,nk->kmn", to_residual @ b, to_residual @ (A[:, :-1] + np.outer(A[:, -1], v)))
+        forms = np.einsum(
+            "m,nk->kmn",
+            to_residual @ b,
+            to_residual @ (A[:, :-1] + np.outer(A[:, -1], v)),
+        )
         miss, known = v - size * np.eye(d)[0], gaussian(d, C)
-        risk = np.einsum("kmn,mnpq,kpq->", forms, known.second, forms) - 2 * np.vdot(forms, known.cross)
+        risk = np.einsum("kmn,mnpq,kpq->", forms, known.second, forms) - 2 * np.vdot(
+            forms, known.cross
+        )
         risk += 2 * miss @ np.einsum("kmn,mn->k", forms, known.mean) + miss @ miss + d
         assert eight(z, d, C, size) == pytest.approx(risk, rel=1e-10)
         assert abs(eight(z, d, C, size, variance=1.0) - risk) > 1e-3
 
     # The last case, with the gradient by all four matrices.
-    task, sizes = GaussianTask([size, *np.zeros(d - 1)], C), np.array([*np.ones(6), d - 1, 1.0])
+    task, sizes = (
+        GaussianTask([size, *np.zeros(d - 1)], C),
+        np.array([*np.ones(6), d - 1, 1.0]),
+    )
     slope = np.array(jax.grad(eight)(z, d, C, size)) / sizes
     by_b, by_A, by_v = head(slope, d)
     (U, values, V), norm = np.linalg.svd(A), np.linalg.norm(b)
-    roots, p = np.sqrt(values)[:, None], np.linalg.qr(rng.normal(size=(d + 1, d + 1)))[0][0] * np.sqrt(norm)
+    roots, p = (
+        np.sqrt(values)[:, None],
+        np.linalg.qr(rng.normal(size=(d + 1, d + 1)))[0][0] * np.sqrt(norm),
+    )
     turned = np.linalg.qr(rng.normal(size=(d + 1, d + 1)))[0]
     db = norm * by_b + b * (b @ by_b) / norm
     dA = (U * values) @ U.T @ by_A + by_A @ (V.T * values) @ V

@@ -1,6 +1,7 @@
 """A page follows its parameters: at other settings all of its cells run.
 
-BENT_PAGES=all tries every page, as CI does once a week; BENT_PAGES="depth llm" tries these.
+BENT_PAGES=all tries every page, as CI does once a week; BENT_PAGES="depth llm" tries
+these.
 """
 
 import os
@@ -14,7 +15,16 @@ from tools.site.build import toc_pages
 PLAIN = {"dim": 4, "context_size": 7, "prior_mean": 1.0}
 SETTINGS = {
     **dict.fromkeys(
-        ("beyond", "depth", "depth_appendix", "fast_weights", "gradients", "gradients_appendix", "intro", "trust"),
+        (
+            "beyond",
+            "depth",
+            "depth_appendix",
+            "fast_weights",
+            "gradients",
+            "gradients_appendix",
+            "intro",
+            "trust",
+        ),
         PLAIN,
     ),
     "embedding": PLAIN | {"heads": 3},
@@ -36,13 +46,17 @@ TRIED = sorted(SETTINGS) if ASKED == "all" else ASKED.split()
 
 def test_every_page_with_parameters_is_tried():
     bends = [
-        page.stem for page in pages.code_pages(ROOT) if install_cell.parameters_place(pages.build(page).cells) >= 0
+        page.stem
+        for page in pages.code_pages(ROOT)
+        if install_cell.parameters_place(pages.build(page).cells) >= 0
     ]
     assert sorted(SETTINGS) == sorted(bends) and set(TRIED) <= set(SETTINGS)
 
 
 def test_every_page_stands_in_the_table_of_contents():
-    missing = {f"book/{page.stem}" for page in pages.code_pages(ROOT)}.difference(toc_pages())
+    missing = {f"book/{page.stem}" for page in pages.code_pages(ROOT)}.difference(
+        toc_pages()
+    )
     assert missing == set(), "no reader finds a page that _toc.yml does not list"
 
 
@@ -50,7 +64,8 @@ def test_every_page_stands_in_the_table_of_contents():
 def test_a_page_runs_at_another_setting(stem):
     page = pages.Page(ROOT, stem)
     ran = pages.code_cells(execute.run_cells(page, SETTINGS[stem]))
-    # The setting took effect: what the page prints or shows is not what it shows at its own.
+    # The setting took effect: what the page prints or shows is not what it shows at its
+    # own.
     shown = lambda cells: [output for cell in cells for output in cell.outputs]
     assert len(ran) == len(pages.code_cells(pages.build(page))) + 1
     assert shown(ran) != shown(pages.code_cells(pages.load(page)))

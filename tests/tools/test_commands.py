@@ -11,9 +11,15 @@ from tools import __main__ as tools
 
 def run(*args: str) -> tuple[int, str]:
     """The exit status of a make command, and what it said."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    }
     done = subprocess.run(
-        ["make", *args], cwd=ROOT, env=inherited | {"NAME": "elsewhere"}, capture_output=True, text=True
+        ["make", *args],
+        cwd=ROOT,
+        env=inherited | {"NAME": "elsewhere"},
+        capture_output=True,
+        text=True,
     )
     return done.returncode, done.stdout + done.stderr
 

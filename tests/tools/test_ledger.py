@@ -1,4 +1,6 @@
-"""The ledger is made from checks and marked tests, and the tool names every place where they disagree."""
+"""The ledger is made from checks and marked tests, and the tool names every place where
+they disagree.
+"""
 
 import json
 
@@ -16,8 +18,17 @@ RECORD = {
     "kind": "check", "seeds": [0, 1], "entries": 1, "passed": True, "anchor": "claim-tiny-claim",
 }  # fmt: skip
 CHECK = Record(**RECORD)
-CONTROL = CHECK._replace(kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2")
-CLAIM = Claim("tiny-claim", "P Theorem 1", "tiny", "Two and two make four.", "They do.", "sharpened")
+CONTROL = CHECK._replace(
+    kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2"
+)
+CLAIM = Claim(
+    "tiny-claim",
+    "P Theorem 1",
+    "tiny",
+    "Two and two make four.",
+    "They do.",
+    "sharpened",
+)
 NOT_RUN = CLAIM._replace(status=ledger.NOT_RUN)
 SUM = Marked("tests/test_sums.py", "test_the_sum", "Two numbers make a sum.")
 TEST = {"tiny-claim": [SUM]}
@@ -32,7 +43,13 @@ records = json.loads({json.dumps(json.dumps([RECORD]))})
 display({{"text/plain": "a row"}}, raw=True, metadata={{"{METADATA}": records}})
 ```
 """
-LEDGER = "\n".join(["[[claim]]", *(f"{key} = {json.dumps(value)}" for key, value in CLAIM._asdict().items()), ""])
+LEDGER = "\n".join(
+    [
+        "[[claim]]",
+        *(f"{key} = {json.dumps(value)}" for key, value in CLAIM._asdict().items()),
+        "",
+    ]
+)
 SOURCE = '''
 import pytest
 
@@ -52,36 +69,89 @@ def test_of_no_words():
 
 # Claims, records and marks that disagree, and what is said of it.
 DISAGREE = [
-    ([CLAIM], [], {}, "tiny-claim: “sharpened”, but there is no check and no marked test"),
+    (
+        [CLAIM],
+        [],
+        {},
+        "tiny-claim: “sharpened”, but there is no check and no marked test",
+    ),
     ([CLAIM], [CONTROL], {}, "tiny-claim: “sharpened”, but there is no check"),
-    ([CLAIM], [CHECK, CHECK._replace(id="thm9")], {}, "thm9, check “the sum” in tiny: no such claim"),
-    ([CLAIM], [CHECK], {"thm9": [SUM]}, "thm9, mark in tests/test_sums.py::test_the_sum: no such"),
+    (
+        [CLAIM],
+        [CHECK, CHECK._replace(id="thm9")],
+        {},
+        "thm9, check “the sum” in tiny: no such claim",
+    ),
+    (
+        [CLAIM],
+        [CHECK],
+        {"thm9": [SUM]},
+        "thm9, mark in tests/test_sums.py::test_the_sum: no such",
+    ),
     ([NOT_RUN], [CHECK], {}, "tiny-claim: “not run here yet”, but there is evidence"),
     ([CLAIM, CLAIM], [CHECK], {}, "tiny-claim: 2 entries, expected one"),
-    ([CLAIM._replace(status="true")], [CHECK], {}, "tiny-claim: status “true”, expected one of: reproduced"),
-    ([CLAIM], [CHECK, CONTROL._replace(passed=False)], {}, "control “a summand less” in tiny: did not pass"),
-    ([CLAIM._replace(page="llm")], [CHECK], {}, "in tiny: the ledger names the page llm"),
-    ([CLAIM._replace(paper="")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
-    ([CLAIM._replace(place="new")], [CHECK], {}, "tiny-claim: expected a finding, and what the paper says"),
+    (
+        [CLAIM._replace(status="true")],
+        [CHECK],
+        {},
+        "tiny-claim: status “true”, expected one of: reproduced",
+    ),
+    (
+        [CLAIM],
+        [CHECK, CONTROL._replace(passed=False)],
+        {},
+        "control “a summand less” in tiny: did not pass",
+    ),
+    (
+        [CLAIM._replace(page="llm")],
+        [CHECK],
+        {},
+        "in tiny: the ledger names the page llm",
+    ),
+    (
+        [CLAIM._replace(paper="")],
+        [CHECK],
+        {},
+        "tiny-claim: expected a finding, and what the paper says",
+    ),
+    (
+        [CLAIM._replace(place="new")],
+        [CHECK],
+        {},
+        "tiny-claim: expected a finding, and what the paper says",
+    ),
 ]
 AGREE = [([CLAIM], [CHECK, CONTROL], {}), ([CLAIM], [], TEST), ([NOT_RUN], [], {})]
 
 
 def test_every_disagreement_is_named_and_nothing_else():
     for entries, records, marks, problem in DISAGREE:
-        assert any(problem in line for line in problems(entries, {"tiny": records}, marks)), problem
-    assert [problems(entries, {"tiny": records}, marks) for entries, records, marks in AGREE] == [[]] * 3
+        assert any(
+            problem in line for line in problems(entries, {"tiny": records}, marks)
+        ), problem
+    assert [
+        problems(entries, {"tiny": records}, marks) for entries, records, marks in AGREE
+    ] == [[]] * 3
 
 
 def test_marks_are_read_from_the_files_without_running_them(tmp_path):
     (tmp_path / "tests").mkdir()
     path = tmp_path / "tests/test_sums.py"
     path.write_text(SOURCE)
-    certificate = Marked("tests/test_sums.py", "test_of_no_words", "of no words", "certificate")
-    assert ledger.read_marks(tmp_path) == {"tiny-claim": [SUM, certificate], "other-claim": [SUM]}
+    certificate = Marked(
+        "tests/test_sums.py", "test_of_no_words", "of no words", "certificate"
+    )
+    assert ledger.read_marks(tmp_path) == {
+        "tiny-claim": [SUM, certificate],
+        "other-claim": [SUM],
+    }
     for wrong in ("claim", "claim()", "claim('tiny-claim', kind='hearsay')"):
-        path.write_text(f"import pytest\n\n@pytest.mark.{wrong}\ndef test_the_sum():\n    pass\n")
-        with pytest.raises(SystemExit, match=r"tests/test_sums.py::test_the_sum: expected @pytest.mark"):
+        path.write_text(
+            f"import pytest\n\n@pytest.mark.{wrong}\ndef test_the_sum():\n    pass\n"
+        )
+        with pytest.raises(
+            SystemExit, match=r"tests/test_sums.py::test_the_sum: expected @pytest.mark"
+        ):
             ledger.read_marks(tmp_path)
 
 
@@ -92,9 +162,14 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
     notebooks.main(["--all", *root])
     capsys.readouterr()
     ledger.main(root)
-    assert capsys.readouterr().out == "1 claims: 1 check holds; 0 marked tests, 0 of them certificates\n"
+    assert (
+        capsys.readouterr().out
+        == "1 claims: 1 check holds; 0 marked tests, 0 of them certificates\n"
+    )
     replace(listed, "tiny-claim", "small-claim")
-    with pytest.raises(SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"):
+    with pytest.raises(
+        SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"
+    ):
         ledger.main(root)
     listed.write_text(LEDGER.replace("status", "verdict"))
     with pytest.raises(TypeError, match="verdict"):

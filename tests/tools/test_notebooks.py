@@ -1,4 +1,6 @@
-"""The notebooks: changed pages are executed, and everything wrong with a page or its notebook is reported."""
+"""The notebooks: changed pages are executed, and everything wrong with a page or its
+notebook is reported.
+"""
 
 import re
 import shutil
@@ -39,7 +41,9 @@ def fails(capsys, root: Path, *args: str) -> str:
 
 
 def test_a_clean_book_passes_and_stays_as_it_is(root, capfd):
-    """A second execution gives the same bytes, with the number that the page glues in its prose."""
+    """A second execution gives the same bytes, with the number that the page glues in
+    its prose.
+    """
     before = (root / "book/tiny.ipynb").read_bytes()
     assert b"The square is 30.251." in before
     run(root, "--changed")
@@ -55,8 +59,12 @@ def output(cell: int, *args, **values):
     return lambda cells: cells[cell].outputs.append(new_output(*args, **values))
 
 
-# An edit of the notebook, and what the check says. Cells: 0 about, 1 prose, 2 install, 3 glue, 4 prose, 5 sum.
-another_nine = {"data": {glue.GLUED: "9"}, "metadata": {"scrapbook": {"name": "square"}}}
+# An edit of the notebook, and what the check says. Cells: 0 about, 1 prose, 2 install,
+# 3 glue, 4 prose, 5 sum.
+another_nine = {
+    "data": {glue.GLUED: "9"},
+    "metadata": {"scrapbook": {"name": "square"}},
+}
 DIFFERS = "book/tiny.ipynb, not as its page makes it; run: make "
 OTHER_CODE, OTHER_TEXT = f"{DIFFERS}notebook NAME=tiny", f"{DIFFERS}book"
 NOTEBOOK_DEFECTS = {
@@ -64,17 +72,33 @@ NOTEBOOK_DEFECTS = {
         lambda cells: cells[5].update(execution_count=None, outputs=[]),
         "tiny-003: executed as number None",
     ),
-    "other code in the notebook": (lambda cells: cells[5].update(source="2 + 3"), OTHER_CODE),
+    "other code in the notebook": (
+        lambda cells: cells[5].update(source="2 + 3"),
+        OTHER_CODE,
+    ),
     "other tags": (lambda cells: cells[5].metadata.update(tags=[]), OTHER_TEXT),
-    "an extra cell": (lambda cells: cells.append(new_markdown_cell("More.")), OTHER_TEXT),
-    "two glued texts": (output(5, "display_data", **another_nine), "glue “square”: glued with 2 different texts"),
-    "stderr": (output(5, "stream", name="stderr", text="beware"), "cell tiny-003: writes to stderr: beware"),
+    "an extra cell": (
+        lambda cells: cells.append(new_markdown_cell("More.")),
+        OTHER_TEXT,
+    ),
+    "two glued texts": (
+        output(5, "display_data", **another_nine),
+        "glue “square”: glued with 2 different texts",
+    ),
+    "stderr": (
+        output(5, "stream", name="stderr", text="beware"),
+        "cell tiny-003: writes to stderr: beware",
+    ),
 }
 PAGE_DEFECTS = {
     "other code": ("2 + 2", "2 + 3", OTHER_CODE),
     "other prose": ("shows the sum", "shows a sum", OTHER_TEXT),
     "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, no cell glues “cube”"),
-    "a number typed by hand": ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
+    "a number typed by hand": (
+        "the sum",
+        "5.238",
+        "book/tiny.md, line 25: 5.238 is typed by hand",
+    ),
 }
 
 
@@ -95,18 +119,32 @@ def test_a_page_that_fails_leaves_the_notebook_unchanged(root, capsys):
     before = (root / "book/tiny.ipynb").read_bytes()
     replace(root / "book/tiny.md", "2 + 2", "1 / 0")
     output = fails(capsys, root, "--changed")
-    assert "tiny-003" in output and "ZeroDivisionError" in output and "tiny.ipynb is unchanged" in output
+    assert (
+        "tiny-003" in output
+        and "ZeroDivisionError" in output
+        and "tiny.ipynb is unchanged" in output
+    )
     for role in ("claim", "cite:t"):  # found before the cell runs
-        replace(root / "book/tiny.md", "shows the", f"shows {{{role}}}`wrong-start` the")
-        assert "book/tiny.md: no claim or source is called 'wrong-start'" in fails(capsys, root, "--changed")
+        replace(
+            root / "book/tiny.md", "shows the", f"shows {{{role}}}`wrong-start` the"
+        )
+        assert "book/tiny.md: no claim or source is called 'wrong-start'" in fails(
+            capsys, root, "--changed"
+        )
         replace(root / "book/tiny.md", f"{{{role}}}`wrong-start` ", "")
     assert (root / "book/tiny.ipynb").read_bytes() == before
 
 
 def test_changed_code_is_executed_and_changed_prose_is_not(root, capsys):
-    """Of two pages only the one with other code runs; other prose is put into the notebook as it is."""
+    """Of two pages only the one with other code runs; other prose is put into the
+    notebook as it is.
+    """
     run(root, "--changed")
-    replace(root / "book/tiny.md", "shows the sum", "shows a sum, of {glue:text}`square` kinds")
+    replace(
+        root / "book/tiny.md",
+        "shows the sum",
+        "shows a sum, of {glue:text}`square` kinds",
+    )
     run(root, "--changed")
     assert "tiny: prose updated" in capsys.readouterr().out
     shutil.copy(root / "book/tiny.md", root / "book/twin.md")
@@ -118,17 +156,25 @@ def test_changed_code_is_executed_and_changed_prose_is_not(root, capsys):
 
 def test_validation_fails_if_an_output_changes(root, capfd):
     """So does a notebook that was never executed, which nbval alone would pass."""
-    edit(root / "book/tiny.ipynb", lambda cells: cells[5].outputs[0].data.update({"text/plain": "5"}))
+    edit(
+        root / "book/tiny.ipynb",
+        lambda cells: cells[5].outputs[0].data.update({"text/plain": "5"}),
+    )
     with pytest.raises(SystemExit, match="Some outputs differ"):
         validate.main(["tiny", "--root", str(root)])
     assert "Cell outputs differ" in capfd.readouterr().out
-    edit(root / "book/tiny.ipynb", lambda cells: cells[5].update(execution_count=None, outputs=[]))
+    edit(
+        root / "book/tiny.ipynb",
+        lambda cells: cells[5].update(execution_count=None, outputs=[]),
+    )
     with pytest.raises(SystemExit, match="executed as number None"):
         validate.main(["--root", str(root)])
 
 
 def test_an_unknown_page_and_no_page_are_refused(root, capsys):
-    assert "No page with code is called huge; there are: tiny" in fails(capsys, root, "huge")
+    assert "No page with code is called huge; there are: tiny" in fails(
+        capsys, root, "huge"
+    )
     for args in [(), ("--all", "tiny")]:
         with pytest.raises(SystemExit):
             run(root, *args)
@@ -136,20 +182,51 @@ def test_an_unknown_page_and_no_page_are_refused(root, capsys):
 
 
 RESULTS = "5.238 0.0196 -1.024 1.234e-5 65,536 65,536. 1,230 1,234,567 1,234.5 1,234.567 8.1%".split()
-RESULTS += ["(65,536, or more)", "8.1 %", "0.05\u202f%", "**8.1 %**", "| 3.142 | x |", ":::{note} 5.238\n:::"]
-RESULTS += ["```{note}\n:class: tip\n\n5.238\n```", "- a\n  - 5.238", "[a](b.md), it is 5.238"]
+RESULTS += [
+    "(65,536, or more)",
+    "8.1 %",
+    "0.05\u202f%",
+    "**8.1 %**",
+    "| 3.142 | x |",
+    ":::{note} 5.238\n:::",
+]
+RESULTS += [
+    "```{note}\n:class: tip\n\n5.238\n```",
+    "- a\n  - 5.238",
+    "[a](b.md), it is 5.238",
+]
 NO_RESULTS = "2.0 0.25 5e-4 0.001 12.34 2026-11-21 21.11.2026 §5.1.3 10.48550/arXiv 5,000 1,200 1,200,35 x1,234".split()
-NO_RESULTS += (
-    "`5.238` $5.238$ $65,536$ {math}`5.238` [x](http://x.org/5.238) <https://x.org/5.238> https://x.org/5.238".split()
-)
-NO_RESULTS += ["arXiv 2512.04268", "version 1.0.4.post1", "10,000 tasks", "120,000", "(1, 200, 350)", "50 %", "5.0 %"]
-NO_RESULTS += ["8.1 of them", "`8.1 %`", "$$\n5.238\n$$", "```python\n5.238\n```", "```{code-cell}\n5.238\n```"]
-NO_RESULTS += [":::{math}\n5.238\n:::", ":::{figure} x.png\n:width: 0.125\n:::", "[it is 5.238](b.md)"]
+NO_RESULTS += "`5.238` $5.238$ $65,536$ {math}`5.238` [x](http://x.org/5.238) <https://x.org/5.238> https://x.org/5.238".split()
+NO_RESULTS += [
+    "arXiv 2512.04268",
+    "version 1.0.4.post1",
+    "10,000 tasks",
+    "120,000",
+    "(1, 200, 350)",
+    "50 %",
+    "5.0 %",
+]
+NO_RESULTS += [
+    "8.1 of them",
+    "`8.1 %`",
+    "$$\n5.238\n$$",
+    "```python\n5.238\n```",
+    "```{code-cell}\n5.238\n```",
+]
+NO_RESULTS += [
+    ":::{math}\n5.238\n:::",
+    ":::{figure} x.png\n:width: 0.125\n:::",
+    "[it is 5.238](b.md)",
+]
 
 
 def test_a_typed_result_is_found_in_its_line_and_nothing_else():
     """Numbers of a setup, dates, versions, formulas, code and links are no results."""
     for texts, count in ((RESULTS, 1), (NO_RESULTS, 0)):
-        assert [text for text in texts if len(glue.literals(f"{HEADER}\n{text}\n")) != count] == []
-    text = "# T\n\nfirst\nsecond 5.238\n\n:::{note}\nthird\n0.0196\n:::\n\na  \nb 5.239\n"
+        assert [
+            text for text in texts if len(glue.literals(f"{HEADER}\n{text}\n")) != count
+        ] == []
+    text = (
+        "# T\n\nfirst\nsecond 5.238\n\n:::{note}\nthird\n0.0196\n:::\n\na  \nb 5.239\n"
+    )
     assert glue.literals(text) == [(4, "5.238"), (8, "0.0196"), (12, "5.239")]

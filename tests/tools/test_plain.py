@@ -10,7 +10,11 @@ from tools.notebooks import markdown, pages
 from tools.notebooks.markdown import labels
 
 SOURCES = markdown.book(ROOT).sources
-BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}, SOURCES, {"a-claim": "sharpened"})
+BOOK = markdown.Book(
+    {"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")},
+    SOURCES,
+    {"a-claim": "sharpened"},
+)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +24,10 @@ BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}
             ":::{admonition} The paper says\n:class: paper\nOne.\n\nTwo.\n:::",
             "> **The paper says**\n>\n> One.\n>\n> Two.",
         ),
-        (":::{prf:theorem} A name\n:label: thm-a\nIt holds.\n:::", "> **Theorem 2.1** (A name)**.** It holds."),
+        (
+            ":::{prf:theorem} A name\n:label: thm-a\nIt holds.\n:::",
+            "> **Theorem 2.1** (A name)**.** It holds.",
+        ),
         (
             ":::{dropdown} Proof\nBy {prf:ref}`thm-a`.\n:::",
             "<details>\n<summary>Proof</summary>\n\nBy Theorem 2.1.\n\n</details>",
@@ -42,7 +49,10 @@ BOOK = markdown.Book({"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}
             "([Xie et al., 2025](https://arxiv.org/abs/2512.04268); "
             "[Ahn et al., 2023](https://arxiv.org/abs/2306.00297)).",
         ),
-        ("[there](heads.md#part), [out](https://a.b/c.md)", "[there](heads.ipynb#part), [out](https://a.b/c.md)"),
+        (
+            "[there](heads.md#part), [out](https://a.b/c.md)",
+            "[there](heads.ipynb#part), [out](https://a.b/c.md)",
+        ),
         ("a\n\n```{bibliography}\n:style: unsrt\n```\n", "a"),
         ("a\n\n::::{dropdown} All\n```{bibliography}\n:style: unsrt\n```\n::::\n", "a"),
         ("```python\nx = {1: 2}\n```", "```python\nx = {1: 2}\n```"),
@@ -53,13 +63,25 @@ def test_each_form_has_a_plain_one(source, shown):
 
 
 def test_a_notebook_has_no_directives_roles_or_labels():
-    names = re.compile(rf"\b({'|'.join(re.escape(name) for name in labels(ROOT) if '-' in name)})\b")
+    names = re.compile(
+        rf"\b({'|'.join(re.escape(name) for name in labels(ROOT) if '-' in name)})\b"
+    )
     for page in pages.code_pages(ROOT):
-        texts = [cell.source for cell in nbformat.read(page.ipynb, 4).cells if cell.cell_type == "markdown"]
-        found = [hit[0] for text in texts for hit in re.finditer(r"(?m):::.*|\{[a-z:]+\}`.*|\$\$ *\([\w:-]+\)$", text)]
+        texts = [
+            cell.source
+            for cell in nbformat.read(page.ipynb, 4).cells
+            if cell.cell_type == "markdown"
+        ]
+        found = [
+            hit[0]
+            for text in texts
+            for hit in re.finditer(r"(?m):::.*|\{[a-z:]+\}`.*|\$\$ *\([\w:-]+\)$", text)
+        ]
         found += [hit[0] for text in texts for hit in names.finditer(text)]
         assert found == [], f"book/{page.stem}.ipynb still has {found}"
 
 
 def test_every_source_can_be_reached():
-    assert all(markdown.citation(source, "cite:p").endswith(")") for source in SOURCES.values())
+    assert all(
+        markdown.citation(source, "cite:p").endswith(")") for source in SOURCES.values()
+    )

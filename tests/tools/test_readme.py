@@ -1,4 +1,6 @@
-"""README and CONTRIBUTING: the code runs, the figure is the book's, paths and commands exist."""
+"""README and CONTRIBUTING: the code runs, the figure is the book's, paths and commands
+exist.
+"""
 
 import re
 
@@ -11,11 +13,17 @@ from lsalib.sts import __main__ as sts
 from lsalib.sts.design import CHOICES
 from tools import ledger
 
-README, CONTRIBUTING, MAKEFILE = ((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile"))
+README, CONTRIBUTING, MAKEFILE = (
+    (ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile")
+)
 
 
-def test_the_ten_lines_run_and_land_where_the_theory_says(capsys, tmp_path, monkeypatch):
-    """Fresh tasks put the trained layer near its exact optimum, and above gradient descent."""
+def test_the_ten_lines_run_and_land_where_the_theory_says(
+    capsys, tmp_path, monkeypatch
+):
+    """Fresh tasks put the trained layer near its exact optimum, and above gradient
+    descent.
+    """
     monkeypatch.chdir(tmp_path)  # the last line saves a file
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
@@ -23,9 +31,12 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(capsys, tmp_path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
     gd, best, exact, estimate = capsys.readouterr().out.splitlines()
     task = tasks.GaussianTask([2.0] * 10, 10)
-    np.testing.assert_allclose([float(gd), float(best)], [theory.gd_risk(task), theory.optimal_risk(task)])
+    np.testing.assert_allclose(
+        [float(gd), float(best)], [theory.gd_risk(task), theory.optimal_risk(task)]
+    )
     mean, error = map(float, re.findall(r"=([\d.e-]+)", estimate))
-    # A million fresh tasks tell the trained layer's risk to a hundredth: near its optimum, well above gradient descent.
+    # A million fresh tasks tell the trained layer's risk to a hundredth: near its
+    # optimum, well above gradient descent.
     assert error < 0.02
     assert abs(mean - float(best)) < 0.01 * float(best) + 5 * error
     assert abs(mean - float(exact)) < 5 * error
@@ -41,11 +52,23 @@ def test_the_figure_is_the_one_of_the_book():
 def test_paths_and_commands_exist(text):
     commands = re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
     assert "test" in commands
-    assert [each for each in commands if not re.search(rf"^{each}:", MAKEFILE, re.MULTILINE)] == []
-    paths = set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:txt|toml|md|cff|yml))`", text))
+    assert [
+        each for each in commands if not re.search(rf"^{each}:", MAKEFILE, re.MULTILINE)
+    ] == []
+    paths = set(
+        re.findall(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:txt|toml|md|cff|yml))`", text)
+    )
     # Made up, or named inside their folder.
-    paths -= {"book/NAME.md", "NAME.md", "book/first_light.md", "claims.toml", "release.yml"}
-    assert len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
+    paths -= {
+        "book/NAME.md",
+        "NAME.md",
+        "book/first_light.md",
+        "claims.toml",
+        "release.yml",
+    }
+    assert (
+        len(paths) > 5 and [path for path in paths if not (ROOT / path).exists()] == []
+    )
 
 
 def test_the_questions_to_language_models_are_understood(capsys):

@@ -1,4 +1,6 @@
-"""The cell of the language-model page for a hosted notebook runs, and the page shows its results."""
+"""The cell of the language-model page for a hosted notebook runs, and the page shows
+its results.
+"""
 
 import re
 import shlex
@@ -30,40 +32,77 @@ def the_figure_stays_open(monkeypatch):
 
 # Inspect leaves its connections to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed (<socket|transport):ResourceWarning")
-def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(tmp_path, monkeypatch, capsys):
-    """With a server on loopback as the model, and a folder as the drive. The page's last cell shows the results."""
-    pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'")
-    cell = re.search(r"^```ipython3\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)[1]
-    small = {"vllm/Qwen/Qwen2.5-7B-Instruct": "openai-api/local/m", "/content/drive": str(tmp_path)}
-    small["--option quantization=bitsandbytes --option dtype=half"] = "--runs 2 --context-size 1"
+def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(
+    tmp_path, monkeypatch, capsys
+):
+    """With a server on loopback as the model, and a folder as the drive.
+
+    The page's last cell shows the results.
+    """
+    pytest.importorskip(
+        "inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'"
+    )
+    cell = re.search(
+        r"^```ipython3\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )[1]
+    small = {
+        "vllm/Qwen/Qwen2.5-7B-Instruct": "openai-api/local/m",
+        "/content/drive": str(tmp_path),
+    }
+    small["--option quantization=bitsandbytes --option dtype=half"] = (
+        "--runs 2 --context-size 1"
+    )
     for name, value in {"no_proxy": "127.0.0.1", "INSPECT_DISPLAY": "none"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("LSALIB_STS_RESULTS", "")  # the cell sets it; this undoes that after the test
+    # the cell sets it; this undoes that after the test
+    monkeypatch.setenv("LSALIB_STS_RESULTS", "")
     monkeypatch.setitem(sys.modules, "google", types.ModuleType("google"))
-    monkeypatch.setitem(sys.modules, "google.colab", types.SimpleNamespace(drive=Mock(), userdata=Mock()))
+    monkeypatch.setitem(
+        sys.modules,
+        "google.colab",
+        types.SimpleNamespace(drive=Mock(), userdata=Mock()),
+    )
     names: dict = {}
 
     def system(line):
         """Run the command line in this process."""
         python, module, package, *words = shlex.split(line.format(**names))
-        assert (python, module, package) == ("python", "-m", "lsalib.sts") and command.main(words) == 0
+        assert (python, module, package) == (
+            "python",
+            "-m",
+            "lsalib.sts",
+        ) and command.main(words) == 0
 
     names["get_ipython"] = Mock(return_value=(shell := Mock(system=system)))
-    with serving(lambda prompt: re.findall("Initial guess: (.*)", f"Initial guess: 2.5\n{prompt}")[-1]) as server:
-        small["--option generation_config=vllm --option max_model_len=4096"] = f"--option base_url={server.url}"
+    with serving(
+        lambda prompt: re.findall(
+            "Initial guess: (.*)", f"Initial guess: 2.5\n{prompt}"
+        )[-1]
+    ) as server:
+        small["--option generation_config=vllm --option max_model_len=4096"] = (
+            f"--option base_url={server.url}"
+        )
         for large in small:
             assert large in cell
             cell = cell.replace(large, small[large])
         exec(TransformerManager().transform_cell(cell), names)
     shell.run_line_magic.assert_called_once()  # %pip
     assert len(plt.gca().containers) == 3
-    # The contrasts, over all draws, from the table that `show` prints and the page's last cell.
+    # The contrasts, over all draws, from the table that `show` prints and the page's
+    # last cell.
     said = capsys.readouterr().out
     assert (
-        all(f"less: {other}" in said for other in ("none", "constant", "the guess itself", "shuffled"))
+        all(
+            f"less: {other}" in said
+            for other in ("none", "constant", "the guess itself", "shuffled")
+        )
         and " 0,1,2 " in said
     )
-    (last,) = [cell.source for cell in jupytext.read(PAGE).cells if "if own else" in cell.source]
+    (last,) = [
+        cell.source
+        for cell in jupytext.read(PAGE).cells
+        if "if own else" in cell.source
+    ]
     exec("from lsalib.sts import records, results\n" + last, {})
     assert capsys.readouterr().out in said
     assert len(list((tmp_path / "MyDrive/sts-results").rglob("*.eval"))) == 3

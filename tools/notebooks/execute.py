@@ -1,4 +1,6 @@
-"""Execute pages and keep their notebooks up to date: python -m tools execute NAME… | --all | --changed"""
+"""Execute pages and keep their notebooks up to date: python -m tools execute NAME… |
+--all | --changed
+"""
 
 import argparse
 import os
@@ -24,15 +26,23 @@ from tools.notebooks.pages import Page
 TIMEOUT = 1800  # seconds for one cell
 
 
-def run_cells(page: Page, parameters: Mapping[str, object] | None = None) -> NotebookNode:
-    """The page's cells, run in a new kernel in an empty folder, since a hosted notebook stands alone too.
+def run_cells(
+    page: Page, parameters: Mapping[str, object] | None = None
+) -> NotebookNode:
+    """The page's cells, run in a new kernel in an empty folder, since a hosted notebook
+    stands alone too.
 
     Other parameters take effect right after the page's own, as papermill does it.
     """
     notebook = pages.build(page)
     if parameters:
-        assignments = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-        notebook.cells.insert(install_cell.parameters_place(notebook.cells) + 1, new_code_cell(assignments))
+        assignments = "\n".join(
+            f"{name} = {value!r}" for name, value in parameters.items()
+        )
+        notebook.cells.insert(
+            install_cell.parameters_place(notebook.cells) + 1,
+            new_code_cell(assignments),
+        )
     with TemporaryDirectory() as empty:
         client = NotebookClient(
             notebook, timeout=TIMEOUT, kernel_name="python3", shutdown_kernel="immediate", record_timing=False,
@@ -40,8 +50,14 @@ def run_cells(page: Page, parameters: Mapping[str, object] | None = None) -> Not
         )  # fmt: skip
         try:
             client.execute()
-        except Exception as error:  # nbclient's own or, after Ctrl-C, any error of its cleanup
-            started = [cell.id for cell in pages.code_cells(notebook) if cell.execution_count or cell.outputs]
+        except (
+            Exception
+        ) as error:  # nbclient's own or, after Ctrl-C, any error of its cleanup
+            started = [
+                cell.id
+                for cell in pages.code_cells(notebook)
+                if cell.execution_count or cell.outputs
+            ]
             raise SystemExit(
                 f"\nbook/{page.stem}.md stopped in cell {started[-1] if started else notebook.cells[0].id}:\n"
                 f"{str(error) or 'The kernel was stopped.'}\n{page.ipynb.name} is unchanged."
@@ -50,15 +66,24 @@ def run_cells(page: Page, parameters: Mapping[str, object] | None = None) -> Not
 
 
 def run_page(page: Page) -> None:
-    """Execute the page; save it with date, versions and machine, unless something is wrong with it."""
-    pages.with_outputs(page, pages.build(page))  # an unknown claim or source stops here already
+    """Execute the page; save it with date, versions and machine, unless something is
+    wrong with it.
+    """
+    # an unknown claim or source stops here already
+    pages.with_outputs(page, pages.build(page))
     start, ran = time.perf_counter(), run_cells(page)
-    versions = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")}
+    versions = {
+        name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")
+    }
     run = {"date": f"{date.today()}", "python": platform.python_version(), **versions}
-    ran.metadata[pages.RUN] = run | {"machine": f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"}
+    ran.metadata[pages.RUN] = run | {
+        "machine": f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
+    }
     notebook = pages.with_outputs(page, ran)
     if defects := pages.pair_defects(page, notebook):
-        raise SystemExit("\n" + "\n".join([*defects, f"{page.ipynb.name} is unchanged."]))
+        raise SystemExit(
+            "\n" + "\n".join([*defects, f"{page.ipynb.name} is unchanged."])
+        )
     save(page, notebook)
     print(f"{page.stem}: executed in {time.perf_counter() - start:.1f} s", flush=True)
 
@@ -69,7 +94,9 @@ def save(page: Page, notebook: NotebookNode) -> None:
 
 
 def refresh(page: Page) -> str:
-    """Update the notebook without running anything: "up to date", "prose updated", or "" if it must be executed."""
+    """Update the notebook without running anything: "up to date", "prose updated", or
+    "" if it must be executed.
+    """
     notebook = pages.load(page)
     if not pages.pair_defects(page, notebook):
         return "up to date"
@@ -82,16 +109,28 @@ def refresh(page: Page) -> str:
 
 
 def run(todo: list[Page]) -> None:
-    """Execute the pages, each in its own process if there are several, as many at a time as there are cores."""
+    """Execute the pages, each in its own process if there are several, as many at a
+    time as there are cores.
+    """
     if len(todo) == 1:
         return run_page(todo[0])
     # The longest text comes first, so that no long page runs alone at the end.
     todo = sorted(todo, key=lambda page: -page.md.stat().st_size)
-    commands = [[sys.executable, "-m", "tools", "execute", f"--root={page.root}", page.stem] for page in todo]
-    # After Ctrl-C, which reaches the processes too, the commands that wait in this pool never start.
+    commands = [
+        [sys.executable, "-m", "tools", "execute", f"--root={page.root}", page.stem]
+        for page in todo
+    ]
+    # After Ctrl-C, which reaches the processes too, the commands that wait in this pool
+    # never start.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        done = pool.map(lambda command: subprocess.run(command, cwd=pages.ROOT), commands)
-        failed = [page.stem for page, process in zip(todo, done, strict=True) if process.returncode]
+        done = pool.map(
+            lambda command: subprocess.run(command, cwd=pages.ROOT), commands
+        )
+        failed = [
+            page.stem
+            for page, process in zip(todo, done, strict=True)
+            if process.returncode
+        ]
     if failed:
         raise SystemExit(f"Failed: {', '.join(failed)}")
 
@@ -119,17 +158,27 @@ def named(root: Path, stems: list[str]) -> list[Page]:
     """The pages with these names."""
     known = {page.stem: page for page in pages.code_pages(root)}
     if unknown := [stem for stem in stems if stem not in known]:
-        raise SystemExit(f"No page with code is called {', '.join(unknown)}; there are: {', '.join(known) or 'none'}")
+        raise SystemExit(
+            f"No page with code is called {', '.join(unknown)}; there are: {', '.join(known) or 'none'}"
+        )
     return [known[stem] for stem in stems]
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools execute", description="Execute pages.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools execute", description="Execute pages."
+    )
     parser.add_argument("stems", nargs="*", metavar="NAME", help="execute these pages")
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--all", action="store_true", help="execute every page")
-    modes.add_argument("--changed", action="store_true", help="execute the pages that do not match their notebooks")
-    parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
+    modes.add_argument(
+        "--changed",
+        action="store_true",
+        help="execute the pages that do not match their notebooks",
+    )
+    parser.add_argument(
+        "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
+    )
     args = parser.parse_args(argv)
     root = args.root.resolve()
     if bool(args.stems) == (args.all or args.changed):

@@ -1,7 +1,8 @@
-"""Turn a page's MyST into plain Markdown for its notebook: directives, roles and labeled equations.
+"""Turn a page's MyST into plain Markdown for its notebook: directives, roles and
+labeled equations.
 
-The book is built from the pages' own text. Jupyter and Colab do not know MyST: there we use blockquotes, bold headings
-and `<details>`.
+The book is built from the pages' own text. Jupyter and Colab do not know MyST: there we
+use blockquotes, bold headings and `<details>`.
 """
 
 import re
@@ -25,7 +26,9 @@ FENCE = re.compile(
     re.MULTILINE,
 )
 ROLE = re.compile(r"\{(?P<name>[a-z:]+)\}`(?P<text>[^`]+)`")
-EQUATION = re.compile(r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE)
+EQUATION = re.compile(
+    r"^\$\$\n(?P<body>(?:(?!\$\$).*\n)+?)\$\$ *\((?P<label>[\w:-]+)\)", re.MULTILINE
+)
 PAGE_LINK = re.compile(r"\]\((?!\w+:)([\w/-]+)\.md(#[\w-]*)?\)")
 NO_WORDS = re.compile(r"(?<!!)\[\]\((\w+)\.md")
 # A theorem-like directive with its label, a labeled equation, or a cell's figure.
@@ -41,33 +44,57 @@ LEFT_OUT = ("include", "bibliography", "explorer")
 
 def title(md: Path) -> str:
     """A page's first heading; its name without one."""
-    heading = re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE) if md.is_file() else None
+    heading = (
+        re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE)
+        if md.is_file()
+        else None
+    )
     return heading[1] if heading else md.stem
 
 
 def chapters(root: Path) -> dict[str, int]:
     """Each numbered chapter's number, by the name of its page."""
-    parts = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8")).get("parts", [])
-    files = [chapter["file"] for part in parts if part.get("numbered") for chapter in part["chapters"]]
+    parts = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8")).get(
+        "parts", []
+    )
+    files = [
+        chapter["file"]
+        for part in parts
+        if part.get("numbered")
+        for chapter in part["chapters"]
+    ]
     return {Path(name).stem: number for number, name in enumerate(files, start=1)}
 
 
 def labels(root: Path) -> dict[str, tuple[str, str]]:
-    """For each label in a numbered chapter, its page and its name in the book: "Theorem 2.1", "(2.1)", "Figure 2.1"."""
+    """For each label in a numbered chapter, its page and its name in the book: "Theorem
+    2.1", "(2.1)", "Figure 2.1".
+    """
     found: dict[str, tuple[str, str]] = {}
     for stem, chapter in chapters(root).items():
         page, counts = root / "book" / f"{stem}.md", Counter[str]()
-        for match in LABELLED.finditer(page.read_text(encoding="utf-8")) if page.is_file() else ():
+        for match in (
+            LABELLED.finditer(page.read_text(encoding="utf-8"))
+            if page.is_file()
+            else ()
+        ):
             group = match.lastgroup or ""
             kind = match["kind"] or group
             counts[kind] += 1
             number = f"{chapter}.{counts[kind]}"
-            found[match[group]] = stem, f"({number})" if kind == "equation" else f"{kind.capitalize()} {number}"
+            found[match[group]] = (
+                stem,
+                f"({number})"
+                if kind == "equation"
+                else f"{kind.capitalize()} {number}",
+            )
     return found
 
 
 class Book(NamedTuple):
-    """What a page's text refers to: labels, sources of citations, verdicts of claims, and where the book is built."""
+    """What a page's text refers to: labels, sources of citations, verdicts of claims,
+    and where the book is built.
+    """
 
     labels: Mapping[str, tuple[str, str]]
     sources: Mapping[str, Entry]
@@ -80,10 +107,24 @@ def book(root: Path) -> Book:
     """The labels, sources and verdicts of the book in this checkout."""
     bib, claims = root / "book/references.bib", root / "book/claims.toml"
     sources = parse_file(str(bib)).entries if bib.is_file() else {}
-    entries = tomllib.loads(claims.read_text(encoding="utf-8")).get("claim", []) if claims.is_file() else []
-    verdicts = {entry["id"]: entry["status"] for entry in entries if {"id", "status"} <= entry.keys()}
+    entries = (
+        tomllib.loads(claims.read_text(encoding="utf-8")).get("claim", [])
+        if claims.is_file()
+        else []
+    )
+    verdicts = {
+        entry["id"]: entry["status"]
+        for entry in entries
+        if {"id", "status"} <= entry.keys()
+    }
     address = install_cell.book_address(install_cell.address(root))
-    return Book(labels(root), sources, verdicts, address, {md.stem: title(md) for md in (root / "book").glob("*.md")})
+    return Book(
+        labels(root),
+        sources,
+        verdicts,
+        address,
+        {md.stem: title(md) for md in (root / "book").glob("*.md")},
+    )
 
 
 def plain(text: str, book: Book) -> str:
@@ -93,7 +134,9 @@ def plain(text: str, book: Book) -> str:
     while FENCE.search(text):
         text = FENCE.sub(lambda found: directive(found, book), text)
     # Without words, a link to a page has the page's title.
-    text = NO_WORDS.sub(lambda found: f"[{book.titles.get(found[1], found[1])}]({found[1]}.md", text)
+    text = NO_WORDS.sub(
+        lambda found: f"[{book.titles.get(found[1], found[1])}]({found[1]}.md", text
+    )
     # A notebook alone reaches other pages only where they are published.
     link = rf"]({book.address}book/\1.html\2)" if book.address else r"](\1.ipynb\2)"
     return PAGE_LINK.sub(link, text).strip("\n")
@@ -109,7 +152,8 @@ def equation(found: re.Match[str], book: Book) -> str:
 def directive(found: re.Match[str], book: Book) -> str:
     """A directive as a blockquote, or as `<details>` if it folds."""
     name, title, body = found["name"], found["title"].strip(), found["body"].strip("\n")
-    if name in LEFT_OUT or (name == "dropdown" and not body.strip()):  # a dropdown that held only what is left out
+    # a dropdown that held only what is left out
+    if name in LEFT_OUT or (name == "dropdown" and not body.strip()):
         return ""
     if name == "dropdown":
         return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
@@ -118,19 +162,29 @@ def directive(found: re.Match[str], book: Book) -> str:
         return quoted(f"**{' '.join(question.split())}**\n\n{answer}")
     if name.startswith("prf:"):
         label = re.search(r"^:label: (\S+)", found["options"], re.MULTILINE)
-        _, number = book.labels.get(label[1] if label else "", ("", name.removeprefix("prf:").capitalize()))
+        _, number = book.labels.get(
+            label[1] if label else "", ("", name.removeprefix("prf:").capitalize())
+        )
         return quoted(f"**{number}**{f' ({title})' if title else ''}**.** {body}")
     return quoted(f"**{title or name.capitalize()}**\n\n{body}")
 
 
 def quoted(text: str) -> str:
-    """A blockquote; each formula on one line, since Jupyter reads formulas before it removes the quote marks."""
-    text = re.sub(r"(?ms)^\$\$\n(.*?)\n\$\$", lambda found: f"$${' '.join(found[1].split())}$$", text)
+    """A blockquote; each formula on one line, since Jupyter reads formulas before it
+    removes the quote marks.
+    """
+    text = re.sub(
+        r"(?ms)^\$\$\n(.*?)\n\$\$",
+        lambda found: f"$${' '.join(found[1].split())}$$",
+        text,
+    )
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
 def role(name: str, text: str, book: Book) -> str:
-    """A role as text: a reference's number, a citation, a claim's verdict, or the role's own text in italics."""
+    """A role as text: a reference's number, a citation, a claim's verdict, or the
+    role's own text in italics.
+    """
     target = re.fullmatch(r"(.*?)\s*<([^<>]+)>", text, re.DOTALL)
     if name in ("prf:ref", "numref", "eq"):
         shown, label = target.groups() if target else ("", text)
@@ -145,10 +199,32 @@ def role(name: str, text: str, book: Book) -> str:
 
 
 def citation(source: Entry, name: str) -> str:
-    """Authors and year, as a link: "Ahn et al. (2023)" for the role `cite:t`, else "Ahn et al., 2023"."""
-    people = [" ".join(person.prelast_names + person.last_names) for person in source.persons["author"]]
-    who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
+    """Authors and year, as a link: "Ahn et al.
+
+    (2023)" for the role `cite:t`, else "Ahn et al., 2023".
+    """
+    people = [
+        " ".join(person.prelast_names + person.last_names)
+        for person in source.persons["author"]
+    ]
+    who = (
+        people[0]
+        if len(people) == 1
+        else " and ".join(people)
+        if len(people) == 2
+        else f"{people[0]} et al."
+    )
     fields, year = source.fields, source.fields["year"]
-    ways = {"eprint": "https://arxiv.org/abs/{}", "doi": "https://doi.org/{}", "url": "{}"}
-    address = next(way.format(fields[key]) for key, way in ways.items() if key in fields)
-    return f"[{who} ({year})]({address})" if name == "cite:t" else f"[{who}, {year}]({address})"
+    ways = {
+        "eprint": "https://arxiv.org/abs/{}",
+        "doi": "https://doi.org/{}",
+        "url": "{}",
+    }
+    address = next(
+        way.format(fields[key]) for key, way in ways.items() if key in fields
+    )
+    return (
+        f"[{who} ({year})]({address})"
+        if name == "cite:t"
+        else f"[{who}, {year}]({address})"
+    )

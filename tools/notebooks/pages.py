@@ -1,4 +1,6 @@
-"""A page and its notebook: people edit book/STEM.md, and book/STEM.ipynb is the same page with its outputs."""
+"""A page and its notebook: people edit book/STEM.md, and book/STEM.ipynb is the same
+page with its outputs.
+"""
 
 import re
 from collections import Counter
@@ -18,9 +20,11 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-RUN = "lsalib_run"  # the key of one more entry: date, versions and machine of the execution
+# the key of one more entry: date, versions and machine of the execution
+RUN = "lsalib_run"
 
-# The title in a cell's first line. A page folds the cell under it, and Colab shows it as that of a form.
+# The title in a cell's first line. A page folds the cell under it, and Colab shows it
+# as that of a form.
 TITLE = re.compile(r"# @title (\S.*)\n")
 
 
@@ -41,7 +45,9 @@ class Page(NamedTuple):
     @property
     def has_code(self) -> bool:
         """Whether the page begins with the header of a text notebook."""
-        header = re.match(r"---\n(.*?\n)---\n", self.md.read_text(encoding="utf-8"), re.DOTALL)
+        header = re.match(
+            r"---\n(.*?\n)---\n", self.md.read_text(encoding="utf-8"), re.DOTALL
+        )
         return header is not None and "format_name: myst" in header[1]
 
 
@@ -62,7 +68,10 @@ def title(cell: NotebookNode) -> str:
 
 
 def build(page: Page) -> NotebookNode:
-    """The page as a notebook without outputs. The same text always gives the same notebook."""
+    """The page as a notebook without outputs.
+
+    The same text always gives the same notebook.
+    """
     notebook = jupytext.read(page.md)
     cells = notebook.cells
     for number, cell in enumerate(cells):
@@ -71,10 +80,17 @@ def build(page: Page) -> NotebookNode:
             prompts = dict.fromkeys(("code_prompt_show", "code_prompt_hide"), words)
             cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), **prompts}
             cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
-    first = next((n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
+    first = next(
+        (n for n, cell in enumerate(cells) if cell.cell_type == "code"), len(cells)
+    )
     url = install_cell.address(page.root)
     cells.insert(first, install_cell.cell(page.stem, url, cells))
-    cells.insert(0, install_cell.first_cell(page.stem, markdown.title(page.md), install_cell.book_address(url), cells))
+    cells.insert(
+        0,
+        install_cell.first_cell(
+            page.stem, markdown.title(page.md), install_cell.book_address(url), cells
+        ),
+    )
     notebook.metadata = nbformat.from_dict(METADATA)
     return notebook
 
@@ -85,19 +101,33 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def own_code(page: Page, notebook: NotebookNode | None = None) -> list[str]:
-    """The code of each cell of the page, or of its notebook, without the generated install cell."""
-    return [cell.source for cell in code_cells(notebook or build(page)) if cell.id != f"{page.stem}-install"]
+    """The code of each cell of the page, or of its notebook, without the generated
+    install cell.
+    """
+    return [
+        cell.source
+        for cell in code_cells(notebook or build(page))
+        if cell.id != f"{page.stem}-install"
+    ]
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
     """The outputs of all the notebook's cells, in order; none if there is no notebook."""
-    return [output for cell in code_cells(notebook) for output in cell.outputs] if notebook else []
+    return (
+        [output for cell in code_cells(notebook) for output in cell.outputs]
+        if notebook
+        else []
+    )
 
 
-def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) -> NotebookNode:
-    """The page with the outputs of a notebook that ran the same code, and with glued texts in its prose.
+def with_outputs(
+    page: Page, executed: NotebookNode, *, plainly: bool = True
+) -> NotebookNode:
+    """The page with the outputs of a notebook that ran the same code, and with glued
+    texts in its prose.
 
-    Its text is plain Markdown; with ``plainly=False`` it is the page's own MyST, from which the book is built.
+    Its text is plain Markdown; with ``plainly=False`` it is the page's own MyST, from
+    which the book is built.
     """
     notebook = build(page)
     if RUN in executed.metadata:
@@ -110,7 +140,9 @@ def with_outputs(page: Page, executed: NotebookNode, *, plainly: bool = True) ->
         try:
             cell.source = markdown.plain(source, book) if plainly else source
         except KeyError as error:
-            raise SystemExit(f"book/{page.stem}.md: no claim or source is called {error}") from None
+            raise SystemExit(
+                f"book/{page.stem}.md: no claim or source is called {error}"
+            ) from None
     return notebook
 
 
@@ -120,7 +152,9 @@ def load(page: Page) -> NotebookNode | None:
 
 
 def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
-    """Where the notebook differs from the page, and which outputs are wrong; empty if all is well."""
+    """Where the notebook differs from the page, and which outputs are wrong; empty if
+    all is well.
+    """
     stale = notebook is None or own_code(page, notebook) != own_code(page)
     differs = f"not as its page makes it; run: make {f'notebook NAME={page.stem}' if stale else 'book'}"
     if notebook is None:
@@ -129,17 +163,28 @@ def pair_defects(page: Page, notebook: NotebookNode | None) -> list[str]:
     glued = Counter(name for name, _ in set(glue.recorded(notebook)))
     asked = glue.ROLE.findall(page.md.read_text(encoding="utf-8"))
     found += [f"no cell glues “{name}”" for name in asked if name not in glued]
-    found += [f"glue “{name}”: glued with {n} different texts" for name, n in sorted(glued.items()) if n > 1]
+    found += [
+        f"glue “{name}”: glued with {n} different texts"
+        for name, n in sorted(glued.items())
+        if n > 1
+    ]
     for number, cell in enumerate(code_cells(notebook), start=1):
         if cell.execution_count != number:
-            found.append(f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}")
+            found.append(
+                f"cell {cell.id}: executed as number {cell.execution_count}, expected {number}"
+            )
         for output in cell.outputs:
             if output.get("name") == "stderr":
-                found.append(f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}")
+                found.append(
+                    f"cell {cell.id}: writes to stderr: {output.text.strip()[:200]}"
+                )
     return [f"book/{page.stem}.ipynb, {defect}" for defect in found]
 
 
 def typed_numbers(page: Page) -> list[str]:
     """The results that were typed into the page's prose."""
     found = glue.literals(page.md.read_text(encoding="utf-8"))
-    return [f"book/{page.stem}.md, line {line}: {number} is typed by hand; glue it from code" for line, number in found]
+    return [
+        f"book/{page.stem}.md, line {line}: {number} is typed by hand; glue it from code"
+        for line, number in found
+    ]

@@ -1,4 +1,6 @@
-"""Compare the pages with their notebooks, then run these again and compare outputs: python -m tools validate [NAME…]"""
+"""Compare the pages with their notebooks, then run these again and compare outputs:
+python -m tools validate [NAME…]
+"""
 
 import argparse
 import os
@@ -13,7 +15,8 @@ from tools.notebooks.pages import Page
 
 def command(todo: Sequence[Page]) -> list[str]:
     """Run these notebooks again with nbval, each in one process."""
-    # Not with the settings of pyproject.toml, which turn a warning of any package into an error.
+    # Not with the settings of pyproject.toml, which turn a warning of any package into
+    # an error.
     alone = f"-c {os.devnull} --noconftest -p no:cacheprovider -q --durations=12"
     nbval = f"--nbval --nbval-current-env --nbval-cell-timeout={execute.TIMEOUT} --dist=loadfile"
     return [
@@ -26,12 +29,19 @@ def command(todo: Sequence[Page]) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools validate", description="Run notebooks again.")
-    parser.add_argument("stems", nargs="*", metavar="NAME", help="these pages (default: all)")
-    parser.add_argument("--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools validate", description="Run notebooks again."
+    )
+    parser.add_argument(
+        "stems", nargs="*", metavar="NAME", help="these pages (default: all)"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
+    )
     args = parser.parse_args(argv)
     root = args.root.resolve()
-    # nbval passes a notebook that was never executed, so we look for missing outputs first.
+    # nbval passes a notebook that was never executed, so we look for missing outputs
+    # first.
     if not args.stems:
         execute.check(root)
     todo = execute.named(root, args.stems) if args.stems else pages.code_pages(root)
@@ -39,6 +49,8 @@ def main(argv: list[str] | None = None) -> None:
         if defects := pages.typed_numbers(page):
             raise SystemExit("\n".join(defects))
         if not execute.refresh(page):
-            raise SystemExit(f"book/{page.stem}.md has changed code; run: make notebook NAME={page.stem}")
+            raise SystemExit(
+                f"book/{page.stem}.md has changed code; run: make notebook NAME={page.stem}"
+            )
     if subprocess.run(command(todo), cwd=root).returncode:
         raise SystemExit("Some outputs differ from those in the notebooks.")

@@ -1,4 +1,6 @@
-"""Sphinx extension of the API pages: autodoc with short names of types, and code in prose that leads to its entry."""
+"""Sphinx extension of the API pages: autodoc with short names of types, and code in
+prose that leads to its entry.
+"""
 
 import re
 from typing import Any
@@ -23,37 +25,60 @@ log = logging.getLogger(__name__)
 
 
 def short_types(
-    app: Sphinx, what: str, name: str, obj: Any, options: object, signature: str | None, result: str | None
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: Any,
+    options: object,
+    signature: str | None,
+    result: str | None,
 ) -> tuple[str | None, str | None]:
     for long, short in SHORT.items():
-        signature, result = (text and re.sub(long, short, text) for text in (signature, result))
+        signature, result = (
+            text and re.sub(long, short, text) for text in (signature, result)
+        )
     return ("" if getattr(obj, "_is_protocol", False) else signature), result
 
 
-def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+def skip_fields(
+    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
     """The fields of a NamedTuple stand in its signature."""
     return True if type(obj).__name__ == "_tuplegetter" else None
 
 
 class NamesLead(SphinxPostTransform):
-    """Inline code that names a public function, class or constant becomes a link to its entry."""
+    """Inline code that names a public function, class or constant becomes a link to its
+    entry.
+    """
 
     default_priority = 100
 
     def run(self, **kwargs) -> None:
         domain: Any = self.env.get_domain("py")
-        entries = {name: entry for name, entry in domain.objects.items() if not entry.aliased}
+        entries = {
+            name: entry for name, entry in domain.objects.items() if not entry.aliased
+        }
         for code in list(self.document.findall(nodes.literal)):
             match = NAME.fullmatch(code.astext())
             if not match or isinstance(code.parent, nodes.reference):
                 continue
-            found = [entry for full, entry in entries.items() if full.endswith(f".{match[1]}")]
+            found = [
+                entry
+                for full, entry in entries.items()
+                if full.endswith(f".{match[1]}")
+            ]
             if len(found) == 1:
                 here, target = self.env.docname, (found[0].docname, found[0].node_id)
-                code.replace_self(make_refnode(self.app.builder, here, *target, code.deepcopy()))
+                code.replace_self(
+                    make_refnode(self.app.builder, here, *target, code.deepcopy())
+                )
             elif found or f"lsalib.{match[2]}" in entries:
                 log.warning(
-                    "“%s” names %s of the API's entries", match[0], "several" if found else "none", location=code
+                    "“%s” names %s of the API's entries",
+                    match[0],
+                    "several" if found else "none",
+                    location=code,
                 )
 
 

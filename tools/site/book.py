@@ -1,4 +1,6 @@
-"""Sphinx extension of the book's frame: how it reads a notebook, its buttons, its folds, its list of sources."""
+"""Sphinx extension of the book's frame: how it reads a notebook, its buttons, its
+folds, its list of sources.
+"""
 
 import os
 import re
@@ -12,7 +14,9 @@ from sphinx.config import Config
 from tools.notebooks import pages
 
 # A cell's checks are folded with its code: their result needs no second fold.
-RESULT = re.compile(r'<details class="claims"><summary>.*?</summary>(.*)</details>', re.DOTALL)
+RESULT = re.compile(
+    r'<details class="claims"><summary>.*?</summary>(.*)</details>', re.DOTALL
+)
 # The label would hide the title, which says what is inside.
 UNNAMED = '<summary aria-label="Toggle hidden content">'
 FOLDS = """<div class="folds pst-js-only">
@@ -22,7 +26,9 @@ FOLDS = """<div class="folds pst-js-only">
 
 
 def read(text: str) -> NotebookNode:
-    """A notebook with the page's own text in place of its plain form; its cells' ids say which page it belongs to."""
+    """A notebook with the page's own text in place of its plain form; its cells' ids
+    say which page it belongs to.
+    """
     notebook = nbformat.reads(text, as_version=4)
     stem = notebook.cells[0].id.rpartition("-")[0]
     shown = pages.with_outputs(pages.Page(pages.ROOT, stem), notebook, plainly=False)
@@ -34,35 +40,57 @@ def read(text: str) -> NotebookNode:
 
 
 def fold_checks(cell: NotebookNode) -> None:
-    """One line for code and result. A check that fails stops its page, so what is shown has passed."""
+    """One line for code and result.
+
+    A check that fails stops its page, so what is shown has passed.
+    """
     cell.metadata["tags"] = ["hide-cell", *cell.metadata["tags"]]
-    cell.metadata["mystnb"] |= {key: f"✓ {words}" for key, words in cell.metadata["mystnb"].items()}
-    for data in (output.data for output in cell.outputs if "data" in output and "text/html" in output.data):
+    cell.metadata["mystnb"] |= {
+        key: f"✓ {words}" for key, words in cell.metadata["mystnb"].items()
+    }
+    for data in (
+        output.data
+        for output in cell.outputs
+        if "data" in output and "text/html" in output.data
+    ):
         data["text/html"] = RESULT.sub(r"\1", data["text/html"])
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
     """Buttons to the repository and to Colab, once there is an address on GitHub.
 
-    BOOK_COLAB=no in the environment leaves Colab out: the repository's own notebooks do not hold the address.
+    BOOK_COLAB=no in the environment leaves Colab out: the repository's own notebooks do
+    not hold the address.
     """
     options = config.html_theme_options
     address = options.pop("repository_url", "")
     if address.startswith("https://github.com/"):
         options |= {"repository_url": address, "use_repository_button": True}
         if os.environ.get("BOOK_COLAB") != "no":
-            options["launch_buttons"] = {"colab_url": "https://colab.research.google.com"}
+            options["launch_buttons"] = {
+                "colab_url": "https://colab.research.google.com"
+            }
 
 
-def add_fold_buttons(app: Sphinx, pagename: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """Below the title of a page with folds; what the buttons do is in book.js, without which they are not shown."""
+def add_fold_buttons(
+    app: Sphinx,
+    pagename: str,
+    template: str,
+    context: dict,
+    doctree: nodes.document | None,
+) -> None:
+    """Below the title of a page with folds; what the buttons do is in book.js, without
+    which they are not shown.
+    """
     if "<details" in context.get("body", ""):
         named = context["body"].replace(UNNAMED, "<summary>")
         context["body"] = named.replace("</h1>", f"</h1>\n{FOLDS}", 1)
 
 
 def drop_shared_ids(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """The contents of all theorems have one id, which no link needs and a page may have once only."""
+    """The contents of all theorems have one id, which no link needs and a page may have
+    once only.
+    """
     for section in doctree.findall(nodes.section):
         if section["ids"] == ["proof-content"]:
             section["ids"] = []

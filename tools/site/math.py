@@ -1,4 +1,6 @@
-"""Sphinx extension of the book: formulas are set as MathML when the book is built, in a font of their own."""
+"""Sphinx extension of the book: formulas are set as MathML when the book is built, in a
+font of their own.
+"""
 
 import html
 import re
@@ -20,7 +22,8 @@ from sphinx.util.math import get_node_equation_number
 log = logging.getLogger(__name__)
 
 FONT = "book-math.woff"
-# Where a bar over a letter begins and ends, in thousandths of the letters' size: the font's own merges with the letter.
+# Where a bar over a letter begins and ends, in thousandths of the letters' size: the
+# font's own merges with the letter.
 BAR = (600, 690)
 # Smaller forms of small letters, letters without their dots below hats, flat accents.
 FEATURES = ("ssty", "dtls", "flac")
@@ -31,20 +34,33 @@ BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…�
 # Behind which signs a formula in a line of text may go on in the next one.
 RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
 OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
-# A large bracket with an exponent; Chromium draws it small unless it stands in a row of its own.
+# A large bracket with an exponent; Chromium draws it small unless it stands in a row of
+# its own.
 LARGE = re.compile(r"<(msub|msup|msubsup)>(<mo [^>]*minsize[^>]*>[^<]*</mo>)")
 # A formula in a line of text, with a bracket before it and the signs behind it.
-AROUND = re.compile(r'([(\[“]?)<span class="math (?:(?!</span>).)*</span>([.,;:!?)\]’”]*)', re.DOTALL)
+AROUND = re.compile(
+    r'([(\[“]?)<span class="math (?:(?!</span>).)*</span>([.,;:!?)\]’”]*)', re.DOTALL
+)
 CONVERTER = LatexToMathML(fancy_error=False)
 
 
 def rows(tex: str) -> str:
-    """The formula, its lines aligned where it breaks into several outside of every environment."""
+    """The formula, its lines aligned where it breaks into several outside of every
+    environment.
+    """
     tex = re.sub(r"\\(begin|end)\{(equation|align|gather)\}", r"\\\1{\2*}", tex.strip())
     tex, inner = re.sub(r"\n\s*\n", r" \\\\ ", tex), None
     outer = tex
     while inner != outer:
-        inner, outer = outer, re.sub(r"\\begin\{(\w+\*?)\}((?!\\begin).)*?\\end\{\1\}", "", outer, flags=re.DOTALL)
+        inner, outer = (
+            outer,
+            re.sub(
+                r"\\begin\{(\w+\*?)\}((?!\\begin).)*?\\end\{\1\}",
+                "",
+                outer,
+                flags=re.DOTALL,
+            ),
+        )
     return rf"\begin{{aligned}}{tex}\end{{aligned}}" if r"\\" in outer else tex
 
 
@@ -54,19 +70,28 @@ def mathml(tex: str, display: bool) -> str:
     Raises:
         LatexError: if it is no LaTeX, or none that the converter knows.
     """
-    made = CONVERTER.convert_with_local_state(rows(tex) if display else tex, displaystyle=display)
-    named = re.sub(r"&(?!lt|gt|amp|quot)\w+;", lambda entity: html.unescape(entity[0]), made)
+    made = CONVERTER.convert_with_local_state(
+        rows(tex) if display else tex, displaystyle=display
+    )
+    named = re.sub(
+        r"&(?!lt|gt|amp|quot)\w+;", lambda entity: html.unescape(entity[0]), made
+    )
     root = ElementTree.fromstring(named)
     for node in list(root.iter()):
         lower_prime(node)
     first, *others = pieces(root, ends_column if display else ends_line)
     first.set("alttext", " ".join(tex.split()))
-    parts = (ElementTree.tostring(piece, "unicode", short_empty_elements=False) for piece in [first, *others])
+    parts = (
+        ElementTree.tostring(piece, "unicode", short_empty_elements=False)
+        for piece in [first, *others]
+    )
     return LARGE.sub(r"<\1><mrow>\2</mrow>", "<wbr>".join(parts))
 
 
 def lower_prime(node: Element) -> None:
-    """A prime beside its letter: the font has it raised and small, and an exponent is raised and made small again."""
+    """A prime beside its letter: the font has it raised and small, and an exponent is
+    raised and made small again.
+    """
     if node.tag in ("msup", "msubsup") and node[-1].text in ("′", "″"):
         *base, prime = node
         prime.attrib |= {"lspace": "0", "rspace": "0"}
@@ -93,9 +118,13 @@ def pieces(root: Element, ends: Callable[[Element, Element], bool]) -> list[Elem
 
 
 def ends_line(node: Element, part: Element) -> bool:
-    """In a line of text: behind a relation or a comma, in a very long part behind a plus or a minus."""
+    """In a line of text: behind a relation or a comma, in a very long part behind a
+    plus or a minus.
+    """
     size = len("".join(part.itertext()))
-    return node.tag == "mo" and ((size > 5 and node.text in RELATIONS) or (size > 14 and node.text in ("+", "−")))
+    return node.tag == "mo" and (
+        (size > 5 and node.text in RELATIONS) or (size > 14 and node.text in ("+", "−"))
+    )
 
 
 def ends_column(node: Element, part: Element) -> bool:
@@ -108,7 +137,12 @@ def set_formula(node: nodes.Element, display: bool) -> str:
     try:
         return mathml(node.astext(), display)
     except LatexError as error:
-        log.warning("LaTeX error at character %s in the formula %s", error, node.astext(), location=node)
+        log.warning(
+            "LaTeX error at character %s in the formula %s",
+            error,
+            node.astext(),
+            location=node,
+        )
         return html.escape(node.astext())
 
 
@@ -119,10 +153,14 @@ def visit_math(writer, node: nodes.math) -> None:
 
 
 def visit_block(writer, node: nodes.math_block) -> None:
-    writer.body.append(writer.starttag(node, "div", "", CLASS="math notranslate nohighlight"))
+    writer.body.append(
+        writer.starttag(node, "div", "", CLASS="math notranslate nohighlight")
+    )
     writer.body.append(f'<div class="formula">{set_formula(node, display=True)}</div>')
     if node["number"]:
-        writer.body.append(f'<span class="eqno">({get_node_equation_number(writer, node)})')
+        writer.body.append(
+            f'<span class="eqno">({get_node_equation_number(writer, node)})'
+        )
         writer.add_permalink_ref(node, "Link to this equation")
         writer.body.append("</span>")
     writer.body.append("</div>\n")
@@ -130,7 +168,9 @@ def visit_block(writer, node: nodes.math_block) -> None:
 
 
 def unbroken(html: str) -> str:
-    """The page, where a bracket before a formula and signs behind it go with it: browsers would part them."""
+    """The page, where a bracket before a formula and signs behind it go with it:
+    browsers would part them.
+    """
 
     def joined(found: re.Match[str]) -> str:
         together = found[2] or (found[1] and "<wbr>" not in found[0])
@@ -139,30 +179,49 @@ def unbroken(html: str) -> str:
     return AROUND.sub(joined, html)
 
 
-def keep_together(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+def keep_together(
+    app: Sphinx, page: str, template: str, context: dict, doctree
+) -> None:
     context["body"] = unbroken(context.get("body", ""))
 
 
 def used_characters(folder: Path) -> set[str]:
     """What the formulas of the built pages are made of."""
     pages = (page.read_text(encoding="utf-8") for page in folder.rglob("*.html"))
-    formulas = "".join("".join(re.findall(r"<math.*?</math>", page, re.DOTALL)) for page in pages)
+    formulas = "".join(
+        "".join(re.findall(r"<math.*?</math>", page, re.DOTALL)) for page in pages
+    )
     used = BASICS | set(html.unescape(re.sub("<[^>]*>", "", formulas)))
-    return used | {chr(code) for code in ITALICS if unicodedata.normalize("NFKC", chr(code)) in used}
+    return used | {
+        chr(code)
+        for code in ITALICS
+        if unicodedata.normalize("NFKC", chr(code)) in used
+    }
 
 
 def adjust(font: TTFont) -> None:
-    """Correct what browsers make of the font: the height of some indices, thin bars, and a gap behind roots."""
-    math, outlines, widths, names = font["MATH"].table, font["glyf"], font["hmtx"], font.getBestCmap()
-    # Browsers would place the index of a y or an η by the letter's tail; TeX and print do not.
+    """Correct what browsers make of the font: the height of some indices, thin bars,
+    and a gap behind roots.
+    """
+    math, outlines, widths, names = (
+        font["MATH"].table,
+        font["glyf"],
+        font["hmtx"],
+        font.getBestCmap(),
+    )
+    # Browsers would place the index of a y or an η by the letter's tail; TeX and print
+    # do not.
     math.MathConstants.SubscriptBaselineDropMin.Value = 0
     if bar := names.get(ord("¯")):
         corners = outlines[bar].coordinates
         middle = sum(y for _, y in corners) / 4
         corners[:] = [(x, BAR[y > middle]) for x, y in corners]
-    # Chromium makes every root as wide as the widest sign for one: all signs become as wide as the smallest.
+    # Chromium makes every root as wide as the widest sign for one: all signs become as
+    # wide as the smallest.
     root, variants = names[ord("√")], math.MathVariants
-    signs = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(root)]
+    signs = variants.VertGlyphConstruction[
+        variants.VertGlyphCoverage.glyphs.index(root)
+    ]
     width, _ = widths[root]
     sizes = [size.VariantGlyph for size in signs.MathGlyphVariantRecord]
     for sign in {*sizes, *(part.glyph for part in signs.GlyphAssembly.PartRecords)}:
@@ -172,10 +231,14 @@ def adjust(font: TTFont) -> None:
 
 
 def write_font(app: Sphinx, error: Exception | None) -> None:
-    """The part of STIX Two Math that the book uses, as WOFF; its licence, the SIL Open Font License, stays in it."""
+    """The part of STIX Two Math that the book uses, as WOFF; its licence, the SIL Open
+    Font License, stays in it.
+    """
     if error or app.builder.format != "html":
         return
-    options = subset.Options(flavor="woff", name_IDs=["*"], layout_features=list(FEATURES), hinting=False)
+    options = subset.Options(
+        flavor="woff", name_IDs=["*"], layout_features=list(FEATURES), hinting=False
+    )
     with as_file(files("ziamath") / "fonts/STIXTwoMath-Regular.ttf") as source:
         font = subset.load_font(str(source), options)
     part = subset.Subsetter(options)

@@ -1,4 +1,6 @@
-"""The built book as one PDF, whose links lead from page to page: python -m tools pdf [--out DIR]"""
+"""The built book as one PDF, whose links lead from page to page: python -m tools pdf
+[--out DIR]
+"""
 
 import argparse
 import os
@@ -20,7 +22,9 @@ SCREEN_ONLY = "script, button, .headerlink, .explorer, .ledger-tools, .copybtn, 
 
 
 def chromium() -> dict:
-    """How Playwright starts the machine's Chromium, without a screen and without a look at the network."""
+    """How Playwright starts the machine's Chromium, without a screen and without a look
+    at the network.
+    """
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
@@ -41,33 +45,52 @@ def moved(page: str, address: str, pages: list[str]) -> str:
     path, _, anchor = address.partition("#")
     target = os.path.normpath(Path(page).parent / path) if path else f"{page}.html"
     known = target.removesuffix(".html")
-    return f"#{own(known, anchor)}" if known in pages else f"../{target}{'#' * bool(anchor)}{anchor}"
+    return (
+        f"#{own(known, anchor)}"
+        if known in pages
+        else f"../{target}{'#' * bool(anchor)}{anchor}"
+    )
 
 
 def article(soup: BeautifulSoup, page: str, pages: list[str]) -> Tag:
-    """The page's article, open, with ids of its own; links to pages of the book lead into the document."""
+    """The page's article, open, with ids of its own; links to pages of the book lead
+    into the document.
+    """
     found = soup.select("article.bd-article")[0]
     for useless in found.select(SCREEN_ONLY):
         useless.decompose()
     for details in found.select("details"):
         details["open"] = ""
     for tag in found.find_all(True):
-        for name, value in [(name, str(value)) for name, value in tag.attrs.items() if name != "class"]:
+        for name, value in [
+            (name, str(value)) for name, value in tag.attrs.items() if name != "class"
+        ]:
             if name in NAMING:
                 tag[name] = " ".join(own(page, part) for part in value.split())
             elif name in ("href", "xlink:href", "src"):
                 tag[name] = moved(page, value, pages)
             elif "url(#" in value:
-                tag[name] = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{own(page, found[1])})", value)
+                tag[name] = re.sub(
+                    r"url\(#([^)]+)\)",
+                    lambda found: f"url(#{own(page, found[1])})",
+                    value,
+                )
     found["id"] = own(page, "")
     return found
 
 
 def whole(html: Path, pages: list[str]) -> str:
     """All articles in one document, with the style sheets of the first page."""
-    soups = [BeautifulSoup((html / f"{page}.html").read_text(encoding="utf-8"), "html.parser") for page in pages]
+    soups = [
+        BeautifulSoup(
+            (html / f"{page}.html").read_text(encoding="utf-8"), "html.parser"
+        )
+        for page in pages
+    ]
     sheets = soups[0].select("head > link[rel=stylesheet], head > style")
-    articles = "".join(str(article(soup, page, pages)) for soup, page in zip(soups, pages, strict=True))
+    articles = "".join(
+        str(article(soup, page, pages)) for soup, page in zip(soups, pages, strict=True)
+    )
     return (
         f'<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
         f"<title>{soups[0].select('title')[0].text.rpartition(' — ')[2]}</title>{''.join(map(str, sheets))}</head>"
@@ -82,18 +105,41 @@ def print_pdf(document: Path, target: Path) -> None:
         page.goto(document.as_uri())
         page.evaluate("document.fonts.ready.then(() => true)")
         margin: Any = dict.fromkeys(("top", "right", "bottom", "left"), "17mm")
-        numbered: Any = {"display_header_footer": True, "header_template": "<span></span>", "footer_template": FOOTER}
-        page.pdf(path=target, format="A4", margin=margin, print_background=True, outline=True, tagged=True, **numbered)
+        numbered: Any = {
+            "display_header_footer": True,
+            "header_template": "<span></span>",
+            "footer_template": FOOTER,
+        }
+        page.pdf(
+            path=target,
+            format="A4",
+            margin=margin,
+            print_background=True,
+            outline=True,
+            tagged=True,
+            **numbered,
+        )
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools pdf", description="The built book as one PDF.")
-    parser.add_argument("--out", type=Path, default=ROOT, metavar="DIR", help="where _build/html is (default: here)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools pdf", description="The built book as one PDF."
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT,
+        metavar="DIR",
+        help="where _build/html is (default: here)",
+    )
     html = parser.parse_args(argv).out.resolve() / "_build/html"
     document, target, front = html / WHOLE, html / PDF, html / f"{toc_pages()[0]}.html"
     document.write_text(whole(html, toc_pages()), encoding="utf-8")
     print_pdf(document, target)
     document.unlink()
     link = f'<a href="../{PDF}">The whole book as a PDF</a> ({target.stat().st_size / 1e6:.0f} MB).'
-    front.write_text(front.read_text(encoding="utf-8").replace('<span id="pdf"></span>', link), encoding="utf-8")
+    front.write_text(
+        front.read_text(encoding="utf-8").replace('<span id="pdf"></span>', link),
+        encoding="utf-8",
+    )
     print(f"Open {os.path.relpath(target)}")

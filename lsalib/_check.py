@@ -34,6 +34,8 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     """An array of real floats: NumPy reads lists and numbers, arrays of JAX stay where
     they are.
     """
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must have no masked entries, got {value!r}")
     try:
         found = (
             value
@@ -42,6 +44,8 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
         )
     except (TypeError, ValueError):
         found = np.asarray(None)
+    if found.dtype == np.longdouble:  # which JAX does not have
+        found = found.astype(np.float64)
     if jnp.issubdtype(found.dtype, jnp.integer) or found.dtype == bool:
         found = found.astype(jnp.result_type(float))
     if not jnp.issubdtype(found.dtype, jnp.floating):
@@ -50,10 +54,17 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     return found if expected is None else shape(name, found, expected)
 
 
-def floats(**given) -> list:
-    """Arrays of JAX, all of the widest float type among them, which Python's own
-    numbers take; None stays None.
+def floats(optional: tuple[str, ...] = (), least=None, **given) -> list:
+    """Arrays of JAX, all of the widest float type among them and ``least``, which
+    Python's own numbers take; what is ``optional`` may be None and stays so.
     """
+    for name, value in given.items():
+        if value is None and name not in optional:
+            raise ValueError(f"{name} must be given, got None")
+        if hasattr(value, "params"):  # a trained layer, whose fields are no weights
+            kind = type(value).__name__
+            hint = f"got a {kind}: did you mean {kind.lower()}.params?"
+            raise ValueError(f"{name} must be the weights of a layer, {hint}")
 
     def read(path, value):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
@@ -65,7 +76,8 @@ def floats(**given) -> list:
     )
     found = jax.tree_util.tree_map_with_path(read, given, is_leaf=one)
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(float, *jax.tree.leaves(found))
+        widest = [*jax.tree.leaves(found), *([] if least is None else [least])]
+        dtype = jnp.result_type(float, *widest)
     return [
         jax.tree.map(lambda part: part.astype(dtype), found[name]) for name in given
     ]
@@ -90,6 +102,11 @@ def namespace(*values):
 
 def count(name: str, value) -> int:
     """A whole number of at least 1."""
+    if traced(value):
+        raise ValueError(
+            f"{name} must be a number that is known, not one that JAX traces: "
+            "it decides the shape of the program"
+        )
     if not hasattr(value, "__index__") or value.__index__() < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     return value.__index__()
@@ -120,18 +137,30 @@ def vector(name: str, value, length: int | None = None):
     return given if traced(given) else np.array(given, np.float64)
 
 
+def negligible(dim: int, dtype) -> float:
+    """The share of a covariance's largest eigenvalue below which another one is zero.
+
+    The one rule for ranks. Eigenvalues that should be zero come out of d x d sums in
+    ``dtype`` as a few of its rounding errors.
+    """
+    return 8 * dim * float(jnp.finfo(dtype).eps)
+
+
 def covariance(name: str, value, dim: int):
     """A symmetric, positive semidefinite matrix other than zero, in float64 and exactly
     symmetric.
+
+    What is rounding in the type that came is removed here, so that nobody has to know
+    that type later: eigenvalues that are ``negligible`` become zero, and what is a
+    multiple of the identity up to rounding becomes one.
     """
     given = array(name, value, (dim, dim))
     if traced(given):
         return given
-    # of what came
-    M, rounding = np.array(given, np.float64), dim * float(jnp.finfo(given.dtype).eps)
+    M, rounding = np.array(given, np.float64), negligible(dim, given.dtype)
     if not (
         np.isfinite(M).all()
-        and np.allclose(M, M.T, 0, max(1e-6, 100 * rounding) * np.abs(M).max())
+        and np.allclose(M, M.T, 0, max(1e-6, 12 * rounding) * np.abs(M).max())
     ):
         raise ValueError(f"{name} must be finite and symmetric, got {M}")
     values, vectors = np.linalg.eigh((M + M.T) / 2)
@@ -139,7 +168,11 @@ def covariance(name: str, value, dim: int):
         raise ValueError(
             f"{name} must be positive semidefinite and not zero, got eigenvalues {values[[0, -1]]}"
         )
-    M = M if values[0] >= 0 else vectors * np.maximum(values, 0) @ vectors.T
+    multiple = M[0, 0]
+    if np.abs(M - multiple * np.eye(dim)).max() <= rounding * multiple / 8:
+        return multiple * np.eye(dim)
+    zero = values <= rounding * values[-1]
+    M = vectors * np.where(zero, 0, values) @ vectors.T if zero.any() else M
     return (M + M.T) / 2
 
 

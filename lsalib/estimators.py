@@ -116,6 +116,7 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
     """
     noise_std = _check.number("noise_std", noise_std, minimum=0.0)
     given = _check.floats(
+        ("prior_cov",),
         X=X,
         y=y,
         x_q=x_q,
@@ -160,11 +161,18 @@ def _delta_rule(X, y, x_q, w0, step_size, decay, *, normalized: bool):
 def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std):
     _check.context(X, y, x_q)
     _check.shape("prior_mean", prior_mean, x_q.shape)
-    prior_cov = (
-        jnp.eye(len(x_q), dtype=X.dtype)
-        if prior_cov is None
-        else (prior_cov + prior_cov.T) / 2
-    )
+    # In units in which neither features nor weights are so large or small that a
+    # product of four of them leaves float32.
+    length, deviation = jnp.abs(X).max(), jnp.ones((), X.dtype)
+    if prior_cov is None:
+        prior_cov = jnp.eye(len(x_q), dtype=X.dtype)
+    else:
+        deviation = jnp.sqrt(jnp.trace(prior_cov) / len(x_q))
+        deviation = jnp.where(deviation > 0, deviation, 1)
+        prior_cov = (prior_cov + prior_cov.T) / 2 / deviation / deviation
+    length = jnp.where(length > 0, length, 1)
+    y = (y - X @ prior_mean) / length / deviation
+    X, noise_std = X / length, noise_std / length / deviation
     rounding = 8 * len(x_q) * jnp.finfo(X.dtype).eps
 
     def next_column(rest, j):
@@ -187,4 +195,6 @@ def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std):
         return (w + gain * (label - x @ w), root), None
 
     columns = jax.lax.scan(next_column, prior_cov, jnp.arange(len(x_q)))[1]
-    return x_q @ jax.lax.scan(condition, (prior_mean, columns.T), (X, y))[0][0]
+    start = jnp.zeros_like(prior_mean), columns.T
+    w = jax.lax.scan(condition, start, (X, y))[0][0]
+    return x_q @ (prior_mean + deviation * w)

@@ -180,17 +180,21 @@ def tokens(X: Float[Array, "C d"], y: Float[Array, " C"]) -> Float[Array, "C D"]
     return jnp.concatenate([X, y[:, None]], axis=1)
 
 
-def check_params(params: LSAParams, dim: int | None = None) -> int:
+def check_params(
+    params: LSAParams, dim: int | None = None, name: str = "params"
+) -> int:
     """Check that all weights have one shape (H, D, D), for ``dim`` features if given,
     and return D.
     """
     if getattr(params, "_fields", None) != LSAParams._fields:
-        raise ValueError(f"params must be LSAParams, got {_check.describe(params)}")
+        raise ValueError(f"{name} must be LSAParams, got {_check.describe(params)}")
     D: int | str = "D" if dim is None else dim + 1
-    _check.shape("W_K", params.W_K, ("H", D, D))
+    _check.shape(f"{name}.W_K", params.W_K, ("H", D, D))
     H, D, _ = params.W_K.shape
-    for name, W in params._asdict().items():
-        _check.shape(name, W, (H, D, D))
+    if H == 0:
+        raise ValueError(f"{name} must have at least one head, got shape {(H, D, D)}")
+    for field, W in params._asdict().items():
+        _check.shape(f"{name}.{field}", W, (H, D, D))
     return D
 
 

@@ -48,16 +48,15 @@ def in_units(task: GaussianTask, *more):
     """
     xp, w, L, P, s, *more = numbers(task, *more)
     lam, psi = xp.trace(L) / task.dim, xp.trace(P) / task.dim
-    return (
-        xp,
-        w,
-        L / lam,
-        P / psi,
-        (s / xp.sqrt(lam) / xp.sqrt(psi)) ** 2,
-        lam,
-        psi,
-        *more,
-    )
+    L, P, s = settled(xp, L / lam, P / psi, s / xp.sqrt(lam) / xp.sqrt(psi))
+    return xp, w, L, P, s**2, lam, psi, *more
+
+
+def settled(xp, *arrays):
+    """The arrays as they are: the compiler may move a unit out of a product of two, and
+    the product of units can be too large for a float.
+    """
+    return arrays if xp is np else jax.lax.optimization_barrier(arrays)
 
 
 def plain(xp, value):
@@ -73,31 +72,26 @@ def guess_vector(
     return np.zeros(task.dim) if guess is None else _check.vector(name, guess, task.dim)
 
 
-def negligible(matrix) -> float:
-    """The share of a matrix's largest eigenvalue below which another one is zero, up to
-    rounding.
+def _negligible(cov, source) -> float:
+    """By the type of the task's covariance: a tracer's own, else that of its copy in
+    float64, from which ``_check.covariance`` has removed what was rounding.
     """
-    return len(matrix) * float(np.finfo(matrix.dtype).eps)
+    return _check.negligible(len(cov), (cov if source is None else source).dtype)
 
 
-def pinv(xp, cov):
-    """The pseudo-inverse of a covariance."""
-    return xp.linalg.pinv(cov, negligible(cov), hermitian=True)
+def pinv(xp, cov, source):
+    """The pseudo-inverse of a covariance, ``source`` in the task."""
+    return xp.linalg.pinv(cov, _negligible(cov, source), hermitian=True)
 
 
-def rank(xp, cov):
-    """The number of eigenvalues of a covariance that are not zero up to rounding."""
+def rank(xp, cov, source):
+    """The number of its eigenvalues that are not zero up to rounding."""
     values = xp.linalg.eigvalsh(cov)
-    return xp.sum(values > negligible(cov) * values[-1]).astype(cov.dtype)
+    return xp.sum(values > _negligible(cov, source) * values[-1]).astype(cov.dtype)
 
 
 def isotropic(cov) -> bool:
-    """Whether a covariance is a multiple of the identity up to rounding; true for a
-    tracer.
-    """
+    """Whether a covariance is a multiple of the identity; true for a tracer."""
     if cov is None or _check.traced(cov):
         return True
-    multiple = np.trace(cov) / len(cov)
-    return bool(
-        np.abs(cov - multiple * np.eye(len(cov))).max() <= negligible(cov) * multiple
-    )
+    return np.array_equal(cov, cov[0, 0] * np.eye(len(cov)))

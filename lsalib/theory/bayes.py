@@ -16,13 +16,14 @@ d-1, C-1, d-2, ... degrees of freedom, down to zero.
 
 import numpy as np
 from numpy.polynomial import Chebyshev
-from scipy.special import gammainccinv, gammaincinv
+from scipy.special import gammainccinv, gammaincinv, logsumexp
 
 from lsalib.tasks import GaussianTask, check_task
 from lsalib.theory._shared import isotropic
 
-# Errors are below 1e-10 of the risk without examples.
-DEGREE, NODES = 95, 160
+# What is interpolated is analytic within about pi of the real axis, so the degree grows
+# with the length of the interval; then the relative error is below 1e-9.
+DEGREE, DEGREES_A_UNIT, NODES = 95, 2, 160
 
 
 def bayes_risk(task: GaussianTask) -> float:
@@ -41,6 +42,9 @@ def bayes_risk(task: GaussianTask) -> float:
     Args:
         task: the task distribution, its numbers known; its covariances are multiples of
             the identity, or it is noise-free with C >= d.
+
+    Returns:
+        The risk, with a relative error below 1e-9.
 
     Example:
         >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2)), bayes_risk(GaussianTask([1.0], context_size=2))
@@ -70,34 +74,39 @@ def bayes_risk(task: GaussianTask) -> float:
         return scale * (d - C)
     log_s = np.log(scale) - 2 * np.log(task.noise_std)
     rules = [
-        _log_chi_squared(degrees)
+        _log_chi_squared(degrees, log_s)
         for k in range(min(C, d))
         for degrees in (C - k, d - 1 - k)
         if degrees > 0
     ]
-    # All functions are of u = log(s R'). The last R' is 1, and R is smallest for the
-    # largest chi-squared number.
+    # Functions are of z in [0, 1], where R' = exp(-width z). The last R' is 1, and R is
+    # smallest for the largest chi-squared number. For weak signals the width is tiny.
     most = max(nodes[-1] for nodes, _ in rules)
-    ends = [-most - np.log1p(np.exp(-log_s - most)), log_s]
-    mean = lambda u: np.exp(u - log_s)
+    width = np.logaddexp(0, log_s + most)
+    degree = int(max(DEGREE, DEGREES_A_UNIT * width))
+    log_mean = lambda z: -width * z
     for nodes, weights in rules:
-        # R = 1 / (1 + exp(u + t)) for every u and every logarithm t of a chi-squared
-        # number.
-        after = lambda u, f=mean, t=nodes, w=weights: (
-            f(log_s - np.logaddexp(0, u[:, None] + t)) @ w
+        # R = 1 / (1 + s exp(t) R') for every R' and every logarithm t of a chi-squared
+        # number. Logarithms keep the digits of small means.
+        after = lambda z, f=log_mean, t=nodes, w=weights: logsumexp(
+            f(np.logaddexp(0, log_s + t - width * z[:, None]) / width), axis=1, b=w
         )
-        mean = Chebyshev.interpolate(after, DEGREE, ends)
-    return scale * d * float(mean(log_s))
+        log_mean = Chebyshev.interpolate(after, degree, [0, 1])
+    return scale * d * float(np.exp(log_mean(0.0)))
 
 
-def _log_chi_squared(degrees: int) -> tuple[np.ndarray, np.ndarray]:
+def _log_chi_squared(degrees: int, log_s: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights: at equal distances, which are exponentially accurate for a
     density that is analytic.
+
+    For strong signals the mean is that of 1 / (s chi^2), to which rare small numbers
+    add, down to 1/s for one degree of freedom or two.
     """
-    low, high = (
-        np.log(2 * inverse(degrees / 2, 1e-13))
-        for inverse in (gammaincinv, gammainccinv)
-    )
-    t = np.linspace(low, high, NODES)
+    inverse = lambda share: np.log(2 * gammaincinv(degrees / 2, share))
+    low, high = inverse(1e-13), np.log(2 * gammainccinv(degrees / 2, 1e-13))
+    spacing = (high - low) / NODES
+    rare = inverse(1e-13 ** (degrees / (degrees - 2))) if degrees > 2 else -np.inf
+    low = min(low, max(rare, -log_s - 50 / degrees))
+    t = np.linspace(low, high, 1 + int((high - low) / spacing))
     weights = np.exp(degrees / 2 * (t - np.log(degrees)) - (np.exp(t) - degrees) / 2)
     return t, weights / weights.sum()

@@ -57,11 +57,12 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
         step_size if step_size is None else _check.number("step_size", step_size)
     )
     xp, _, L, P, noise, lam, psi, eta = in_units(task, step_size)
-    linear, quadratic = _gd_coefficients(xp, L, P, noise, task.context_size)
-    eta = _ratio(xp, linear, quadratic) if eta is None else eta * lam
-    return plain(
-        xp, lam * psi * (xp.trace(L @ P) - 2 * eta * linear + eta**2 * quadratic)
-    )
+    C, eta = task.context_size, _best_step(task) if eta is None else eta * lam
+    # A mean that no context moves, and fluctuations: nothing cancels in a long context.
+    left = xp.eye(task.dim, dtype=L.dtype) - eta * L
+    mean = xp.trace(P @ left @ L @ left)
+    fluctuation = xp.trace(L @ L @ P @ L) + (xp.trace(L @ P) + noise) * xp.sum(L * L)
+    return plain(xp, lam * psi * (mean + eta**2 * fluctuation / C))
 
 
 @full_precision
@@ -77,20 +78,19 @@ def optimal_step(task: GaussianTask) -> Number:
 
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
-    xp, _, L, P, noise, lam, _ = in_units(task)
-    return plain(
-        xp, _ratio(xp, *_gd_coefficients(xp, L, P, noise, task.context_size)) / lam
-    )
+    xp, *_, lam, _ = in_units(task)
+    return plain(xp, _best_step(task) / lam)
 
 
 @full_precision
 def optimal_preconditioner(task: GaussianTask) -> Matrix:
     r"""The best N of a step `w_\star + N X^\top (y - X w_\star) / C`, (d, d).
 
-    .. math:: N = \Psi \Lambda \Big[ \tfrac{C+1}{C}\, \Lambda \Psi \Lambda
-       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, \Lambda \Big]^{+}
+    .. math:: N = \Psi \Big[ \tfrac{C+1}{C}\, \Lambda \Psi
+       + \tfrac 1C (\mathrm{tr}\, \Lambda \Psi + \sigma^2)\, I \Big]^{-1}
 
-    For identity covariances that is `\eta_\star I`.
+    For identity covariances that is `\eta_\star I`. Where `\Lambda` is singular, every
+    N that agrees with this one on the features' directions is as good.
 
     Example:
         >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
@@ -124,8 +124,9 @@ def yq_risk(task: GaussianTask) -> Number:
     in the ledger).
     """
     xp, _, L, P, noise, lam, psi = in_units(task)
-    N = _preconditioner(xp, L, P, noise, task.context_size)
-    return plain(xp, lam * psi * xp.trace(L @ (P - N @ L @ P)))
+    # tr L (P - N L P), as a product of positive factors: nothing cancels.
+    left, inverse = _share_left(xp, L, P, noise, task.context_size)
+    return plain(xp, lam * psi * xp.trace(L @ P @ left @ inverse))
 
 
 @full_precision
@@ -226,14 +227,14 @@ def constant_regression(
         + 2 * spread * (spread + 2 * noise) / C
         + (2 * noise**2 + kappa / lam**2 / psi**2) / C
     )
-    by_features = 1 + C * rank(xp, L) / 2
+    by_features = 1 + C * rank(xp, L, task.feature_cov) / 2
     # Random signs as noise on labels that are known otherwise have V = 0, and their
     # square is the constant itself.
     total = V * by_features + noise**2
     error, residual = (
         (V / total, noise / total) if task.noisy else (1 / by_features, 0 * noise)
     )
-    features = (error * C / 2 * pinv(xp, L) - residual * P) / lam
+    features = (error * C / 2 * pinv(xp, L, task.feature_cov) - residual * P) / lam
     return ConstantRegression(
         features, plain(xp, residual / lam / psi), plain(xp, error)
     )
@@ -315,25 +316,27 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     )
 
 
-def _second_moment(xp, L, P, noise, C):
-    """E[r r^T] of the gradient step ``r = X^T (y - X w*) / C``, for label noise of
-    variance ``noise``.
+def _share_left(xp, L, P, noise, C):
+    """``L P / C + c`` and the inverse of ``(1 + 1/C) L P + c``, with c the variance of
+    labels over C: of ``I - L N`` the numerator and the denominator.
+
+    If no label ever deviates from the prior mean, c is zero, and every step is as good.
     """
-    return L @ P @ L * (1 + 1 / C) + (xp.trace(P @ L) + noise) * L / C
+    c, identity = (xp.trace(L @ P) + noise) / C, xp.eye(len(L), dtype=L.dtype)
+    c = xp.where(c == 0, xp.ones_like(c), c)
+    inverse = xp.linalg.inv((1 + 1 / C) * (L @ P) + c * identity)
+    return L @ P / C + c * identity, inverse
 
 
 def _preconditioner(xp, L, P, noise, C):
-    return (pinv(xp, _second_moment(xp, L, P, noise, C)) @ L @ P).T
+    return P @ _share_left(xp, L, P, noise, C)[1]
 
 
-def _gd_coefficients(xp, L, P, noise, C):
-    """The a and b of ``risk(eta) = risk(0) - 2 a eta + b eta^2``."""
-    return xp.trace(L @ L @ P), xp.trace(L @ _second_moment(xp, L, P, noise, C))
-
-
-def _ratio(xp, linear, quadratic) -> Number:
-    """The best step.
-
-    If no label ever deviates from the prior mean, every step has the same risk.
-    """
+def _best_step(task: GaussianTask) -> Number:
+    """a / b of ``gd_risk`` in units of the features' variance."""
+    xp, _, L, P, noise, _, _ = in_units(task)
+    C, linear = task.context_size, xp.trace(L @ L @ P)
+    quadratic = (1 + 1 / C) * xp.trace(L @ L @ P @ L)
+    quadratic = quadratic + (xp.trace(L @ P) + noise) * xp.sum(L * L) / C
+    # If no label ever deviates from the prior mean, every step has the same risk.
     return linear / xp.where(quadratic == 0, xp.ones_like(quadratic), quadratic)

@@ -11,7 +11,7 @@ Gaussian x Isserlis' theorem gives
 and for a random direction n, ``E[n n^T V n n^T] = (2 V + tr(V) I) / (d (d + 2))``.
 """
 
-import jax
+import numpy as np
 
 from lsalib import _check
 from lsalib.tasks import GaussianTask
@@ -22,6 +22,7 @@ from lsalib.theory._shared import (
     isotropic,
     numbers,
     plain,
+    settled,
 )
 
 
@@ -64,6 +65,9 @@ def delta_rule_risk(
             traces it.
         decay: `\lambda`, by which the state is multiplied before each step.
 
+    Returns:
+        The risk; infinity if it is too large for a float. The cost grows like `\log C`.
+
     Raises:
         ValueError: if no ``step_size`` is given and the best one has no closed form,
             and for normalized steps if Lambda is no multiple of the identity, or d < 3
@@ -78,59 +82,81 @@ def delta_rule_risk(
     method of Strohmer and Vershynin (2009). The decay and general covariances are
     worked out here.
     """
-    given = guess_vector(task, start, "start"), _check.number("decay", decay)
-    xp, w, L, P, s, start, decay = numbers(task, *given)
-    d, one, alike = (
-        task.dim,
-        xp.eye(task.dim, dtype=w.dtype),
-        isotropic(task.feature_cov),
-    )
-    scale = xp.trace(L) / d
+    start, decay = guess_vector(task, start, "start"), _check.number("decay", decay)
+    _check_delta(task, step_size, decay, normalized)
+    d, C = task.dim, task.context_size
+    best = step_size is None
+    step = _check.number("step_size", 1.0 if best else step_size)
+    xp, w, L, P, s, start, decay, eta = numbers(task, start, decay, step)
+
+    # In units of the features' variance, and of the largest weight or deviation: all
+    # sums are then of numbers near 1, also in float32.
+    lam = xp.trace(L) / d
+    if not normalized:
+        eta = xp.ones_like(lam) / (d + 2) if best else eta * lam
+    size = xp.maximum(xp.sqrt(xp.trace(P)), xp.abs(xp.stack([w, start])).max())
+    size = xp.where(size == 0, xp.ones_like(size), size)
+    in_units = L / lam, P / size / size, s / xp.sqrt(lam) / size, eta
+    L, P, s, eta = settled(xp, *in_units)
+    w, error, noise = w / size, (w - start) / size, s**2
+    M, K, W = (P + xp.outer(u, v) for u, v in ((error, error), (error, w), (w, w)))
+
+    # Only trace(L M) is read, and L is the same at every step. So it is enough to follow
+    # the diagonals in its eigenvectors, or, where these are not known, whole matrices.
+    one = xp.eye(d, dtype=w.dtype)
+    if _check.traced(L):
+        left, right = xp.kron(L, one), xp.kron(one, L)
+        of = lambda matrix: matrix.ravel()
+    else:
+        values, vectors = np.linalg.eigh(L)
+        left = right = np.diag(values)
+        of = lambda matrix: np.einsum("ji,jk,ki->i", vectors, matrix, vectors)
+    l, unit = of(L), xp.eye(len(left), dtype=w.dtype)
+    if normalized:
+        spread = (2 * unit + xp.outer(of(one), of(one))) / (d * (d + 2))
+        B, A = unit - 2 * eta / d * unit + eta**2 * spread, unit - eta / d * unit
+        # E[1/|x|^2] = 1 / (d - 2)
+        heard = eta**2 * noise * of(one) / (max(d - 2, 1) * d)
+    else:
+        B = unit - eta * (left + right) + eta**2 * (2 * left @ right + xp.outer(l, l))
+        A, heard = unit - eta * left, eta**2 * noise * l
+
+    # One example, as a matrix on E[e e^T], E[e w^T] and the constant 1.
+    keep, renew = decay, 1 - decay
+    rows = [
+        [keep**2 * B, 2 * keep * renew * B, (renew**2 * B @ of(W) + heard)[:, None]],
+        [0 * unit, keep * A, (renew * A @ of(W))[:, None]],
+        [xp.zeros((1, 2 * len(l)), w.dtype), xp.ones((1, 1), w.dtype)],
+    ]
+    step = xp.concatenate([xp.concatenate(row, axis=1) for row in rows])
+    state = xp.concatenate([of(M), of(K), xp.ones(1, w.dtype)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        risk = l @ (xp.linalg.matrix_power(step, C) @ state)[: len(l)]
+    # A step that is too long diverges; infinity times zero would be no number.
+    risk = xp.where(xp.isnan(risk), xp.full_like(risk, np.inf), risk)
+    return plain(xp, lam * size * size * risk)
+
+
+def _check_delta(task: GaussianTask, step_size, decay, normalized: bool) -> None:
+    alike = isotropic(task.feature_cov)
     if normalized and not alike:
         raise ValueError(
-            "normalized must be False where feature_cov is no multiple of the identity, got True"
+            "normalized must be False where feature_cov is no multiple of the "
+            "identity, got True"
         )
-    if normalized and task.noisy and d < 3:
+    if normalized and task.noisy and task.dim < 3:
         raise ValueError(
-            f"normalized must be False where labels are noisy and d < 3 (infinite risk), got d = {d}"
+            "normalized must be False where labels are noisy and d < 3 (infinite "
+            f"risk), got d = {task.dim}"
         )
-    if step_size is None:
-        if task.noisy or not alike or _check.traced(decay) or decay != 1:
-            raise ValueError(
-                "step_size must be given where labels are noisy, decay is not 1 or feature_cov is no multiple of the "
-                "identity, got None"
-            )
-        step_size = 1.0 if normalized else 1 / (scale * (d + 2))
-    beta = _check.number("step_size", step_size)
-    # E[1/|x|^2] = 1 / (scale (d - 2)).
-    noise = s**2 * (one / (scale * max(d - 2, 1) * d) if normalized else L)
-
-    def step(state):
-        M, K = state  # E[e e^T] and E[e w^T]
-        V = decay**2 * M + decay * (1 - decay) * (K + K.T) + (1 - decay) ** 2 * W
-        K = decay * K + (1 - decay) * W
-        if normalized:
-            pull, spread, drift = (
-                2 * V / d,
-                (2 * V + xp.trace(V) * one) / (d * (d + 2)),
-                K / d,
-            )
-        else:
-            pull, spread, drift = (
-                L @ V + V @ L,
-                2 * L @ V @ L + xp.trace(L @ V) * L,
-                L @ K,
-            )
-        return V - beta * pull + beta**2 * (spread + noise), K - beta * drift
-
-    M, K, W = (
-        P + xp.outer(a, b) for a, b in ((w - start, w - start), (w - start, w), (w, w))
-    )
-    if _check.traced(M, beta, decay):
-        M = jax.lax.fori_loop(
-            0, task.context_size, lambda _, state: step(state), (M, K)
-        )[0]
-    else:
-        for _ in range(task.context_size):
-            M, K = step((M, K))
-    return plain(xp, xp.trace(L @ M))
+    if step_size is not None:
+        return
+    known = not _check.traced(decay)
+    for reason, holds in (
+        ("labels are noisy", task.noisy),
+        ("feature_cov is no multiple of the identity", not alike),
+        ("JAX traces the decay", not known),
+        ("decay is not 1", known and decay != 1),
+    ):
+        if holds:
+            raise ValueError(f"step_size must be given where {reason}, got None")

@@ -52,7 +52,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
     layers = _check.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
-    order = task.context_size * rank(xp, L) / 2
+    order = task.context_size * rank(xp, L, task.feature_cov) / 2
     return plain(xp, math.prod(j / (j + order) for j in range(1, layers + 1)))
 
 

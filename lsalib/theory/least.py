@@ -97,7 +97,7 @@ def least_risk(
             "heads enough for optimal_risk (page heads)",
         )
         if len(params.W_K) > 1:
-            params = _in_range(params, numbers(task)[2])
+            params = _in_range(params, task)
         if len(params.W_K) > heads:
             if isotropic(task.feature_cov) and isotropic(task.prior_cov):
                 params, reason = (
@@ -119,11 +119,12 @@ def least_risk(
         )
 
 
-def _in_range(params: LSAParams, L) -> LSAParams:
+def _in_range(params: LSAParams, task: GaussianTask) -> LSAParams:
     """One head for each direction that features have, in place of one for each feature;
     the same function.
     """
-    d, k = len(L), int(rank(np, L))
+    L = numbers(task)[2]
+    d, k = len(L), int(rank(np, L, task.feature_cov))
     if k == d:
         return params
     U = np.linalg.eigh(L)[1][:, d - k :]
@@ -151,7 +152,7 @@ def _search(
     best, and the reason.
     """
     _, w, L, _, s = numbers(task)
-    if rank(np, L) < task.dim:
+    if rank(np, L, task.feature_cov) < task.dim:
         raise ValueError(
             "task must have a positive definite feature_cov if heads are fewer than its rank, plus 1 with noise"
         )

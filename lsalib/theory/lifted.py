@@ -14,10 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
-from lsalib.attention import LSAParams, lift
-from lsalib.tasks import GaussianTask
+from lsalib.attention import LSAParams, effective
+from lsalib.attention.layer import check_params
+from lsalib.tasks import GaussianTask, standardize
 from lsalib.theory._shared import Number, full_precision, guess_vector, numbers, plain
 from lsalib.theory.moments import gram_moments
+from lsalib.theory.risk import as_type, standard_form, standard_parts
 
 
 class LiftedRisk(NamedTuple):
@@ -94,7 +96,7 @@ def lifted_risk(
         any D.
 
     Example:
-        >>> from lsalib.attention import gd_weights
+        >>> from lsalib.attention import gd_weights, lift
         >>> risk = lifted_risk(GaussianTask([2.0, 2.0], context_size=3), guess=[2.0, 2.0])
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
@@ -149,7 +151,7 @@ def squared_distance(
         bias, other_bias: the guesses' constant parts.
 
     Returns:
-        A scalar, in units of y squared. The moments hold D^4 numbers.
+        A scalar, in units of y squared.
 
     Example:
         >>> from lsalib.attention import gd_weights
@@ -160,43 +162,31 @@ def squared_distance(
 
     Source: new here; ``pythagoras-general`` in the ledger.
     """
-    _, _, L, _, _, mean, second = numbers(task, *gram_moments(task)[:2])
+    standard = standardize(task)
+    bias = _check.number("bias", bias)
+    other_bias = _check.number("other_bias", other_bias)
     given = {"params": params, "guess": guess, "bias": bias}
-    given |= {"other": other, "other_guess": other_guess, "other_bias": other_bias}
-    read = dict(zip(given, _check.floats(**given), strict=True))
-    for name in given:
-        if "guess" in name:
-            read[name] = (
-                jnp.zeros_like(read["bias"], shape=task.dim)
-                if read[name] is None
-                else read[name]
-            )
-            _check.shape(name, read[name], (task.dim,))
-        elif "bias" not in name:
-            _check.shape(
-                f"{name}.W_K", read[name].W_K, ("H", task.dim + 1, task.dim + 1)
-            )
-    moments = (jnp.asarray(part, read["bias"].dtype) for part in (L, mean, second))
-    return _squared_distance(*read.values(), *moments)
+    given["other"] = other
+    given |= {"other_guess": other_guess, "other_bias": other_bias}
+    optional = ("guess", "other_guess")
+    read = dict(zip(given, _check.floats(optional, jnp.float32, **given), strict=True))
+    layers = []
+    for name, prefix in (("params", ""), ("other", "other_")):
+        weights, bias = read[name], read[f"{prefix}bias"]
+        check_params(weights, task.dim, name)
+        guess = read[f"{prefix}guess"]
+        guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
+        _check.shape(f"{prefix}guess", guess, (task.dim,))
+        layers.append((weights, jnp.append(guess, bias)))
+    return _squared_distance(*layers, as_type(standard, bias.dtype))
 
 
 @jax.jit
 @full_precision
-def _squared_distance(
-    params, guess, bias, other, other_guess, other_bias, L, mean, second
-):
-    (N, c), (its_N, its_c) = (
-        _by_query(params, guess, bias),
-        _by_query(other, other_guess, other_bias),
+def _squared_distance(one, two, task):
+    """In standard coordinates, where a prior mean that both layers share is gone."""
+    (b, A, c), (its_b, its_A, its_c) = (
+        standard_form(*effective(params), y_q, y_q, task) for params, y_q in (one, two)
     )
-    N, c = N - its_N, c - its_c
-    on_mean = jnp.einsum("kmn,mn->k", N, mean)
-    products = jnp.outer(c, c) + jnp.outer(c, on_mean) + jnp.outer(on_mean, c)
-    products = products + jnp.einsum("jmn,mnpq,kpq->jk", N, second, N)
-    return jnp.vdot(L, products[:-1, :-1]) + products[-1, -1]
-
-
-def _by_query(params, guess, bias):
-    """The N and c with ``f = sum_k t_k (c_k + <G, N_k>)``."""
-    M, c = lift(params), jnp.append(guess, bias)
-    return M.at[-1].set(0) + c[:, None, None] * M[-1][None], c
+    heads = jnp.concatenate([b, -its_b]), jnp.concatenate([A, its_A])
+    return standard_parts(*heads, c - its_c, task)[0]

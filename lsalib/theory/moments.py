@@ -71,6 +71,8 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
             raise ValueError(
                 f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}"
             )
+        if not _check.traced(task.feature_cov):
+            _check_fourth(given, numbers(task)[2])
     xp, w, L, P, s, given = numbers(task, given)
     C, label = task.context_size, xp.eye(task.dim + 1, dtype=w.dtype)[-1]
     tokens, corner = (
@@ -97,6 +99,17 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
             / C
         )
     return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
+
+
+def _check_fourth(fourth, L) -> None:
+    """Products of two features have a covariance, which is no less than zero."""
+    covariance = np.asarray(fourth, np.float64) - np.multiply.outer(L, L)
+    least = np.linalg.eigvalsh(covariance.reshape(L.size, L.size))[0]
+    if least < -1e-6 * np.abs(fourth).max() - 1e-12 * np.abs(L).max() ** 2:
+        raise ValueError(
+            "fourth must be at least the products of feature_cov, got products of "
+            f"features with a variance of {least:g}"
+        )
 
 
 def _through_tokens(xp, tokens, corner, P, above):

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from lsalib import _check
 from lsalib.attention import LSAParams, effective
+from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, StandardTask, standardize
 from lsalib.theory._shared import Number, full_precision
 
@@ -31,8 +32,9 @@ def population_risk(
 
     .. math:: E \Big[ \Big( y_q + \sum_h b_h^\top G A_h z_q - w^\top x_q \Big)^2 \Big]
 
-    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). Memory grows like
-    `H D^2`, `D^3` for many heads.
+    If the guess is trained, too, this is the risk of yq-LSA (eq. 11). It is computed in
+    the weights' type, at least float32, with an error of a few roundings of that type
+    times the labels' variance. Memory grows like `H D^2`, `D^3` for many heads.
 
     Args:
         params: the weights, (H, D, D) each, D = d+1.
@@ -47,12 +49,14 @@ def population_risk(
         1.0
     """
     standard = standardize(task)
-    params, guess, bias = _check.floats(params=params, guess=guess, bias=bias)
-    _check.shape("params.W_K", params.W_K, ("H", task.dim + 1, task.dim + 1))
+    bias = _check.number("bias", bias)
+    given = {"params": params, "guess": guess, "bias": bias}
+    params, guess, bias = _check.floats(("guess",), jnp.float32, **given)
+    check_params(params, task.dim)
     guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
     _check.shape("guess", guess, (task.dim,))
     return _population_risk(
-        params, jnp.append(guess, bias), _as_type(standard, params.W_K.dtype)
+        params, jnp.append(guess, bias), as_type(standard, params.W_K.dtype)
     )
 
 
@@ -81,14 +85,15 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
     Zhang, Wu and Bartlett (2024).
     """
     standard = standardize(task)
-    params, W_1, W_2 = _check.floats(params=params, W_1=W_1, W_2=W_2)
-    _check.shape("params.W_K", params.W_K, ("H", task.dim + 1, task.dim + 1))
+    given = {"params": params, "W_1": W_1, "W_2": W_2}
+    params, W_1, W_2 = _check.floats((), jnp.float32, **given)
+    check_params(params, task.dim)
     _check.shape("W_1", W_1, ("m", task.dim + 1))
     _check.shape("W_2", W_2, W_1.shape)
-    return _ltb_risk(params, W_1, W_2, _as_type(standard, params.W_K.dtype))
+    return _ltb_risk(params, W_1, W_2, as_type(standard, params.W_K.dtype))
 
 
-def _as_type(standard: StandardTask, dtype) -> StandardTask:
+def as_type(standard: StandardTask, dtype) -> StandardTask:
     """In the weights' type: a program is compiled for the shapes alone."""
     cast = lambda value: (
         value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype)
@@ -148,6 +153,14 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
        \Big\rangle + c_k
        - \varepsilon_k, \qquad \varepsilon_{d+1} = 0
     """
+    square, spread, with_target = standard_parts(b, A, c, task)
+    return square + spread - 2 * with_target
+
+
+def standard_parts(b, A, c, task: StandardTask) -> tuple:
+    """The mean squares of ``<G, N_k> + c_k`` and of ``eps_k``, summed over k, and the
+    mean product of the two.
+    """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
     P, one, spread, square = _prior_cov(task.prior_root, d)
     level = spread + noise
@@ -161,12 +174,8 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     # E[s s^T] of s, the average of r x: one factor for each entry, since training in
     # float32 ends where rounding does.
     second = P * (1 + 1 / C) + one * (level / C)
-    return (
-        even
-        + jnp.vdot(cross, _times(second, cross))
-        + spread
-        - 2 * jnp.trace(_times(P, cross[:, :d]))
-    )
+    square_of_all = even + jnp.vdot(cross, _times(second, cross))
+    return square_of_all, spread, jnp.trace(_times(P, cross[:, :d]))
 
 
 def _prior_cov(root, d: int):

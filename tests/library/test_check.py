@@ -18,7 +18,12 @@ def test_numbers_become_arrays_of_the_widest_type():
     """
     half, params = jnp.ones(2, jnp.bfloat16), LSAParams(*[[[[1, 2], [3, 4]]]] * 4)
     X, y, step, none, weights = _check.floats(
-        X=half, y=np.float16([1]), step=0.5, none=None, params=params
+        X=half,
+        y=np.float16([1]),
+        step=0.5,
+        none=None,
+        params=params,
+        optional=("none",),
     )
     assert (
         X.dtype == y.dtype == step.dtype == weights.W_K.dtype == jnp.float32
@@ -79,7 +84,7 @@ test_bad_input_is_refused = refusals(
     ),
     (
         lambda: _check.floats(params=Fit()),
-        r"params must be .* a Fit \(did you mean its params or task\?\)",
+        r"params must be .* got a Fit: did you mean fit.params\?",
     ),
     (
         lambda: _check.array("X", np.ones((2, 3)), ("C", 2)),

@@ -75,18 +75,23 @@ class GaussianTask:
         prior_mean: `w_\star`, (d,).
         context_size: C, the number of labeled examples.
         feature_cov: `\Lambda`, (d, d), positive semidefinite and not zero; None means
-            the identity.
+            the identity. Its rank is decided by the rule below.
         prior_cov: `\Psi`, the same. A covariance that JAX traces must be positive
             definite to be sampled from.
         noise_std: `\sigma`, the standard deviation of the context's label noise.
 
-    Sizes outside of 1e-30 to 1e30 are refused.
+    Sizes outside of 1e-30 to 1e30 are refused. An eigenvalue of a covariance below
+    ``8 d`` roundings of its largest one, in the type in which the matrix comes, counts
+    as zero. So features of very different units lose the smallest: a variance of 1e-20
+    beside 1 is none. Choose units in which such a feature matters.
 
     Example:
         >>> from lsalib.theory import gd_risk
         >>> task = GaussianTask(prior_mean=[2.0, 2.0], context_size=3)
         >>> task.dim, round(gd_risk(task), 4)  # d (d+1) / (C+d+1)
         (2, 1.0)
+        >>> GaussianTask([2.0, 2.0], 3, feature_cov=[[1.0, 0.0], [0.0, 1e-20]]).feature_cov.tolist()
+        [[1.0, 0.0], [0.0, 0.0]]
         >>> slope = jax.grad(lambda noise: gd_risk(GaussianTask([2.0], 2, noise_std=noise), step_size=0.5))
         >>> float(slope(0.3))  # eta^2 d 2 sigma / C
         0.07500000...

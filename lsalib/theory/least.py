@@ -109,7 +109,10 @@ def least_risk(
                     heads, task, guess, bias, starts, steps, seed
                 )
         standard = jax.tree.map(lambda x: np.asarray(x, np.float64), standardize(task))
-        risk, gradient = _risk_and_gradient(params, np.append(guess, bias), standard)
+        # Idle heads up to d + 1: one program for all numbers of heads.
+        idle = max(0, task.dim + 1 - len(params.W_K))
+        every = jax.tree.map(lambda W: np.pad(W, ((0, idle), (0, 0), (0, 0))), params)
+        risk, gradient = _risk_and_gradient(every, np.append(guess, bias), standard)
         return LeastRisk(
             float(risk),
             jax.tree.map(np.asarray, params),

@@ -178,7 +178,35 @@ def test_sampled_risks_of_predictors_are_their_exact_risks():
 
 
 given = X, y, x_q
+
+
+@pytest.mark.parametrize("size", [1e-18, 1e-9, 1e9, 1e18])
+def test_bayes_in_any_units(size):
+    """Features and labels in other units, in float32: the posterior mean by its formula."""
+    X, w = np.random.default_rng(0).normal(size=(4, 3)), np.array([1.0, 2.0, 3.0])
+    gain = np.linalg.solve(X.T @ X + 0.09 * np.eye(3), X.T @ X @ w)
+    labels = {"prior_cov": size**2 * np.eye(3), "noise_std": 0.3 * size}
+    zero, at = np.zeros(3, np.float32), np.float32([1.0, -1.0, 2.0])
+    found = estimators.bayes(
+        np.float32(X), np.float32(size * X @ w), at, zero, **labels
+    )
+    np.testing.assert_allclose(found / size, at @ gain, rtol=1e-4)
+    features = np.float32(size * X), np.float32(size * X @ w), size * at
+    found = estimators.bayes(*features, zero, noise_std=0.3 * size)
+    np.testing.assert_allclose(found / size, at @ gain, rtol=1e-4)
+
+
 test_bad_input_is_named = refusals(
+    (
+        lambda: estimators.one_step_gd(np.eye(2), [1, 2], [1, 1], [0, 0], None),
+        "step_size must be given, got None",
+    ),
+    (
+        lambda: estimators.one_step_gd(
+            np.ma.masked_less(np.eye(2), 0.5), [1, 2], [1, 1], [0, 0], 1.0
+        ),
+        "X must have no masked entries",
+    ),
     (
         lambda: estimators.one_step_gd(*given, y, 0.3),
         r"w0 must have shape \(3,\), got shape \(5,\)",

@@ -233,6 +233,33 @@ def test_units_do_not_count():
         np.testing.assert_allclose(plain(l * jnp.eye(3)) / l, 3 * 4 / 8, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ranks_follow_the_type_that_came(dtype, x64):
+    """u u^T has rank one: the minimum is that of one feature with the prior mean u.w,
+    in both types, known or traced; what is above the type's rounding counts.
+    """
+    u, w = np.array([1.0, 2.0, 3.0]) / np.sqrt(14), np.array([1.0, 2.0, 3.0])
+    one = dtype(np.outer(u, u))
+    expected = 1 * 2 / 9 + 14 * 2 / 9  # C = 7: d (d+1) / (C+d+1) + 2 |w|^2 / (Cd+2)
+    risk = lambda cov: theory.optimal_risk(GaussianTask(dtype(w), 7, cov))
+    for got in (risk(one), jax.jit(risk)(one)):
+        assert got == pytest.approx(expected, rel=1e-5)
+    more = dtype(np.outer(u, u) + 1e-3 * np.eye(3))
+    assert min(abs(each(more) - expected) for each in (risk, jax.jit(risk))) > 0.1
+
+
+def test_nothing_cancels_in_long_contexts():
+    """A billion examples, eager in float64 and traced in float32."""
+    d, C = 3, 10**9
+    known = d * (d + 1) / (C + d + 1)
+    at = lambda f: lambda mean: f(GaussianTask(mean, C))
+    for f in (theory.gd_risk, theory.yq_risk, lambda t: theory.debiased_risk(t)):
+        assert at(f)(np.ones(3)) == pytest.approx(known, rel=2e-9)
+        assert jax.jit(at(f))(np.ones(3)) == pytest.approx(known, rel=1e-5)
+    price = at(theory.optimal_risk)(np.ones(3)) - at(theory.yq_risk)(np.ones(3))
+    assert price == pytest.approx(2 * 3 / (C * d + 2), rel=1e-6)
+
+
 FUNCTIONS = {
     "gd_risk": lambda t: theory.gd_risk(t, 0.3),
     "best gd_risk": theory.gd_risk,
@@ -288,6 +315,10 @@ test_bad_input_is_refused = refusals(
     (
         lambda: theory.gd_risk(PLAIN, np.inf),
         "step_size must be a finite number, got inf",
+    ),
+    (
+        lambda: jax.jit(lambda C: theory.gd_risk(GaussianTask([1.0], C)))(3),
+        "context_size must be a number that is known",
     ),
     (
         lambda: theory.optimal_risk(PLAIN, [1.0, 2.0]),

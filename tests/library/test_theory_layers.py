@@ -4,6 +4,8 @@ risk.
 
 from dataclasses import replace
 
+import jax
+import mpmath
 import numpy as np
 import pytest
 from refusals import refusals
@@ -204,6 +206,43 @@ def test_bayes_risk_is_that_of_samples(d, C):
     assert bayes_risk(of(C, 1e-5)) == pytest.approx(bayes_risk(of(C, 0.0)), abs=1e-4)
 
 
+@pytest.mark.parametrize("C", [1, 2, 5])
+@pytest.mark.parametrize("noise", [1e-10, 1e-3, 0.5, 3.0, 1e8, 1e30])
+def test_bayes_risk_keeps_its_digits(C, noise):
+    """One feature: E[1 / (1 + chi^2_C / noise^2)], to 30 digits; then many."""
+    s = 1 / mpmath.mpf(noise) ** 2
+    density = lambda t: t ** (mpmath.mpf(C) / 2 - 1) * mpmath.exp(-t / 2)
+    scales = [0, *(k / s for k in (1e-3, 1, 1e3, 1e6, 1e9) if k / s < 1e-3)]
+    ends = [*scales, *(mpmath.mpf(10) ** k for k in range(-3, 3)), mpmath.inf]
+    mean = mpmath.quad(lambda t: density(t) / (1 + s * t), ends)
+    mean /= 2 ** (mpmath.mpf(C) / 2) * mpmath.gamma(mpmath.mpf(C) / 2)
+    assert bayes_risk(plain(1, C, noise)) == pytest.approx(float(mean), rel=1e-9)
+    if noise < 1e-9:  # the Wishart distribution's mean inverse, for ten features
+        inverse = 10 * noise**2 / (20 - 10 - 1)
+        assert bayes_risk(plain(10, 20, noise)) == pytest.approx(inverse, rel=1e-9)
+
+
+def test_delta_rule_risk_at_the_ends_of_its_range():
+    """A billion examples as a geometric series; extreme features in float32; a step
+    that is too long.
+    """
+    step, d, noise = 0.01, 5, 0.5
+    gamma = 1 - 2 * step + step**2 * (d + 2)
+    rest = step**2 * noise**2 * d / (1 - gamma)
+    far = GaussianTask([1.0] * d, 10**9, noise_std=noise)
+    assert delta_rule_risk(far, step) == pytest.approx(rest, rel=1e-9)
+    for size in (1e-20, 1e20):
+        of = lambda mean, size=size: delta_rule_risk(
+            GaussianTask(mean, 7, size * np.eye(3))
+        )
+        expected = size * 6 * (1 - 1 / 5) ** 7
+        assert of(np.ones(3)) == pytest.approx(expected, rel=1e-12)
+        assert jax.jit(of)(np.ones(3)) == pytest.approx(expected, rel=1e-5)
+        traced = jax.jit(lambda cov: delta_rule_risk(GaussianTask([1.0] * 3, 7, cov)))
+        assert traced(np.float32(size) * np.eye(3)) == pytest.approx(expected, rel=1e-5)
+    assert delta_rule_risk(GaussianTask([1.0] * d, 10**6), 5.0) == np.inf
+
+
 NOISY = GaussianTask([1.0, 2.0], 3, noise_std=0.5)
 test_bad_input_is_refused = refusals(
     (lambda: depth_price(NOISY, 1), "task must have noise_std 0, got 0.5"),
@@ -227,8 +266,12 @@ test_bad_input_is_refused = refusals(
         lambda: delta_rule_risk(NOISY, 0.1, normalized=True),
         "normalized must be False where labels are noisy and d < 3",
     ),
-    (lambda: delta_rule_risk(PLAIN, decay=0.9), "step_size must be given"),
-    (lambda: delta_rule_risk(NOISY), "step_size must be given"),
+    (lambda: delta_rule_risk(PLAIN, decay=0.9), "step_size .* where decay is not 1"),
+    (lambda: delta_rule_risk(NOISY), "step_size .* where labels are noisy"),
+    (
+        lambda: jax.jit(lambda g: delta_rule_risk(PLAIN, decay=g))(0.9),
+        "step_size .* where JAX traces the decay",
+    ),
     (
         lambda: delta_rule_risk(PLAIN, PLAIN.prior_mean),
         r"step_size must have shape \(\), got shape \(3,\)",

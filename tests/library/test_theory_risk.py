@@ -220,6 +220,29 @@ def test_products_are_asked_for_in_full_precision():
     assert "HIGHEST" not in text(lambda x: x @ x, jnp.eye(3)), "the control"
 
 
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e6])
+def test_distances_and_risks_in_few_digits(size):
+    """A prior mean that both layers know costs no digits, by the parabola
+    of the step; and weights of two bytes are measured in four.
+    """
+    d, C, mean = 3, 5, [size] * 3
+    task, one, two = (
+        GaussianTask(mean, C),
+        gd_weights(np.float32(mean), 0.25),
+        gd_weights(np.float32(mean), 0.5),
+    )
+    apart = 0.25**2 * d * (C + d + 1) / C  # (eta - eta')^2 E(s.x_q)^2
+    guess = np.float32(mean)
+    found = squared_distance(one, two, task, guess, guess)
+    assert found == pytest.approx(apart, rel=1e-5)
+    half = jax.tree.map(lambda W: W.astype(jnp.bfloat16), two)
+    risk = population_risk(half, task, half.W_V[0, -1, :-1] * -1)
+    exact = population_risk(
+        jax.tree.map(np.float64, half), task, -np.float64(half.W_V[0, -1, :-1])
+    )
+    assert risk.dtype == jnp.float32 and risk == pytest.approx(float(exact), rel=1e-4)
+
+
 PLAIN, LAYER = TASKS["general"], make_params(0, 2, 2)
 test_bad_input_is_refused = refusals(
     (
@@ -237,6 +260,16 @@ test_bad_input_is_refused = refusals(
     (
         lambda: squared_distance(LAYER, LAYER, PLAIN, None, [1.0]),
         r"other_guess must have shape \(3,\)",
+    ),
+    (lambda: population_risk(LAYER, PLAIN, bias=[0.1]), r"bias must have shape \(\)"),
+    (
+        lambda: population_risk(LAYER, PLAIN, bias=np.nan),
+        "bias must be a finite number",
+    ),
+    (lambda: population_risk(None, PLAIN), "params must be given, got None"),
+    (
+        lambda: gram_moments(PLAIN, fourth=np.zeros(4 * (3,))),
+        "fourth must be at least the products of feature_cov",
     ),
     (lambda: lifted_risk(PLAIN, bias=np.nan), "bias must be a finite number"),
     (

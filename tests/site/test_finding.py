@@ -8,6 +8,12 @@ from tools import ledger
 CLAIM = "thm2-exact-gap"
 
 
+def said_of(name: str) -> str:
+    """How the hover of a claim begins: its verdict and, up to a formula, our finding."""
+    (claim,) = (each for each in ledger.read_claims(ROOT) if each.id == name)
+    return f"{claim.status} {claim.finding.partition('$')[0]}".strip()
+
+
 def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_room(
     browser, address
 ):
@@ -15,7 +21,7 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
         "a[href$='#thm-exact-gap']": "Theorem",
         "a.reference[href$='#equation-heads-lift']": "(",
         "a.reference[href*='intro.html#']": "arXiv",
-        "p > a.claim-badge": "",
+        "a.claim-badge[href$='#thm1-saturation']": said_of("thm1-saturation"),
     }
     move = "(e, at) => scrollTo({ top: scrollY + e.getBoundingClientRect().top - at, behavior: 'instant' })"
     with visit(browser, address, "book/heads.html") as (page, noise):
@@ -27,7 +33,7 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
                 link.evaluate(move, height)
                 link.hover()
                 tip.wait_for(state="visible")
-                assert words in tip.inner_text() and tip.inner_text().strip()
+                assert words in tip.inner_text()
                 assert page.locator("[aria-describedby=book-tip]").count() == 1
                 at, shown = link.bounding_box(), tip.bounding_box()
                 gap = (

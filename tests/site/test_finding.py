@@ -1,9 +1,13 @@
 """Finding one's way in the built book: hovers and the ledger."""
 
+import re
+
 from browser import ROOT, visit
 
 from lsalib.book.claims import tally
 from tools import ledger
+from tools.notebooks import markdown
+from tools.notebooks.markdown import chapters
 
 CLAIM = "thm2-exact-gap"
 
@@ -99,3 +103,38 @@ def test_the_ledger_filters_and_finds_and_its_address_opens_a_row(browser, addre
             and form.locator("output").inner_text() == f"0 of {len(listed)} claims"
         )
         assert noise == []
+
+
+def test_the_search_lists_a_page_once_and_first_the_one_whose_title_was_typed(
+    browser, address
+):
+    titles = {stem: markdown.title(ROOT / f"book/{stem}.md") for stem in chapters(ROOT)}
+    # As one types it: no capitals, no punctuation, and no formula.
+    typed = {
+        re.sub(r"[^\w\s-]", "", title).lower(): f"book/{stem}.html"
+        for stem, title in titles.items()
+        if "$" not in title
+    }
+    asked = dict(list(typed.items())[1::4][:4])
+    assert len(asked) == 4
+
+    def found(page, words):
+        page.goto(f"{address}search.html")
+        page.locator(".bd-search-container input").fill(words)
+        page.keyboard.press("Enter")
+        page.locator(".search-summary", has_text="found").wait_for()
+        # entries of the library stand beside what they are
+        pages = page.locator("#search-results > ul > li:not(:has(> span)) > a")
+        links = pages.evaluate_all("all => all.map(e => new URL(e.href).pathname)")
+        return [link.removeprefix("/") for link in links]
+
+    with visit(browser, address, "search.html") as (page, noise):
+        for words, wanted in asked.items():
+            links = found(page, words)
+            assert links[0] == wanted and len(links) == len(set(links)) > 1
+        assert noise == []
+        # The control: Sphinx's own order, in which a page also stands twice.
+        page.route("**/search.js", lambda route: route.fulfill(body=""))
+        own = {words: found(page, words) for words in asked}
+    assert any(links[0] != asked[words] for words, links in own.items())
+    assert any(len(links) > len(set(links)) for links in own.values())

@@ -68,6 +68,7 @@ test-notebooks: setup
 	@$(PYTEST) tests/tools
 	@$(PY) -m tools validate
 test-book: setup  # by groups, since one file has most of these tests
+	@[ -n "$$BOOK_HTML" ] || $(PY) -m tools build
 	@$(PYTEST) --dist loadgroup tests/site
 check: setup  ## test one page and its claims: make check NAME=heads
 	@$(PY) -m tools validate $(NAME)

@@ -6,15 +6,18 @@ import argparse
 import ast
 import tomllib
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from lsalib.book.claims import METADATA, Record, tally
-from tools.notebooks import pages
+from tools.notebooks import markdown, pages
 
 # The book's main figure, as a file for the README.
 FIGURE = Path("book/_static/answer.svg")
 NOT_RUN = "not run here yet"
+PROVED = "proved here"
+THEOREMS = ("Theorem", "Proposition", "Lemma", "Corollary")
 # The one rule for verdicts, which the ledger and the front page show. It judges a
 # statement in its source's own setting, not its proof; a single run or case of that
 # setting that contradicts the statement is enough for "corrected".
@@ -23,7 +26,7 @@ STATUSES = {
     "sharpened": "True as its source states it, and we add an exact number, a wider setting or a proof.",
     "corrected": "False as its source states it, in one run or case at least. True after a change, which we name.",
     "refuted as stated": "False as its source states it, and no change that we know saves it.",
-    "proved here": "New in this book, or a conjecture of the paper. We prove it.",
+    PROVED: "New in this book, or a conjecture of the paper. We prove it.",
     "measured here": "New in this book. We measured it and did not prove it.",
     "not supported here": "We did not see it in another setting than its source’s. This does not refute it there.",
     NOT_RUN: "We have not run it.",
@@ -41,6 +44,8 @@ class Claim(NamedTuple):
     paper: str
     finding: str
     status: str
+    # the label of its theorem on that page
+    proof: str = ""
 
     @property
     def source(self) -> str:
@@ -70,11 +75,26 @@ class Marked(NamedTuple):
 
 # The marked tests of each claim.
 Marks = dict[str, list[Marked]]
+# For each label of the book, its page and its name: "Theorem 2.1".
+Labels = Mapping[str, tuple[str, str]]
 
 
 def read_claims(root: Path) -> list[Claim]:
-    entries = tomllib.loads((root / "book/claims.toml").read_text(encoding="utf-8"))
-    return [Claim(**entry) for entry in entries["claim"]]
+    text = (root / "book/claims.toml").read_text(encoding="utf-8")
+    entries = tomllib.loads(text).get("claim", [])
+    required = set(Claim._fields) - Claim._field_defaults.keys()
+    wrong = []
+    for number, entry in enumerate(entries, start=1):
+        name = f"book/claims.toml, {entry.get('id', f'claim {number}')}"
+        wrong += [f"{name}: no key “{key}”" for key in sorted(required - entry.keys())]
+        for key, value in entry.items():
+            if key not in Claim._fields:
+                wrong.append(f"{name}: unknown key “{key}”")
+            elif not isinstance(value, str):
+                wrong.append(f"{name}: “{key}” must be a text, got {value!r}")
+    if wrong or not entries:
+        raise SystemExit("\n".join(wrong or ["book/claims.toml has no [[claim]]"]))
+    return [Claim(**entry) for entry in entries]
 
 
 def read_marks(root: Path) -> Marks:
@@ -123,8 +143,30 @@ def read_records(root: Path) -> dict[str, list[Record]]:
     }
 
 
+def unproved(claim: Claim, marks: Marks, labels: Labels) -> list[str]:
+    """What a claim that is proved lacks: a theorem on its page, and a test of it that
+    is no mere sample.
+    """
+    page, name = labels.get(claim.proof, ("", ""))
+    found = []
+    if page != claim.page or name.partition(" ")[0] not in THEOREMS:
+        found.append(
+            f"{claim.id}: “{claim.status}”, but proof = “{claim.proof}” is no label of "
+            f"a theorem, proposition, lemma or corollary on the page {claim.page}"
+        )
+    if not any(test.kind in KINDS[1:] for test in marks.get(claim.id, [])):
+        found.append(
+            f"{claim.id}: “{claim.status}”, but no test with its mark is one of "
+            f"{', '.join(KINDS[1:])}"
+        )
+    return found
+
+
 def problems(
-    claims: list[Claim], by_page: dict[str, list[Record]], marks: Marks
+    claims: list[Claim],
+    by_page: dict[str, list[Record]],
+    marks: Marks,
+    labels: Labels,
 ) -> list[str]:
     """Where the ledger and the evidence disagree; empty if they agree."""
     by_id = {claim.id: claim for claim in claims}
@@ -151,6 +193,8 @@ def problems(
                 else "there is no check and no marked test"
             )
             found.append(f"{claim.id}: “{claim.status}”, but {what}")
+        if claim.status == PROVED or claim.proof:
+            found += unproved(claim, marks, labels)
         if (claim.source == "new") == bool(claim.paper) or not claim.finding:
             found.append(
                 f"{claim.id}: expected a finding, and what the paper says unless the place is “new”"
@@ -189,7 +233,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     root = parser.parse_args(argv).root.resolve()
     claims, by_page, marks = read_claims(root), read_records(root), read_marks(root)
-    if found := problems(claims, by_page, marks):
+    if found := problems(claims, by_page, marks, markdown.labels(root)):
         raise SystemExit("\n".join(found))
     if (root / FIGURE).is_file():
         (root / FIGURE).write_text(headline(root), encoding="utf-8")

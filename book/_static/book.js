@@ -79,7 +79,7 @@ const download = async (event) => {
   if (!link || location.protocol === "file:") return;
   event.preventDefault();
   const text = await (await fetch(link.href)).text();
-  const whole = text.replace(/(?<=LSALIB = \\")[^"\\]*/, (wheel) => new URL(wheel, link.href).href);
+  const whole = text.replace(/(?<=LSALIB = \\")[^"\\]*/, (wheel) => new URL(wheel.split("/").pop(), link.href).href);
   const href = URL.createObjectURL(new Blob([whole]));
   Object.assign(document.createElement("a"), { href, download: link.href.split("/").pop() }).click();
 };

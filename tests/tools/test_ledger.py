@@ -32,6 +32,13 @@ CLAIM = Claim(
 NOT_RUN = CLAIM._replace(status=ledger.NOT_RUN)
 SUM = Marked("tests/test_sums.py", "test_the_sum", "Two numbers make a sum.")
 TEST = {"tiny-claim": [SUM]}
+BRUTE = {"tiny-claim": [SUM._replace(kind="brute force")]}
+LABELS = {
+    "thm-sum": ("tiny", "Theorem 1.1"),
+    "eq-sum": ("tiny", "(1.1)"),
+    "thm-far": ("llm", "Theorem 2.1"),
+}
+PROVED = CLAIM._replace(status="proved here", proof="thm-sum")
 PAGE = f"""
 # A tiny page
 
@@ -121,17 +128,38 @@ DISAGREE = [
         "tiny-claim: expected a finding, and what the paper says",
     ),
 ]
-AGREE = [([CLAIM], [CHECK, CONTROL], {}), ([CLAIM], [], TEST), ([NOT_RUN], [], {})]
+AGREE = [
+    ([CLAIM], [CHECK, CONTROL], {}),
+    ([CLAIM], [], TEST),
+    ([NOT_RUN], [], {}),
+    ([PROVED], [CHECK], BRUTE),
+]
+NO_LABEL = "is no label of a theorem, proposition, lemma or corollary on the page tiny"
+DISAGREE += [
+    ([PROVED._replace(proof=proof)], [CHECK], BRUTE, f"proof = “{proof}” {NO_LABEL}")
+    for proof in ("", "thm-sums", "eq-sum", "thm-far")
+]
+DISAGREE += [
+    (
+        [PROVED],
+        [CHECK],
+        marks,
+        "tiny-claim: “proved here”, but no test with its mark is one of brute force, c",
+    )
+    for marks in ({}, TEST)
+]
 
 
 def test_every_disagreement_is_named_and_nothing_else():
     for entries, records, marks, problem in DISAGREE:
         assert any(
-            problem in line for line in problems(entries, {"tiny": records}, marks)
+            problem in line
+            for line in problems(entries, {"tiny": records}, marks, LABELS)
         ), problem
     assert [
-        problems(entries, {"tiny": records}, marks) for entries, records, marks in AGREE
-    ] == [[]] * 3
+        problems(entries, {"tiny": records}, marks, LABELS)
+        for entries, records, marks in AGREE
+    ] == [[]] * 4
 
 
 def test_marks_are_read_from_the_files_without_running_them(tmp_path):
@@ -171,12 +199,28 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
         SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"
     ):
         ledger.main(root)
-    listed.write_text(LEDGER.replace("status", "verdict"))
-    with pytest.raises(TypeError, match="verdict"):
-        ledger.main(root)
     listed.write_text(LEDGER.replace("[[claim]]", "[[claim]"))
     with pytest.raises(SystemExit, match=r"book/claims.toml: .*line 1"):
         tools.main(["ledger", *root])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("status", "verdict", "tiny-claim: no key “status”\n"),
+        ("status", "verdict", "tiny-claim: unknown key “verdict”"),
+        ('id = "tiny-claim"', 'name = "tiny"', "claim 1: no key “id”"),
+        ('"tiny"', "7", "tiny-claim: “page” must be a text, got 7"),
+        ("[[claim]]", "[[claims]]", "book/claims.toml has no [[claim]]"),
+    ],
+)
+def test_a_wrong_key_is_named_with_its_claim(tmp_path, old, new, said):
+    (tmp_path / "book").mkdir()
+    assert old in LEDGER
+    (tmp_path / "book/claims.toml").write_text(LEDGER.replace(old, new))
+    with pytest.raises(SystemExit) as stop:
+        ledger.read_claims(tmp_path)
+    assert said in str(stop.value)
 
 
 def test_the_book_s_ledger_holds():

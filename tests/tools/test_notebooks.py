@@ -154,6 +154,16 @@ def test_changed_code_is_executed_and_changed_prose_is_not(root, capsys):
     execute.check(root)
 
 
+def test_other_line_ends_are_written_as_on_unix_and_nothing_runs(root, capsys):
+    notebook = root / "book/tiny.ipynb"
+    before = notebook.read_bytes()
+    for path in (notebook, root / "book/tiny.md"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    run(root, "--changed")
+    assert "tiny: prose updated" in capsys.readouterr().out
+    assert notebook.read_bytes() == before
+
+
 def test_validation_fails_if_an_output_changes(root, capfd):
     """So does a notebook that was never executed, which nbval alone would pass."""
     edit(

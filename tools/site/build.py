@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from tools import ledger
-from tools.notebooks.install_cell import PLACE
+from tools.notebooks import install_cell
 from tools.notebooks.pages import ROOT
 
 STRICT = ["-W", "-n", "--keep-going", "-q"]
@@ -55,11 +55,10 @@ def carry(html: Path) -> None:
         ]
         subprocess.run([*pip, f"--wheel-dir={notebooks}", copy], check=True)
     (wheel,) = notebooks.glob("*.whl")
+    place = install_cell.wheel_place(install_cell.address(ROOT), wheel.name)
     for notebook in notebooks.glob("*.ipynb"):
-        notebook.write_text(
-            PLACE.sub(wheel.name, notebook.read_text(encoding="utf-8")),
-            encoding="utf-8",
-        )
+        text = notebook.read_text(encoding="utf-8")
+        notebook.write_text(install_cell.PLACE.sub(place, text), encoding="utf-8")
     offer = OFFER.format(SOURCE, wheel.name)
     front.write_text(
         front.read_text(encoding="utf-8").replace('<span id="source"></span>', offer),

@@ -5,8 +5,8 @@
 """
 
 from lsalib._minimum import Minimum, minimize
-from lsalib.training.loop import Trained
-from lsalib.training.runs import Fit, Run, load, save
+from lsalib.training.records import Trained
+from lsalib.training.runs import Fit, Run, load, rows, save
 from lsalib.training.sweeps import fit, sweep
 from lsalib.training.trainer import DivergedError, train
 
@@ -19,6 +19,7 @@ __all__ = [
     "fit",
     "load",
     "minimize",
+    "rows",
     "save",
     "sweep",
     "train",

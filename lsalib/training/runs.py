@@ -52,31 +52,44 @@ class Run:
                 f"task must have dim and sample(key, n), got {_check.describe(self.task)}"
             )
         d, heads = self.task.dim, _check.count("heads", self.heads)
-        guess = (
-            np.zeros(d) if self.guess is None else _check.vector("guess", self.guess, d)
-        )
-        kept: dict[str, Any] = {
+        guess = self.guess
+        fields: dict[str, Any] = {
             "heads": heads,
-            "guess": guess,
+            "guess": np.zeros(d) if guess is None else _check.vector("guess", guess, d),
             "bias": _check.number("bias", self.bias),
         }
-        kept |= {
-            name: _check.number(name, getattr(self, name), above=0.0)
-            for name in ("learning_rate", "init_scale")
-        }
+        for name in ("learning_rate", "init_scale"):
+            fields[name] = _check.number(name, getattr(self, name), above=0.0)
+        if not isinstance(self.train_guess, bool | np.bool_):
+            raise ValueError(
+                f"train_guess must be True or False, got {self.train_guess!r}"
+            )
         if self.start is not None:
-            if not isinstance(self.start, LSAParams):
-                raise ValueError(
-                    f"start must be LSAParams, got {_check.describe(self.start)}"
-                )
-            shape, each = (heads, d + 1, d + 1), self.start._asdict().items()
-            weights: dict[str, Any] = {
-                k: np.array(_check.array(f"start.{k}", W, shape), float)
-                for k, W in each
-            }
-            kept["start"] = self.start._replace(**weights)
-        for name, value in kept.items():
+            fields["start"] = _checked_start(self.start, (heads, d + 1, d + 1))
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+
+def _checked_start(start: LSAParams, shape: tuple[int, int, int]) -> LSAParams:
+    if not isinstance(start, LSAParams):
+        raise ValueError(f"start must be LSAParams, got {_check.describe(start)}")
+    weights: dict[str, Any] = {}
+    for name, W in start._asdict().items():
+        weights[name] = np.array(_check.array(f"start.{name}", W, shape), float)
+        if not np.isfinite(weights[name]).all():
+            raise ValueError(f"start.{name} must hold finite numbers, got {W}")
+    return start._replace(**weights)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """What the axes of a fit stand for: the numbers of its seeds, None without such an
+    axis, and the steps of its snapshots.
+    """
+
+    seeds: tuple[int, ...] | None = None
+    steps: tuple[int, ...] = ()
 
 
 class Fit(NamedTuple):
@@ -85,7 +98,8 @@ class Fit(NamedTuple):
 
     From ``sweep`` every array has the seeds in front; methods then return one number
     for each. ``snapshots`` holds (params, guess) after the steps asked for, with one
-    more axis behind that of the seeds, and is None without any.
+    more axis behind that of the seeds, and is None without any. ``opt_state`` holds
+    Adam's count of steps, means and mean squares, with which ``start_from`` goes on.
     """
 
     params: LSAParams
@@ -93,6 +107,16 @@ class Fit(NamedTuple):
     losses: Float[Array | np.ndarray, "*seeds steps"]
     run: Run
     snapshots: tuple[LSAParams, Float[Array | np.ndarray, "*seeds K d"]] | None = None
+    places: Places = Places()
+    opt_state: Any = None
+
+    def __repr__(self) -> str:
+        seeds = "" if self.places.seeds is None else f"seeds {[*self.places.seeds]}, "
+        steps, last = np.shape(self.losses)[-1], np.asarray(self.losses)[..., -1]
+        return (
+            f"Fit(heads={self.run.heads}, dim={self.task.dim}, {seeds}{steps} steps, "
+            f"last loss {np.array2string(last, precision=4)})"
+        )
 
     @property
     def task(self):
@@ -122,26 +146,79 @@ class Fit(NamedTuple):
         risks = np.asarray(self._each_seed(one)(self.params, self.guess))
         return risks if risks.ndim else float(risks)
 
-    def seed(self, place: int) -> "Fit":
-        """The fit of one seed of a sweep, by its place."""
-        if np.ndim(self.losses) == 1:
+    def seed(self, number: int) -> "Fit":
+        """The fit of one seed of a sweep, by its number."""
+        if self.places.seeds is None:
             raise ValueError(
-                "seed(place) is for a fit of sweep with its seeds, got a single one: use it as it is"
+                "seed(number) is for a fit of sweep with its seeds, got a single one: "
+                "use it as it is"
             )
-        return jax.tree.map(lambda leaf: leaf[place], self)
+        place = _place("seed", number, self.places.seeds)
+        one = jax.tree.map(lambda leaf: leaf[place], self)
+        return one._replace(places=dataclasses.replace(self.places, seeds=None))
 
-    def snapshot(self, place: int) -> "Fit":
-        """The fit at one of its snapshots; ``losses`` stay those of the whole training."""
+    def with_seed(self) -> "Fit":
+        """The fit of a single seed with an axis for it, as that of seed 0."""
+        one = jax.tree.map(lambda leaf: leaf[None], self)
+        return one._replace(places=dataclasses.replace(self.places, seeds=(0,)))
+
+    def snapshot(self, step: int) -> "Fit":
+        """The fit after a step of ``snapshots``; ``losses`` stay those of the whole
+        training.
+        """
         if self.snapshots is None:
-            raise ValueError("snapshot(place) needs snapshots: train with snapshots=")
-        leading = (slice(None),) * (np.ndim(self.losses) - 1)
-        params, guess = jax.tree.map(
-            lambda leaf: leaf[(*leading, place)], self.snapshots
+            raise ValueError("snapshot(step) needs snapshots: train with snapshots=")
+        place = _place("step", step, self.places.steps)
+        axes = (slice(None),) * (np.ndim(self.losses) - 1)
+        params, guess = jax.tree.map(lambda leaf: leaf[(*axes, place)], self.snapshots)
+        places = dataclasses.replace(self.places, steps=())
+        # Adam's state is that of the end.
+        return self._replace(
+            params=params, guess=guess, snapshots=None, places=places, opt_state=None
         )
-        return self._replace(params=params, guess=guess, snapshots=None)
 
     def _each_seed(self, function: Callable) -> Callable:
         return jax.vmap(function) if np.ndim(self.losses) == 2 else function
+
+
+def _place(name: str, number, numbers: tuple[int, ...]) -> int:
+    if number not in numbers:
+        listed = ", ".join(map(str, numbers))
+        raise ValueError(f"{name} must be one of {listed}, got {number!r}")
+    return numbers.index(number)
+
+
+def rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
+    """Results as rows, one for each run and seed, ready for ``pandas.DataFrame``.
+
+    A row has the run's numbers, its seed, the steps, the last loss and, on a
+    ``GaussianTask``, the exact risk.
+
+    Example:
+        >>> from lsalib.training import sweep
+        >>> task = GaussianTask([1.0, 1.0], context_size=5)
+        >>> fits = sweep(jax.random.key(0), [Run(task, heads=2)], seeds=[3, 7], steps=2)
+        >>> [(row["heads"], row["seed"], row["steps"]) for row in rows(fits)]
+        [(2, 3, 2), (2, 7, 2)]
+    """
+    table = []
+    for fit in fits:
+        gaussian = isinstance(fit.task, GaussianTask)
+        losses = np.atleast_2d(fit.losses)
+        risks = (
+            np.atleast_1d(fit.population_risk()) if gaussian else [None] * len(losses)
+        )
+        names = ("heads", "bias", "train_guess", "learning_rate", "init_scale")
+        about = {"dim": fit.task.dim} | {name: getattr(fit.run, name) for name in names}
+        if gaussian:
+            about |= {"context_size": fit.task.context_size}
+            about |= {"noise_std": fit.task.noise_std}
+        for seed, each, risk in zip(
+            fit.places.seeds or [None], losses, risks, strict=True
+        ):
+            end = {"seed": seed, "steps": len(each), "loss": float(each[-1])}
+            table.append(about | end | {"risk": None if risk is None else float(risk)})
+    return table
 
 
 @jax.jit
@@ -162,7 +239,8 @@ def settings(run: Run) -> dict[str, Any]:
 
 
 def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
-    """Write fits on Gaussian tasks to one file, in NumPy's npz format.
+    """Write fits on Gaussian tasks to one file, in NumPy's npz format; all but Adam's
+    state.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -170,32 +248,53 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
         >>> save(path := f"{mkdtemp()}/fits.npz", [fit])
         >>> assert load(path)[0].run.heads == 1
     """
-    if isinstance(fits, Fit) or not all(
-        isinstance(fit.task, GaussianTask) for fit in fits
+    if (
+        isinstance(fits, Fit)
+        or not fits
+        or not all(isinstance(fit.task, GaussianTask) for fit in fits)
     ):
         raise ValueError(
-            f"fits must be a list of fits on GaussianTasks, got {_check.describe(fits)}"
+            "fits must be a list of at least one fit on GaussianTasks, "
+            f"got {_check.describe(fits)}"
         )
-    arrays = {
-        f"{i} {j}": leaf
-        for i, fit in enumerate(fits)
-        for j, leaf in enumerate(jax.tree.leaves(fit))
-    }
+    about: list[dict] = []
+    arrays: dict[str, Any] = {}
+    for i, fit in enumerate(fits):
+        about.append(settings(fit.run) | {"places": dataclasses.asdict(fit.places)})
+        parts = {**fit.params._asdict(), "guess": fit.guess, "losses": fit.losses}
+        if fit.snapshots is not None:
+            params, parts["snapshots guess"] = fit.snapshots
+            parts |= {f"snapshots {name}": W for name, W in params._asdict().items()}
+        arrays |= {f"{i} {name}": part for name, part in parts.items()}
     part = Path(f"{path}.part")
     with part.open("wb") as file:
-        np.savez(file, runs=json.dumps([settings(fit.run) for fit in fits]), **arrays)
+        np.savez(file, runs=json.dumps(about), **arrays)
     part.replace(path)  # an interrupted write leaves what was there
 
 
 def load(path: str | os.PathLike) -> list[Fit]:
     """Read the fits of a file that ``save`` wrote, bit for bit."""
-    fits = []
     with np.load(path) as file:
-        for i, given in enumerate(json.loads(str(file["runs"]))):
-            start = given["start"] and LSAParams(*given["start"])
-            run = Run(**given | {"task": GaussianTask(**given["task"]), "start": start})
-            leaves = [file[f"{i} {j}"] for j in range(11) if f"{i} {j}" in file]
-            *weights, guess, losses = leaves[:6]
-            snapshots = (LSAParams(*leaves[6:10]), leaves[10]) if leaves[6:] else None
-            fits.append(Fit(LSAParams(*weights), guess, losses, run, snapshots))
-    return fits
+        if "runs" not in file:
+            raise ValueError(
+                f"path must be a file that training.save wrote, got {path}, which holds "
+                f"{', '.join(file) or 'nothing'}"
+            )
+        about = json.loads(str(file["runs"]))
+        return [_loaded(file, i, each) for i, each in enumerate(about)]
+
+
+def _loaded(file, i: int, about: dict[str, Any]) -> Fit:
+    places, start = about.pop("places"), about["start"]
+    about |= {"task": GaussianTask(**about["task"])}
+    run = Run(**about | {"start": start and LSAParams(*start)})
+    weights = lambda prefix: LSAParams(
+        *(file[f"{i} {prefix}{name}"] for name in LSAParams._fields)
+    )
+    snapshots = None
+    if f"{i} snapshots guess" in file:
+        snapshots = weights("snapshots "), file[f"{i} snapshots guess"]
+    seeds = None if places["seeds"] is None else tuple(places["seeds"])
+    numbers = Places(seeds, tuple(places["steps"]))
+    parts = weights(""), file[f"{i} guess"], file[f"{i} losses"]
+    return Fit(*parts, run, snapshots, numbers)

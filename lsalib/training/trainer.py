@@ -12,7 +12,15 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from lsalib import _check
-from lsalib.training.loop import State, Trained, advance, make_program, whole_numbers
+from lsalib.training.loop import advance, make_program
+from lsalib.training.records import (
+    Schedule,
+    State,
+    Trained,
+    as_arrays,
+    is_key,
+    whole_numbers,
+)
 
 
 class DivergedError(ArithmeticError):
@@ -31,6 +39,7 @@ def train(
     steps: int,
     optimizer,
     init=None,
+    opt_state=None,
     seeds=None,
     snapshots=(),
     callback=None,
@@ -58,6 +67,10 @@ def train(
         key, steps: a key of ``jax.random``, and the number of steps.
         optimizer: one of optax, also those that use the loss, such as ``optax.lbfgs``.
         init: a function that draws the start of each seed from its key ``start``.
+        opt_state: the state of the optimizer at the start, such as ``end.opt_state`` of
+            a training that this one goes on from, with its ``params``: so a curriculum
+            is two calls. The steps count from 0 again, so take another key. None means
+            the optimizer's own start.
         seeds: how many, or a list of their numbers; None is seed 0, without an axis for
             seeds.
         snapshots: increasing numbers of steps, 0 to ``steps``, after which params are
@@ -83,54 +96,79 @@ def train(
         raise ValueError(
             "params or init must say where the training starts, got both or neither"
         )
+    if not hasattr(optimizer, "update"):
+        raise ValueError(
+            "optimizer must be one of optax, such as optax.adam(1e-3), "
+            f"got {_check.describe(optimizer)}"
+        )
+    with_seeds = lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0)
     if init is not None:
         params = jax.jit(jax.vmap(init))(starts)
     else:
-        leaves = jax.tree.map(
-            lambda leaf: jnp.asarray(_check.array("a leaf of params", leaf)), params
-        )
-        params = jax.tree.map(
-            lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0), leaves
-        )
-    if not hasattr(optimizer, "update"):
-        raise ValueError(
-            f"optimizer must be one of optax, such as optax.adam(1e-3), got {_check.describe(optimizer)}"
-        )
-    state = State(params, jax.jit(jax.vmap(optimizer.init))(params))
+        params = jax.tree.map(with_seeds, _checked_params(params))
+    if opt_state is None:
+        opt_state = jax.jit(jax.vmap(optimizer.init))(params)
+        opt_state = _own_keys(opt_state, settings["seeds"])
+    else:
+        if seeds is None:
+            opt_state = jax.tree.map(with_seeds, jax.tree.map(jnp.asarray, opt_state))
+        _check_opt_state(opt_state, jax.eval_shape(jax.vmap(optimizer.init), params))
     part = lambda tree: (
         jax.tree.map(lambda leaf: leaf[0], tree) if seeds is None else tree
     )
-    told = lambda step, losses, params: callback(
+    report = lambda step, losses, params: callback(
         step, {"losses": part(losses), "params": part(params)}
     )
     # New functions, of which no program is kept: JAX reads again what the loss reads
     # from outside.
     program = make_program(lambda params, _, key: loss(params, key), optimizer, 1)
-    settings |= {"params": _digest(params), "optimizer": _digest(state.opt_state)}
-    options = {
-        "callback": callback and told,
-        "every": every,
-        "progress": progress,
-        "checkpoint": checkpoint,
-    }
-    end, stopped = advance(
-        program,
-        state,
-        None,
-        batches,
-        1,
-        settings,
-        steps=steps,
-        snapshots=snapshots,
-        **options,
+    settings |= {"params": digest(params), "optimizer": digest(opt_state)}
+    how = Schedule(steps, snapshots, callback and report, every, progress, checkpoint)
+    end, diverged = advance(
+        program, State(params, opt_state), None, batches, 1, settings, how
     )
-    report_diverged(
-        {
-            f"seed {number}": int(step)
-            for number, step in zip(settings["seeds"], stopped, strict=True)
-        }
-    )
+    names = [f"seed {number}" for number in settings["seeds"]]
+    report_diverged(dict(zip(names, diverged.tolist(), strict=True)))
     return jax.device_put(part(end))
+
+
+def _checked_params(params: PyTree) -> PyTree:
+    def read(path, leaf):
+        name = f"params{jax.tree_util.keystr(path)}"
+        if callable(leaf):
+            raise ValueError(
+                f"{name} must be an array of real numbers, got {leaf!r}: split off what "
+                "is not trained, for example by equinox.partition"
+            )
+        return jnp.asarray(_check.array(name, leaf))
+
+    return jax.tree_util.tree_map_with_path(read, params)
+
+
+def _own_keys(opt_state: PyTree, seeds: Sequence[int]) -> PyTree:
+    """An optimizer that draws keeps a key: each seed but 0 gets one of its own."""
+
+    def own(leaf):
+        if not is_key(leaf):
+            return leaf
+        fold = lambda keys, seed: jax.vmap(jax.random.fold_in, (0, None))(keys, seed)
+        flat = leaf.reshape(len(seeds), -1)
+        own = [
+            keys if seed == 0 else fold(keys, seed)
+            for keys, seed in zip(flat, seeds, strict=True)
+        ]
+        return jnp.stack(own).reshape(leaf.shape)
+
+    return jax.tree.map(own, opt_state)
+
+
+def _check_opt_state(opt_state: PyTree, expected: PyTree) -> None:
+    shapes = lambda tree: jax.tree.map(np.shape, tree)
+    if shapes(opt_state) != shapes(expected):
+        raise ValueError(
+            "opt_state must be a state of this optimizer for these params, "
+            f"got {jax.tree.map(_check.describe, opt_state)}"
+        )
 
 
 def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array]]:
@@ -159,9 +197,9 @@ _seed_keys = jax.jit(
 )
 
 
-def _digest(tree: PyTree) -> str:
+def digest(tree: PyTree) -> str:
     """A short text for the numbers in a tree, and for its structure."""
-    leaves, structure = jax.tree.flatten(jax.device_get(tree))
+    leaves, structure = jax.tree.flatten(jax.device_get(as_arrays(tree)))
     content = structure, [(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves]
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 

@@ -1,6 +1,7 @@
 """Trainings that are stopped, resumed and extended."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -31,6 +32,16 @@ def trained(steps, key=KEY, rate=0.05, **options):
     return train(bowl, None, key, steps=steps, **options)
 
 
+def noisy(steps, **options):
+    """Its optimizer keeps keys, and its params an array without entries."""
+    noise = optax.add_noise(0.1, 0.55, jax.random.key(1))
+    init = lambda key: drawn(key) | {"none": jnp.zeros(0)}
+    end = trained(
+        steps, optimizer=optax.chain(noise, optax.sgd(0.05)), init=init, **options
+    )
+    return end[:3]
+
+
 def swept(steps, key=KEY, runs=RUNS, **options):
     return [
         each[:3]
@@ -56,7 +67,7 @@ def assert_equal(mine, its):
     jax.tree.map(np.testing.assert_array_equal, mine, its)
 
 
-@pytest.mark.parametrize("training", [trained, swept])
+@pytest.mark.parametrize("training", [trained, swept, noisy])
 def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(
     training, tmp_path, capsys, caplog
 ):
@@ -75,6 +86,12 @@ def test_a_stopped_training_goes_on_bit_for_bit_and_is_extended(
         "23/23" in capsys.readouterr().err
         and "could not be restored" not in caplog.text
     )
+
+
+def test_a_file_is_no_folder_for_checkpoints(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match="checkpoint must be a folder, got the file"):
+        trained(6, checkpoint=tmp_path / "file")
 
 
 OTHERS = [

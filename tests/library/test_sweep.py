@@ -14,7 +14,7 @@ from theory_reference import GENERAL, largest_z, z_bound
 
 from lsalib import attention, tasks, theory
 from lsalib._draw import draw
-from lsalib.training import DivergedError, Fit, Run, fit, load, save, sweep
+from lsalib.training import DivergedError, Fit, Run, fit, load, rows, save, sweep
 from lsalib.training.objective import Data, attend, gaussian_loss
 from lsalib.training.sweeps import _kind
 
@@ -174,6 +174,7 @@ RUNS = [
     Run(tasks.GaussianTask([1.0, 0.0, 0.0], 9, noise_std=0.2), 1, init_scale=0.3),
 ]
 OPTIONS = {"steps": 12, "batch_size": 16, "snapshots": [0, 5, 12]}
+SEEDS = [0, 2, 5]  # none but the first is at its own place
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,7 @@ def swept():
     """The fits of a sweep, and what its callback saw."""
     seen = []
     callback = lambda step, metrics: seen.append((step, metrics))
-    return sweep(KEY, RUNS, seeds=3, callback=callback, every=8, **OPTIONS), seen
+    return sweep(KEY, RUNS, seeds=SEEDS, callback=callback, every=8, **OPTIONS), seen
 
 
 def test_a_run_among_others_is_what_fit_gives(swept):
@@ -190,7 +191,7 @@ def test_a_run_among_others_is_what_fit_gives(swept):
     """
     (alone,), together = sweep(KEY, [RUNS[3]], seeds=[2], **OPTIONS), swept[0][3]
     for mine, its in zip(
-        *map(jax.tree.leaves, (alone.seed(0), together.seed(2))), strict=True
+        *map(jax.tree.leaves, (alone.seed(2), together.seed(2))), strict=True
     ):
         np.testing.assert_allclose(mine, its, rtol=2e-4, atol=2e-6)
     assert not np.allclose(alone.losses[0], together.losses[0], rtol=1e-2)
@@ -201,7 +202,7 @@ def test_short_contexts_are_not_compressed():
     with label noise.
     """
     runs = [Run(replace(GENERAL, context_size=C, noise_std=0.5), 1) for C in (4, 5)]
-    assert [_kind(run, 16)[1] for run in runs] == [(16, 4, True), (16, None, True)]
+    assert [_kind(run, 16).batch for run in runs] == [(16, 4, True), (16, None, True)]
 
 
 def test_a_callback_gets_every_run_once(swept):
@@ -218,19 +219,24 @@ def test_a_callback_gets_every_run_once(swept):
 
 def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):
     """The first is the start, drawn from the seed's first key, and the last the end."""
-    last = swept[0][3].seed(1)
-    start, _ = jax.random.split(jax.random.fold_in(KEY, 1))
+    last = swept[0][3].seed(5)
+    start, _ = jax.random.split(jax.random.fold_in(KEY, 5))
     # the second beside one of three heads
-    for one, heads, scale in ((last, 1, 0.3), (swept[0][0].seed(1), 2, 0.1)):
+    for one, heads, scale in ((last, 1, 0.3), (swept[0][0].seed(5), 2, 0.1)):
         for mine, drawn in zip(
             one.snapshot(0).params, attention.init(start, 3, heads, scale), strict=True
         ):
             np.testing.assert_allclose(mine, drawn, rtol=1e-6)
-    np.testing.assert_array_equal(last.snapshot(-1).params.W_K, last.params.W_K)
+    np.testing.assert_array_equal(last.snapshot(12).params.W_K, last.params.W_K)
     assert (
-        swept[0][0].snapshot(1).guess.shape == (3, 3)
-        and last.snapshot(1).snapshots is None
+        swept[0][0].snapshot(5).guess.shape == (3, 3)
+        and last.snapshot(5).snapshots is None
     )
+    # The middle one is the end of a shorter training.
+    short = sweep(KEY, [RUNS[3]], seeds=[5], **OPTIONS | {"steps": 5, "snapshots": []})
+    middle = last.snapshot(5).params.W_K
+    np.testing.assert_allclose(middle, short[0].params.W_K[0], rtol=2e-4, atol=2e-6)
+    assert not np.allclose(middle, last.params.W_K, rtol=1e-3)
 
 
 def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, unchecked):
@@ -239,7 +245,7 @@ def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, uncheck
     """
     trained, task = swept[0][0], tasks.GaussianTask([1.0, 1.0, 1.0], 4)
     X, y, x_q = [[1, 2, 0], [0, 1, 1]], [1, -1], [1.0, 0.5, 2]
-    one = jax.tree.map(np.float64, trained.seed(1))
+    one = jax.tree.map(np.float64, trained.seed(2))
     G = np.column_stack([X, y]).T @ np.column_stack([X, y]) / 2
     z_q = np.append(x_q, one.guess @ x_q + 2.0)
     expected = z_q[-1] + sum(
@@ -257,6 +263,97 @@ def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, uncheck
     assert abs(theory.population_risk(one.params, task, None, 2.0) - risk) > 1e-3, (
         "the control forgets the guess"
     )
+
+
+def test_seeds_and_steps_have_names(swept, tmp_path):
+    """By the numbers that they were given as, also after a file; others are refused."""
+    fit, losses = swept[0][1], swept[0][1].losses
+    save(tmp_path / "fits.npz", [fit])
+    for one in (fit, *load(tmp_path / "fits.npz")):
+        for place, seed in enumerate(SEEDS):
+            np.testing.assert_array_equal(one.seed(seed).losses, losses[place])
+        for wrong in (1, 3, -1, 100):
+            with pytest.raises(
+                ValueError, match=f"seed must be one of 0, 2, 5, got {wrong}"
+            ):
+                one.seed(wrong)
+        with pytest.raises(ValueError, match="step must be one of 0, 5, 12, got 1"):
+            one.snapshot(1)
+    np.savez(tmp_path / "other.npz", X=losses)
+    with pytest.raises(ValueError, match=r"path must be a file that .* holds X"):
+        load(tmp_path / "other.npz")
+    (other,) = sweep(KEY, RUNS[1:2], **OPTIONS)
+    with pytest.raises(ValueError, match=r"seeds \[\(1, 3, \(0, 2, 5\)\)\], got .*0,"):
+        sweep(KEY, RUNS[1:2], seeds=SEEDS, start_from=[other], **OPTIONS)
+    assert repr(fit).startswith("Fit(heads=1, dim=3, seeds [0, 2, 5], 12 steps, last")
+    assert "seeds" not in repr(fit.seed(2)) and len(repr(fit)) < 120
+
+
+def test_rows_of_a_table(swept):
+    """One for each run and seed, with the numbers that were given and came out."""
+    table = rows(swept[0])
+    assert [row["seed"] for row in table] == SEEDS * len(RUNS)
+    row, fit = table[4], swept[0][1].seed(2)
+    assert (row["heads"], row["learning_rate"], row["context_size"]) == (1, 1e-2, 6)
+    assert row["noise_std"] == 0.5 and row["loss"] == fit.losses[-1]
+    assert row["risk"] == pytest.approx(fit.population_risk(), rel=1e-6)
+    assert table[0]["risk"] != table[1]["risk"]
+
+
+def test_a_curriculum_is_two_calls(swept):
+    """Going on with Adam's state is what optax does in a loop; without it is another
+    training, and so is another start. Heads beside it and seeds change nothing.
+    """
+    fits, more = swept[0], {"steps": 4, "batch_size": 16}
+    key = jax.random.key(9)
+    again = [RUNS[1], replace(RUNS[0], learning_rate=1e-3)]
+    both = sweep(key, again, seeds=SEEDS, start_from=[fits[1], fits[0]], **more)
+    alone = fit(key, TASK, 2, start_from=fits[0].seed(0), **_settings(again[1]), **more)
+    np.testing.assert_allclose(both[1].seed(0).losses, alone.losses, rtol=2e-4)
+    count = np.asarray(both[1].opt_state[0])
+    assert (count == OPTIONS["steps"] + 4).all()
+    # By optax alone: the same gradients from the same state.
+    loss, one = gaussian_loss(2, 3, (16, 3, False)), fits[0].seed(0)
+    as_row = lambda pair: jnp.asarray(row_of(*pair), jnp.float32)
+    row, adam, (count, means, squares) = (
+        as_row(one[:2]),
+        optax.adam(1e-3),
+        one.opt_state,
+    )
+    state = adam.init(row)
+    moments = {"count": count, "mu": as_row(means), "nu": as_row(squares)}
+    state = (state[0]._replace(**moments), *state[1:])
+    types = lambda leaf: bool if isinstance(leaf, bool) else jnp.float32
+    data = Data(tasks.standardize(TASK), 2.0, True)
+    data = jax.tree.map(lambda leaf: jnp.asarray(leaf, types(leaf)), data)
+    _, batches = jax.random.split(jax.random.fold_in(key, 0))
+    for t in range(4):
+        at_t = jax.random.fold_in(batches, t)
+        value, grads = jax.value_and_grad(loss)(row, data, at_t)
+        np.testing.assert_allclose(alone.losses[t], value, rtol=1e-4)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = adam.update(grads, state, row)
+        row = optax.apply_updates(row, updates)
+    np.testing.assert_allclose(
+        row_of(alone.params, alone.guess), row, rtol=1e-4, atol=1e-6
+    )
+    fresh = fit(
+        key,
+        TASK,
+        2,
+        start=one.params,
+        guess=one.guess,
+        train_guess=True,
+        bias=2.0,
+        learning_rate=1e-3,
+        **more,
+    )
+    assert not np.allclose(fresh.losses[1:], alone.losses[1:], rtol=1e-6)
+
+
+def _settings(run):
+    names = ("guess", "bias", "train_guess", "learning_rate")
+    return {name: getattr(run, name) for name in names}
 
 
 def test_what_is_saved_is_what_was_trained(swept, tmp_path):
@@ -314,7 +411,16 @@ REFUSED = [
         lambda: sweep(KEY, RUNS[0]),
         r"runs must be a list of at least one Run, got a Run: write \[run\]",
     ),
-    (lambda: fit(KEY, TASK, 1, seeds=3), r"fit trains one seed; use sweep\("),
+    (lambda: Run(TASK, 1, train_guess="no"), "train_guess must be True or False"),
+    (
+        lambda: Run(TASK, 1, start=attention.LSAParams(*np.full((4, 1, 4, 4), np.nan))),
+        "start.W_K must hold finite numbers",
+    ),
+    (lambda: save("fits.npz", []), "fits must be a list of at least one fit"),
+    (
+        lambda: sweep(KEY, RUNS[:1], start_from=RUNS[:1]),
+        "start_from must have for each run a fit as sweep returns it",
+    ),
     (lambda: sweep(KEY, RUNS, objective="exact"), "objective must be one of"),
     (lambda: sweep(0, RUNS), "key must be a key of jax.random, got 0"),
     (lambda: sweep(KEY, RUNS, batch_size=0), "batch_size must be a whole number"),
@@ -331,8 +437,8 @@ def test_what_cannot_be_right_is_refused(call, message, unchecked):
     """By name, with what came and what is expected."""
     with pytest.raises(ValueError, match=message):
         call()
-    with pytest.raises(TypeError, match="got an unexpected keyword argument 'stepz'"):
-        fit(KEY, TASK, 1, stepz=3)
+    with pytest.raises(TypeError, match=r"fit\(\) got an unexpected .* 'learningrate'"):
+        fit(KEY, TASK, 1, learningrate=3)
 
 
 def test_a_run_has_the_paper_s_values_by_default():

@@ -156,10 +156,54 @@ def test_any_tree_of_numbers_is_a_start():
     np.testing.assert_allclose(end.params, Line(3.0, 0.0), atol=1e-2)
 
 
+def test_a_curriculum_is_two_calls():
+    """Twelve steps are six and six, with the optimizer's state, for one seed or two;
+    without the state they are not.
+    """
+    ignores = lambda params, key: bowl(params, KEY)
+    for seeds in (None, [0, 4]):
+        how = {"optimizer": ADAM, "seeds": seeds}
+        whole = train(ignores, START, KEY, steps=12, **how)
+        half = train(ignores, START, KEY, steps=6, **how)
+        params = (
+            half.params if seeds is None else jax.tree.map(lambda x: x[0], half.params)
+        )
+        rest = train(ignores, params, KEY, steps=6, opt_state=half.opt_state, **how)
+        losses = np.asarray(whole.losses)[..., 6:]
+        np.testing.assert_allclose(rest.losses, losses, rtol=1e-6)
+        cold = train(ignores, params, KEY, steps=6, **how)
+        assert not np.allclose(cold.losses, losses, rtol=1e-3)
+
+
+def test_an_optimizer_may_keep_keys():
+    """Noise of optax, by a loop of one's own; each seed has noise of its own."""
+    noisy = optax.chain(optax.add_noise(0.1, 0.55, jax.random.key(1)), optax.sgd(0.1))
+    params, state = START, noisy.init(START)
+    for _ in range(5):
+        with jax.numpy_dtype_promotion("standard"):
+            updates, state = noisy.update(jax.grad(bowl)(params, KEY), state, params)
+        params = optax.apply_updates(params, updates)
+    ignores = lambda params, key: bowl(params, KEY)
+    end = train(ignores, START, KEY, steps=5, optimizer=noisy)
+    assert_allclose = np.testing.assert_allclose
+    jax.tree.map(
+        lambda mine, its: assert_allclose(mine, its, rtol=1e-5), end.params, params
+    )
+    both = train(ignores, START, KEY, steps=5, optimizer=noisy, seeds=[0, 3])
+    one, other = (jax.tree.leaves(both.params)[0][k] for k in (0, 1))
+    assert_allclose(one, jax.tree.leaves(params)[0], rtol=1e-5)
+    assert not np.allclose(one, other, rtol=1e-3)
+
+
 REFUSED = [
     ({"init": drawn}, "params or init must say where the training starts, got both"),
     ({"params": None}, "params or init must say where the training starts"),
-    ({"params": "x"}, "a leaf of params must be an array of real numbers"),
+    ({"params": "x"}, "params must be an array of real numbers"),
+    (
+        {"params": {"x": jnp.ones(2), "act": jnp.tanh}},
+        r"params\['act'\] must be an array .* equinox.partition",
+    ),
+    ({"opt_state": optax.EmptyState()}, "opt_state must be a state of this optimizer"),
     (
         {"loss": lambda x, key: (x.sum(), x)},
         "loss must return a float scalar or one array",

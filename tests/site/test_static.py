@@ -212,7 +212,7 @@ def test_the_ledger_counts_its_claims_and_their_evidence(html, ledger):
         for claim in json.loads((html / "book/claims.json").read_text(encoding="utf-8"))
     }
     for whose, line in zip(
-        ("P", "S", "A", "new"), ledger.select(".ledger-tally > li"), strict=True
+        ("P", "S", "A", "new"), ledger.select(".ledger-tally li"), strict=True
     ):
         own = Counter(
             claim.status for claim in CLAIMS.values() if claim.source == whose

@@ -1,17 +1,20 @@
-"""Sphinx extension of the claims: a domain whose objects are the rows of the ledger, the
-role that refers to them, the box at a page's head, and the tables of claims.
+"""Sphinx extension of the claims: a domain whose objects are the rows of the ledger,
+roles that refer to them, the box at a page's head, and the tables of claims.
+
+What is shown is written in the pages' own Markdown and parsed by their parser.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
+from textwrap import indent
 
 from docutils import nodes
-from docutils.nodes import Element, Node
+from docutils.nodes import Node
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.domains import Domain, ObjType
@@ -38,84 +41,75 @@ COLUMNS_OF = {
     "A": COLUMNS,
     "new": ("This book finds", "Verdict"),
 }
-CELL = "its cell"
-FORM = (
-    '<form class="ledger-tools pst-js-only" role="search" aria-label="The claims">'
-    '<label>Search <input type="search"></label> '
-    '<button type="button">Show all</button> <output></output></form>'
-)
-FOR_ALL = "Checked symbolically for all d and C, not only at the sizes that we ran."
+FORM = """<form class="ledger-tools pst-js-only" role="search" aria-label="The claims">
+<label>Search <input type="search"></label> <button type="button">Show all</button>
+<output></output></form>"""
+FOR_ALL = "[∀ *d*, *C*]{.claim-certified}"
+CERTIFIED = "Checked symbolically for all d and C, not only at the sizes that we ran."
+
+claims = cache(lambda: {claim.id: claim for claim in ledger.read_claims(ROOT)})
+marks = cache(lambda: ledger.read_marks(ROOT))
+records = cache(lambda: ledger.read_records(ROOT))
 
 
-class Book(NamedTuple):
-    """What the tables show: claims by id, the tests of each, the records of each page."""
-
-    claims: dict[str, Entry]
-    marks: ledger.Marks
-    records: dict[str, list[Record]]
+def plain(text: str) -> str:
+    """The text without what Markdown would read as markup."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 
-@cache
-def book() -> Book:
-    """The claims and the evidence of this checkout."""
-    claims = {claim.id: claim for claim in ledger.read_claims(ROOT)}
-    return Book(claims, ledger.read_marks(ROOT), ledger.read_records(ROOT))
+def pill(status: str, words: str = "") -> str:
+    return f"[{words or status}]{{.claim-status .claim-{status.replace(' ', '-')}}}"
 
 
-def inline(words: str, *classes: str) -> nodes.inline:
-    return nodes.inline("", words, classes=list(classes))
-
-
-def badge(status: str, words: str = "") -> nodes.inline:
-    """A verdict as a pill."""
-    name = status.replace(" ", "-")
-    return inline(words or status, "claim-status", f"claim-{name}")
-
-
-def for_all() -> nodes.inline:
-    """The sign of a certificate."""
-    letters = [nodes.emphasis("", "d"), nodes.Text(", "), nodes.emphasis("", "C")]
-    return nodes.inline("", "∀ ", *letters, classes=["claim-certified"])
-
-
-def verdict(claim: Entry) -> list[Node]:
+def verdict(claim: Entry) -> str:
     """The claim's verdict, with the sign of a certificate; for who hears the page, also
     of what.
     """
-    shown: list[Node] = [badge(claim.status)]
-    if any(test.kind == "certificate" for test in book().marks.get(claim.id, [])):
-        shown += [nodes.Text(" "), for_all()]
-    return [*shown, inline(f": {claim.where or claim.id}", "unseen")]
+    certified = any(test.kind == "certificate" for test in marks().get(claim.id, []))
+    sign = f" {FOR_ALL}" if certified else ""
+    return f"{pill(claim.status)}{sign}[: {plain(claim.where or claim.id)}]{{.unseen}}"
 
 
-def reference(kind: str, target: str, words: str = "", of: str = "") -> pending_xref:
-    """A link to a claim's row or to the cell of a check, for who hears the page also of
-    what; a claim without words shows its verdict.
-    """
-    shown = nodes.inline("", words)
-    if of:
-        shown += inline(of, "unseen")
-    about = {"refdomain": "claim", "reftype": kind, "reftarget": target}
-    return pending_xref("", shown, refexplicit=bool(words), refwarn=True, **about)
+def table(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A cell may hold another table, if the fence around this one is longer."""
+    fence = "::::" if name == "evidence" else ":::::"
+    lines = [f"{fence}{{list-table}}", ":header-rows: 1", ":widths: auto"]
+    lines += [f":class: {name}", ""]
+    for row in (head, *rows):
+        cells = [indent(f"- {cell}", "    ").strip() for cell in row]
+        lines.append(indent("\n".join(cells), "  ").replace("  ", "* ", 1))
+    return "\n".join([*lines, fence])
 
 
 class ClaimRole(ReferenceRole):
-    """{claim}`sharp-head-count`: the verdict, as a link to the ledger;
-    {claim}`words <id>`: words instead of it.
+    """{claim}`sharp-head-count` shows the verdict as a link to the ledger, and
+    {claim}`words <id>` words instead of it.
+
+    {check}`words <page#anchor>` leads to a cell, and {claims}`words <classes>` to the
+    ledger, which then shows the rows of these classes.
     """
 
     def run(self) -> tuple[list[Node], list[nodes.system_message]]:
-        if not self.has_explicit_title:
-            return [reference("claim", self.target)], []
-        return [reference("claim", self.target, self.title, f" for {self.target}")], []
+        words, classes = self.title, []
+        if self.name == "claims":
+            classes = self.target.split()
+        elif self.has_explicit_title:
+            words += f"[ for {plain(self.target)}]{{.unseen}}"
+        elif self.target in claims():
+            words, classes = verdict(claims()[self.target]), ["claim-badge"]
+        parent = self.inliner.parent
+        shown, messages = self.inliner.parse(words, self.lineno, self.inliner, parent)
+        about = {"reftype": self.name, "reftarget": self.target, "classes": classes}
+        inside = nodes.inline("", "", *shown)
+        return [pending_xref("", inside, refdomain="claim", **about)], messages
 
 
 class ClaimDomain(Domain):
-    """The rows of the ledger, and by their place the cells of checks."""
+    """The rows of the ledger."""
 
     name = "claim"
     label = "Claim"
-    # Domain declares them as these are, without ClassVar
+    # as Domain declares them
     object_types = {"claim": ObjType("claim", "claim")}  # noqa: RUF012
     initial_data: dict = {"rows": {}}  # noqa: RUF012
     dangling_warnings = {  # noqa: RUF012
@@ -128,71 +122,21 @@ class ClaimDomain(Domain):
 
     def resolve_xref(self, env, fromdocname, builder, typ, target, node, contnode):
         if typ == "check":
-            page, _, anchor = target.partition("#")
-            return make_refnode(builder, fromdocname, f"book/{page}", anchor, contnode)
-        if target not in self.data["rows"]:
+            page, _, target = target.partition("#")
+            docname = f"book/{page}"
+        else:
+            target = "ledger" if typ == "claims" else target
+            docname = self.data["rows"].get(target)
+        if docname is None:
             return None
-        docname = self.data["rows"][target]
-        if node["refexplicit"]:
-            return make_refnode(builder, fromdocname, docname, target, contnode)
-        shown = verdict(book().claims[target])
-        link = make_refnode(builder, fromdocname, docname, target, shown)
-        link["classes"].append("claim-badge")
+        link = make_refnode(builder, fromdocname, docname, target, contnode)
+        link["classes"] += node["classes"]
         return link
 
     def get_objects(self):
         # a negative priority: the book's search finds the ledger itself
         for name, docname in self.data["rows"].items():
             yield name, name, "claim", docname, name, -1
-
-
-def paragraph(*parts: str | Node, classes: Sequence[str] = ()) -> nodes.paragraph:
-    content = [nodes.Text(part) if isinstance(part, str) else part for part in parts]
-    return nodes.paragraph("", "", *content, classes=list(classes))
-
-
-def bullets(items: Sequence[Node], *classes: str) -> nodes.bullet_list:
-    listed = [nodes.list_item("", item) for item in items]
-    return nodes.bullet_list("", *listed, classes=list(classes))
-
-
-def fold(summary: str, *content: Node) -> list[Node]:
-    """Docutils has no node for what a reader opens."""
-    begin = f'<details class="claims"><summary>{summary}</summary>'
-    raw = lambda html: nodes.raw("", html, format="html")
-    return [raw(begin), *content, raw("</details>")]
-
-
-def cell(*content: Node, span: int = 1, classes: Sequence[str] = ()) -> nodes.entry:
-    made = nodes.entry("", *content, classes=list(classes))
-    if span > 1:
-        made["morecols"] = span - 1
-    return made
-
-
-def table(
-    name: str, head: Sequence[str], rows: Sequence[nodes.row], columns: int = 0
-) -> nodes.table:
-    """With more columns than names, the first name stands over several."""
-    columns = columns or len(head)
-    first, *others = (paragraph(words) for words in head)
-    top = nodes.row("", cell(first, span=columns - len(others)), *map(cell, others))
-    widths = [nodes.colspec(colwidth=1) for _ in range(columns)]
-    parts = [*widths, nodes.thead("", top), nodes.tbody("", *rows)]
-    group = nodes.tgroup("", *parts, cols=columns)
-    return nodes.table("", group, classes=[name, "colwidths-auto"])
-
-
-def definitions() -> nodes.definition_list:
-    """What the verdicts mean, and the sign beside those with a certificate."""
-    terms = [*((badge(status), meaning) for status, meaning in STATUSES.items())]
-    items = [
-        nodes.definition_list_item(
-            "", nodes.term("", "", sign), nodes.definition("", paragraph(meaning))
-        )
-        for sign, meaning in [*terms, (for_all(), FOR_ALL)]
-    ]
-    return nodes.definition_list("", *items, classes=["verdict-definitions"])
 
 
 class Brief(SphinxDirective):
@@ -215,49 +159,119 @@ class Brief(SphinxDirective):
         for answer in answers:
             answer["classes"].append("brief-answer")
         stem = self.env.docname.rpartition("/")[2]
-        # The front page explains the verdicts first, in its table.
-        if stem != "intro":
-            box += self.claims_of_papers(stem)
-        return [nodes.meta("", name="description", content=described), box]
-
-    def claims_of_papers(self, stem: str) -> list[Node]:
-        parts: list[Node] = []
         for source in ("P", "S", "A"):
-            items = [
-                paragraph(f"{claim.where}: ", reference("claim", claim.id))
-                for claim in book().claims.values()
+            lines = [
+                f"- {plain(claim.where)}: {{claim}}`{claim.id}`"
+                for claim in claims().values()
                 if (claim.page, claim.source) == (stem, source)
             ]
-            if items:
-                said = f"Claims of {SOURCES[source]}:"
-                parts.append(paragraph(said, classes=["brief-source"]))
-                parts.append(bullets(items, "brief-claims"))
-        return parts
+            # The front page explains the verdicts first, in its table.
+            if lines and stem != "intro":
+                text = "\n".join([f"Claims of {SOURCES[source]}:", "", *lines])
+                listed = self.parse_text_to_nodes(text)
+                box += nodes.container("", *listed, classes=["brief-claims"])
+        return [nodes.meta("", name="description", content=described), box]
 
 
-class Table(SphinxDirective):
-    """What the tables of claims share: what the paper says, what we find, the verdict."""
-
-    def text(self, words: str) -> list[Node]:
-        content, messages = self.state.inline_text(words, self.lineno)
-        return [*content, *messages]
-
-    def row(
-        self, claim: Entry, paper: str, finding: str, verdict: list[Node]
-    ) -> nodes.row:
-        number = chapters(ROOT).get(claim.page)
-        place = f"{number}. " if number else ""
-        link = self.text(f"[]({claim.page}.md)")
-        note = paragraph(place, *link, classes=["ledger-note"])
-        found = paragraph(*self.text(finding))
-        cells = [cell(found, note, classes=["ledger-finding"], span=1 if paper else 2)]
-        if paper:
-            said = paragraph(*self.text(paper))
-            cells.insert(0, cell(said, classes=["ledger-paper"]))
-        return nodes.row("", *cells, cell(paragraph(*verdict)))
+def row(claim: Entry, paper: str, finding: str, verdict: str) -> list[str]:
+    """What the paper says, if it does, what we find, and the verdict."""
+    number = chapters(ROOT).get(claim.page)
+    chapter = (
+        f"{number}. [](/book/{claim.page}.md)"
+        if number
+        else f"[](/book/{claim.page}.md)"
+    )
+    found = f"{finding}\n\n[{chapter}]{{.ledger-note}}"
+    return [paper, found, verdict] if paper else [found, verdict]
 
 
-class Ledger(Table):
+def definitions() -> str:
+    """What the verdicts mean, and the sign beside those with a certificate."""
+    meanings = {pill(name): meaning for name, meaning in STATUSES.items()}
+    meanings[FOR_ALL] = CERTIFIED
+    lines = "\n\n".join(f"{term}\n: {meaning}" for term, meaning in meanings.items())
+    return f":::{{container}} verdict-definitions\n{lines}\n:::"
+
+
+def fold(summary: str, content: str) -> str:
+    begin = f'<details class="claims"><summary>{summary}</summary>'
+    return f"{begin}\n\n{content}\n\n</details>"
+
+
+def evidence(claim: Entry) -> str:
+    """Behind a claim, folded: its name and theorem, its checks with links to their
+    cells, its tests.
+    """
+    checks, listed = claim.records(records()), marks().get(claim.id, [])
+    about = f"{{claim}}`{claim.id} <{claim.id}>`"
+    if claim.where:
+        of = "" if claim.source == "A" else f" of {SOURCES[claim.source]}"
+        about += f"; {plain(claim.where)}{of}"
+    if claim.proof:
+        about += f"; proof: {{prf:ref}}`{claim.proof}`"
+    parts, counts = [about], []
+    if checks:
+        counts.append(tally(checks))
+        lines = [check(claim.page, record) for record in checks]
+        parts.append(table("evidence", [*HEAD, "cell"], lines))
+    if listed:
+        counts.append("1 test" if len(listed) == 1 else f"{len(listed)} tests")
+        parts.append("\n".join(map(tested, listed)))
+    return fold(f"Evidence: {', '.join(counts) or 'none'}", "\n\n".join(parts))
+
+
+def check(page: str, record: Record) -> list[str]:
+    """A check or a control, with its numbers as they are and a link to its cell."""
+    mark, kind = ("✗", "control") if record.kind == "control" else ("✓", "pass")
+    what, *others = map(plain, texts(record, rounded=False))
+    link = f"{{check}}`its cell <{page}#{record.anchor}>`"
+    return [f"[{mark}]{{.claim-mark .claim-{kind}}} {what}", *others, link]
+
+
+def tested(marked: Marked) -> str:
+    """What a marked test shows, with its file, as a link where the repository has an
+    address.
+    """
+    place = plain(f"{marked.file}, {marked.function}")
+    repository = install_cell.address(ROOT)
+    if install_cell.GITHUB.fullmatch(repository):
+        place = f"[{place}]({repository}/blob/{install_cell.BRANCH}/{marked.file})"
+    return (
+        f"- {marked.kind.capitalize()}: {plain(marked.words)} [{place}]{{.ledger-note}}"
+    )
+
+
+def filters(source: str, status: str = "") -> str:
+    """The classes of a row, and of a link that chooses rows."""
+    verdict = f" verdict-{status.replace(' ', '-')}" if status else ""
+    return f"source-{source}{verdict}"
+
+
+def tallies(listed: list[Entry]) -> str:
+    """For each source, how many claims have each verdict and which are refuted."""
+    lines = []
+    for source, name in SOURCES.items():
+        own = [claim for claim in listed if claim.source == source]
+        counts = Counter(claim.status for claim in own)
+        refuted = ", ".join(
+            f"{{claim}}`{claim.where} <{claim.id}>`"
+            for claim in own
+            if claim.status == "refuted as stated"
+        )
+        said = (
+            f"{len(own)} claims; refuted: {refuted}"
+            if refuted
+            else f"{len(own)} claims"
+        )
+        line = f"- {{claims}}`{name[0].upper()}{name[1:]} <{filters(source)}>`: {said}."
+        for status in filter(counts.get, STATUSES):
+            shown = pill(status, f"{counts[status]} {status}")
+            line += f" {{claims}}`{shown} <claim-badge {filters(source, status)}>`"
+        lines.append(line)
+    return "\n".join([":::{container} ledger-tally", *lines, ":::"])
+
+
+class Ledger(SphinxDirective):
     """The tally, and for each source a table of its claims, by chapter, each with its
     evidence, folded.
     """
@@ -265,51 +279,35 @@ class Ledger(Table):
     def run(self) -> list[Node]:
         numbers = {"intro": 0} | chapters(ROOT)
         place = lambda claim: numbers.get(claim.page, len(numbers))
-        listed = sorted(book().claims.values(), key=place)
-        rows = self.env.get_domain("claim").data["rows"]
-        rows.update({claim.id: self.env.docname for claim in listed})
+        listed = sorted(claims().values(), key=place)
+        objects = self.env.get_domain("claim").data["rows"]
+        objects |= dict.fromkeys(["ledger", *claims()], self.env.docname)
         box = nodes.container(ids=["ledger"])
         for source, name in SOURCES.items():
             own = [claim for claim in listed if claim.source == source]
-            pairs = [row for claim in own for row in self.rows(claim)]
-            made = table("ledger", COLUMNS_OF[source], pairs, columns=3)
-            # Sphinx would number a table with a caption.
-            box += nodes.container("", nodes.rubric("", f"Claims of {name}"), made)
+            head = nodes.rubric("", f"Claims of {name}")
+            box += nodes.container("", head, self.table(COLUMNS_OF[source], own))
         legend = fold("What the verdicts mean", definitions())
-        form = nodes.raw("", FORM, format="html")
-        return [tallies(listed), *legend, form, box]
+        text = f"{tallies(listed)}\n\n{legend}\n\n{FORM}"
+        return [*self.parse_text_to_nodes(text), box]
 
-    def rows(self, claim: Entry) -> list[nodes.row]:
-        """The claim, and below it what opens to its evidence."""
-        shown = self.row(claim, claim.paper, claim.finding, [badge(claim.status)])
-        shown["ids"] = [claim.id]
-        shown["classes"] = filters(claim.source, claim.status)
-        below = nodes.row("", cell(*self.evidence(claim), span=3))
-        return [shown, below]
-
-    def evidence(self, claim: Entry) -> list[Node]:
-        """The claim's name and theorem, its checks with links to their cells, its tests."""
-        records = claim.records(book().records)
-        marked = book().marks.get(claim.id, [])
-        about: list[str | Node] = [reference("claim", claim.id, claim.id)]
-        if claim.where:
-            of = "" if claim.source == "A" else f" of {SOURCES[claim.source]}"
-            about.append(f"; {claim.where}{of}")
-        if claim.proof:
-            about += ["; proof: ", *self.text(f"{{prf:ref}}`{claim.proof}`")]
-        parts: list[Node] = [paragraph(*about)]
-        counts = []
-        if records:
-            counts.append(tally(records))
-            rows = [check(claim.page, record) for record in records]
-            parts.append(table("evidence", [*HEAD, "cell"], rows))
-        if marked:
-            counts.append("1 test" if len(marked) == 1 else f"{len(marked)} tests")
-            parts.append(bullets([*map(described, marked)]))
-        return fold(f"Evidence: {', '.join(counts) or 'none'}", *parts)
+    def table(self, columns: Sequence[str], own: list[Entry]) -> Node:
+        """Below each claim, over all columns, what opens to its evidence."""
+        lines = []
+        for claim in own:
+            lines.append(row(claim, claim.paper, claim.finding, pill(claim.status)))
+            lines.append([evidence(claim), *[""] * (len(columns) - 1)])
+        (made,) = self.parse_text_to_nodes(table("ledger", columns, lines))
+        rows = made.next_node(nodes.tbody).children
+        for claim, shown, below in zip(own, rows[::2], rows[1::2], strict=True):
+            shown["ids"] = [claim.id]
+            shown["classes"] = filters(claim.source, claim.status).split()
+            del below[1:]
+            below[0]["morecols"] = len(columns) - 1
+        return made
 
 
-class Verdicts(Table):
+class Verdicts(SphinxDirective):
     """A few claims, a line each, “id: what the paper says | what we find”, and what
     their verdicts mean.
     """
@@ -317,80 +315,18 @@ class Verdicts(Table):
     has_content = True
 
     def run(self) -> list[Node]:
-        rows = []
+        lines = []
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
             paper, _, finding = words.partition(" | ")
-            if name not in book().claims or not finding:
+            if name not in claims() or not finding:
                 raise self.error(
                     "expected “id: what the paper says | what we find” with a claim’s "
                     f"id, got {line!r}"
                 )
-            link = reference("claim", name)
-            rows.append(self.row(book().claims[name], paper, finding, [link]))
-        return [table("verdicts", COLUMNS, rows), definitions()]
-
-
-def filters(source: str, status: str = "") -> list[str]:
-    """The classes by which the ledger's script filters: of a row, and of a link that
-    chooses rows.
-    """
-    chosen = [f"source-{source}"]
-    if status:
-        chosen.append(f"verdict-{status.replace(' ', '-')}")
-    return chosen
-
-
-def tallies(listed: list[Entry]) -> nodes.bullet_list:
-    """For each source, how many claims have each verdict and which are refuted."""
-
-    def choose(shown: Node, *classes: str) -> nodes.reference:
-        return nodes.reference("", "", shown, refid="ledger", classes=list(classes))
-
-    lines = []
-    for source, name in SOURCES.items():
-        own = [claim for claim in listed if claim.source == source]
-        whose = nodes.Text(name[0].upper() + name[1:])
-        line = [choose(whose, *filters(source)), f": {len(own)} claims"]
-        refuted = [claim for claim in own if claim.status == "refuted as stated"]
-        for number, claim in enumerate(refuted):
-            line.append(", " if number else "; refuted: ")
-            line.append(reference("claim", claim.id, claim.where))
-        line.append(".")
-        counts = Counter(claim.status for claim in own)
-        for status in filter(counts.get, STATUSES):
-            pill = badge(status, f"{counts[status]} {status}")
-            link = choose(pill, "claim-badge", *filters(source, status))
-            line += [" ", link]
-        lines.append(paragraph(*line))
-    return bullets(lines, "ledger-tally")
-
-
-def check(page: str, record: Record) -> nodes.row:
-    """A check or a control, with its numbers as they are and a link to its cell."""
-    mark, kind = ("✗", "control") if record.kind == "control" else ("✓", "pass")
-    what, *numbers, seeds = texts(record, rounded=False)
-    link = reference("check", f"{page}#{record.anchor}", CELL, f" of {record.anchor}")
-    return nodes.row(
-        "",
-        cell(paragraph(inline(mark, "claim-mark"), f" {what}")),
-        *(cell(paragraph(each), classes=["claim-number"]) for each in numbers),
-        cell(paragraph(seeds)),
-        cell(paragraph(link)),
-        classes=[f"claim-{kind}"],
-    )
-
-
-def described(marked: Marked) -> nodes.paragraph:
-    """What a marked test shows, with its file, as a link where the repository has an
-    address.
-    """
-    place: Element = inline(f"{marked.file}, {marked.function}", "ledger-note")
-    repository = install_cell.address(ROOT)
-    if install_cell.GITHUB.fullmatch(repository):
-        address = f"{repository}/blob/{install_cell.BRANCH}/{marked.file}"
-        place = nodes.reference("", "", place, refuri=address)
-    return paragraph(f"{marked.kind.capitalize()}: {marked.words} ", place)
+            lines.append(row(claims()[name], paper, finding, f"{{claim}}`{name}`"))
+        text = f"{table('verdicts', COLUMNS, lines)}\n\n{definitions()}"
+        return self.parse_text_to_nodes(text)
 
 
 def write_data(app: Sphinx, error: Exception | None) -> None:
@@ -401,9 +337,9 @@ def write_data(app: Sphinx, error: Exception | None) -> None:
     if error or not page.is_file():
         return
     data = []
-    for claim in book().claims.values():
+    for claim in claims().values():
         checks = []
-        for record in claim.records(book().records):
+        for record in claim.records(records()):
             margin = record.margin if isfinite(record.margin) else None
             checks.append(record._asdict() | {"margin": margin})
         data.append(claim._asdict() | {"checks": checks})
@@ -413,8 +349,12 @@ def write_data(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     app.add_domain(ClaimDomain)
-    app.add_role("claim", ClaimRole())
-    app.add_directive("brief", Brief)
-    app.add_directive("ledger", Ledger)
-    app.add_directive("verdicts", Verdicts)
+    for role in ("claim", "check", "claims"):
+        app.add_role(role, ClaimRole())
+    for name, directive in (
+        ("brief", Brief),
+        ("ledger", Ledger),
+        ("verdicts", Verdicts),
+    ):
+        app.add_directive(name, directive)
     app.connect("build-finished", write_data)

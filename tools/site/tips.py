@@ -47,7 +47,7 @@ def collect(
         tips[f"{pagename}.html#{found['id']}"] = bare(copy(found))
     for row in soup.select("table.ledger tr[id]"):
         (badge,) = row.select(".claim-status")
-        (found,) = row.select(".ledger-finding > p:first-child")
+        (found,) = row.select("td:nth-last-child(2) > p:first-child")
         tips[f"{pagename}.html#{row['id']}"] = f"{badge} {found.decode_contents()}"
 
 

@@ -35,7 +35,7 @@ STATUSES = {
 KINDS = ("test", "brute force", "certificate")
 
 
-class Claim(NamedTuple):
+class Entry(NamedTuple):
     """One entry of book/claims.toml."""
 
     id: str
@@ -79,22 +79,22 @@ Marks = dict[str, list[Marked]]
 Labels = Mapping[str, tuple[str, str]]
 
 
-def read_claims(root: Path) -> list[Claim]:
+def read_claims(root: Path) -> list[Entry]:
     text = (root / "book/claims.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text).get("claim", [])
-    required = set(Claim._fields) - Claim._field_defaults.keys()
+    required = set(Entry._fields) - Entry._field_defaults.keys()
     wrong = []
     for number, entry in enumerate(entries, start=1):
         name = f"book/claims.toml, {entry.get('id', f'claim {number}')}"
         wrong += [f"{name}: no key “{key}”" for key in sorted(required - entry.keys())]
         for key, value in entry.items():
-            if key not in Claim._fields:
+            if key not in Entry._fields:
                 wrong.append(f"{name}: unknown key “{key}”")
             elif not isinstance(value, str):
                 wrong.append(f"{name}: “{key}” must be a text, got {value!r}")
     if wrong or not entries:
         raise SystemExit("\n".join(wrong or ["book/claims.toml has no [[claim]]"]))
-    return [Claim(**entry) for entry in entries]
+    return [Entry(**entry) for entry in entries]
 
 
 def read_marks(root: Path) -> Marks:
@@ -121,12 +121,11 @@ def read_marks(root: Path) -> Marks:
                     raise SystemExit(
                         f'{file}::{test.name}: expected @pytest.mark.claim("id", …, kind=one of {KINDS})'
                     )
-                doc = ast.get_docstring(test) or test.name.removeprefix(
-                    "test_"
-                ).replace("_", " ")
+                words = test.name.removeprefix("test_").replace("_", " ")
+                doc = (ast.get_docstring(test) or words).partition("\n\n")[0]
                 for name in names:
                     found.setdefault(name, []).append(
-                        Marked(file, test.name, doc.splitlines()[0], **given)
+                        Marked(file, test.name, " ".join(doc.split()), **given)
                     )
     return found
 
@@ -143,7 +142,7 @@ def read_records(root: Path) -> dict[str, list[Record]]:
     }
 
 
-def unproved(claim: Claim, marks: Marks, labels: Labels) -> list[str]:
+def unproved(claim: Entry, marks: Marks, labels: Labels) -> list[str]:
     """What a claim that is proved lacks: a theorem on its page, and a test of it that
     is no mere sample.
     """
@@ -163,7 +162,7 @@ def unproved(claim: Claim, marks: Marks, labels: Labels) -> list[str]:
 
 
 def problems(
-    claims: list[Claim],
+    claims: list[Entry],
     by_page: dict[str, list[Record]],
     marks: Marks,
     labels: Labels,

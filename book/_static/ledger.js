@@ -4,22 +4,26 @@
   const ledger = document.getElementById("ledger");
   const form = document.querySelector("form.ledger-tools");
   if (!ledger || !form) return;
-  const tables = [...ledger.querySelectorAll("table.ledger")];
-  const rows = tables.flatMap((table) => [...table.tBodies]).map((row) => ({ row, text: row.textContent.toLowerCase() }));
-  const counts = [...document.querySelectorAll(".ledger-tally a[data-source]")];
+  const tables = [...ledger.children];
+  // A claim has two rows; the second opens to its evidence.
+  const claims = [...ledger.querySelectorAll("tr[id]")].map((row) => {
+    const pair = [row, row.nextElementSibling];
+    return { row, pair, text: pair.map((each) => each.textContent).join(" ").toLowerCase() };
+  });
+  const counts = [...document.querySelectorAll(".ledger-tally a[href='#ledger']")];
   const [search] = form.elements;
   let chosen;
 
   const refresh = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = Object.entries(chosen?.dataset ?? {});
-    for (const { row, text } of rows) {
-      const fits = wanted.every(([name, value]) => row.dataset[name] === value);
-      row.hidden = !(fits && words.every((word) => text.includes(word)));
+    const wanted = [...(chosen?.classList ?? [])].filter((name) => /^(source|verdict)-/.test(name));
+    for (const { row, pair, text } of claims) {
+      const fits = wanted.every((name) => row.classList.contains(name)) && words.every((word) => text.includes(word));
+      for (const each of pair) each.hidden = !fits;
     }
-    for (const table of tables) table.hidden = [...table.tBodies].every((row) => row.hidden);
+    for (const table of tables) table.hidden = !table.querySelector("tr[id]:not([hidden])");
     for (const link of counts) link.ariaCurrent = link === chosen ? "true" : null;
-    form.querySelector("output").textContent = `${rows.filter(({ row }) => !row.hidden).length} of ${rows.length} claims`;
+    form.querySelector("output").textContent = `${claims.filter(({ row }) => !row.hidden).length} of ${claims.length} claims`;
   };
   const choose = (link) => {
     chosen = link;
@@ -28,11 +32,11 @@
   };
   // A row that an address names is seen, whatever the filters say, and open.
   const open = () => {
-    const found = rows.find(({ row }) => `#${row.id}` === location.hash)?.row;
+    const found = claims.find(({ row }) => `#${row.id}` === location.hash);
     if (!found) return;
     choose();
-    found.querySelector("details").open = true;
-    found.scrollIntoView();
+    found.pair[1].querySelector("details").open = true;
+    found.row.scrollIntoView();
   };
 
   form.addEventListener("input", refresh);

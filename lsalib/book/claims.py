@@ -10,7 +10,7 @@ import math
 import operator
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,9 @@ __all__ = ["Claim", "ClaimError", "Record"]
 
 # Where in an output's metadata its records are.
 METADATA = "lsalib_checks"
-ONLY_WARNED = "This is a warning only, because the parameters are not the published ones."
+ONLY_WARNED = (
+    "This is a warning only, because the parameters are not the published ones."
+)
 HEAD = ("what", "measured", "expected", "tolerance", "margin", "seeds")
 # How many records each claim has in this session, so that no two have the same anchor.
 _seen: Counter[str] = Counter()
@@ -65,7 +67,11 @@ class Record(NamedTuple):
             return math.inf
         if self.relation == "=":
             return round(deviation / self.tolerance, 6)
-        beyond = (self.measured - self.expected) * (1 if self.relation == ">" else -1) / self.tolerance
+        beyond = (
+            (self.measured - self.expected)
+            * (1 if self.relation == ">" else -1)
+            / self.tolerance
+        )
         return round(beyond if self.kind == "check" else 2 - beyond, 6)
 
     def _ipython_display_(self) -> None:
@@ -130,7 +136,13 @@ class Claim:
             The ``Record``; None after a warning. If the claim does not hold, a
             ``ClaimError`` names the worst entry.
         """
-        how = {"atol": atol, "rtol": rtol, "relation": relation, "seeds": seeds, "paper_setting": paper_setting}
+        how = {
+            "atol": atol,
+            "rtol": rtol,
+            "relation": relation,
+            "seeds": seeds,
+            "paper_setting": paper_setting,
+        }
         return self._judge("check", label, measured, expected, **how)
 
     def fails(self, label: str, measured, expected, **how) -> Record | None:
@@ -142,11 +154,23 @@ class Claim:
         return self._judge("control", label, measured, expected, **how)
 
     def _judge(
-        self, kind, label, measured, expected, *, atol=0.0, rtol=0.0, relation="=", seeds=None, paper_setting=True
+        self,
+        kind,
+        label,
+        measured,
+        expected,
+        *,
+        atol=0.0,
+        rtol=0.0,
+        relation="=",
+        seeds=None,
+        paper_setting=True,
     ) -> Record | None:
         seeds = self.seeds if seeds is None else seeds
         try:
-            record = _compare(kind, self.id, label, measured, expected, atol, rtol, relation, seeds)
+            record = _compare(
+                kind, self.id, label, measured, expected, atol, rtol, relation, seeds
+            )
         except ValueError as error:
             if paper_setting:
                 raise
@@ -157,16 +181,25 @@ class Claim:
                 after_cell(_show_pending)
                 return record
             found = f"{written(record.measured, '.6g')} {relation} {written(record.expected, '.6g')}"
-            apart = written(record.measured - record.expected, ".2g"), written(record.tolerance, ".2g")
+            apart = (
+                written(record.measured - record.expected, ".2g"),
+                written(record.tolerance, ".2g"),
+            )
             found += " (difference {}, tolerance {})".format(*apart)
-            problem = f"{label}: {found} fails" if kind == "check" else f"the control “{label}” holds: {found}"
+            problem = (
+                f"{label}: {found} fails"
+                if kind == "check"
+                else f"the control “{label}” holds: {found}"
+            )
         if paper_setting:
             raise ClaimError(f"{self.id}: {problem}")
         warnings.warn(f"{self.id}: {problem}. {ONLY_WARNED}", stacklevel=3)
         return None
 
 
-def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, seeds) -> Record:
+def _compare(
+    kind, claim_id, label, measured, expected, atol, rtol, relation, seeds
+) -> Record:
     """The record, judged on the unrounded numbers; the entry closest to the other
     verdict speaks for the array.
     """
@@ -175,23 +208,36 @@ def _compare(kind, claim_id, label, measured, expected, atol, rtol, relation, se
     got, want = _real("measured", measured), _real("expected", expected)
     atol, rtol = _real("atol", atol), _real("rtol", rtol)
     if rtol.shape or rtol < 0 or atol.min() < 0:
-        raise ValueError(f"atol and rtol must not be negative, and rtol must be one number, got {atol} and {rtol}")
-    want, atol = _broadcast("expected", want, got.shape), _broadcast("atol", atol, got.shape)
+        raise ValueError(
+            f"atol and rtol must not be negative, and rtol must be one number, got {atol} and {rtol}"
+        )
+    want, atol = (
+        _broadcast("expected", want, got.shape),
+        _broadcast("atol", atol, got.shape),
+    )
     allowed = atol + rtol * np.abs(want)
     # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a
     # structure are.
     if relation == "=" and not rtol and not atol.all():
-        raise ValueError("atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding")
+        raise ValueError(
+            "atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding"
+        )
     # How far each entry is on the right side of its bound, in tolerances where there is
     # one.
-    slack = {"=": allowed - np.abs(got - want), "<": want - allowed - got, ">": got - want - allowed}[relation]
+    slack = {
+        "=": allowed - np.abs(got - want),
+        "<": want - allowed - got,
+        ">": got - want - allowed,
+    }[relation]
     holds = slack >= 0 if relation == "=" else slack > 0
     passed = bool(holds.all() if kind == "check" else not holds.any())
     slack = np.divide(slack, allowed, out=np.array(slack), where=allowed > 0)
     # Among entries that only rounding tells apart the first speaks: on another machine
     # it must be the same one.
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
-    closest = np.unravel_index(np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape)
+    closest = np.unravel_index(
+        np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape
+    )
     _seen[claim_id] += 1
     return Record(
         id=claim_id,
@@ -215,7 +261,9 @@ def _real(name: str, value) -> np.ndarray:
     """
     array = np.asarray(value)
     if array.dtype.kind not in "iufV":  # V: bfloat16 and similar types
-        raise ValueError(f"{name} must be a real number or an array of real numbers, got {value!r}")
+        raise ValueError(
+            f"{name} must be a real number or an array of real numbers, got {value!r}"
+        )
     array = array.astype(np.float64)
     if not (array.size and np.isfinite(array).all()):
         raise ValueError(f"{name} must be finite and not empty, got {value!r}")
@@ -226,7 +274,9 @@ def _broadcast(name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
-        raise ValueError(f"{name} must broadcast to the shape of measured, {shape}, got shape {array.shape}") from None
+        raise ValueError(
+            f"{name} must broadcast to the shape of measured, {shape}, got shape {array.shape}"
+        ) from None
 
 
 def _show_pending() -> None:
@@ -238,14 +288,27 @@ def _show_pending() -> None:
     ids = list(dict.fromkeys(record.id for record in records))
     # No link in the summary: what opens and closes by a key cannot lead elsewhere by
     # the same key.
-    said = "".join(f' · <span class="claim-id">{each}</span>' for each in map(html.escape, ids))
-    links = " · ".join(f'<a class="claim-id" href="claims.html#{each}">{each}</a>' for each in map(html.escape, ids))
+    said = "".join(
+        f' · <span class="claim-id">{each}</span>' for each in map(html.escape, ids)
+    )
+    links = " · ".join(
+        f'<a class="claim-id" href="claims.html#{each}">{each}</a>'
+        for each in map(html.escape, ids)
+    )
     page = (
         f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)}{said}</summary>'
         f"{rows(records)}<p>In the ledger: {links}</p></details>"
     )
-    text = "\n".join([f"✓ {tally(records)} · {' · '.join(ids)}", *(f"  {r.kind}: {r.label}" for r in records)])
-    show({"text/html": page, "text/plain": text}, {METADATA: [record._asdict() for record in records]})
+    text = "\n".join(
+        [
+            f"✓ {tally(records)} · {' · '.join(ids)}",
+            *(f"  {r.kind}: {r.label}" for r in records),
+        ]
+    )
+    show(
+        {"text/html": page, "text/plain": text},
+        {METADATA: [record._asdict() for record in records]},
+    )
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
@@ -277,37 +340,45 @@ def margin_text(record: Record) -> str:
 def tally(records: Sequence[Record]) -> str:
     """How many checks and controls there are: “5 checks and 2 controls hold”."""
     counts = Counter(record.kind for record in records)
-    parts = [f"{n} {kind}{'s' * (n > 1)}" for kind in ("check", "control") if (n := counts[kind])]
+    parts = [
+        f"{n} {kind}{'s' * (n > 1)}"
+        for kind in ("check", "control")
+        if (n := counts[kind])
+    ]
     return f"{' and '.join(parts)} hold{'s' * (len(records) == 1)}"
 
 
-def rows(records: Sequence[Record], link: Callable[[Record], str] | None = None) -> str:
-    """A table of records: what, measured, expected, tolerance, margin, seeds.
+def texts(record: Record, *, rounded: bool = True) -> list[str]:
+    """The record in a reader's words, in the order of ``HEAD``."""
+    digits = number if rounded else lambda value, _: written(value, "")
+    what = f"control: {record.label}" if record.kind == "control" else record.label
+    if record.entries > 1:
+        what += f", closest of {record.entries}"
+    expected = digits(record.expected, record.tolerance)
+    if record.relation != "=":
+        expected = f"{record.relation} {expected}"
+    return [
+        what,
+        digits(record.measured, record.tolerance),
+        expected,
+        written(record.tolerance, ".2g"),
+        margin_text(record),
+        seeds_text(record.seeds),
+    ]
 
-    With a link, as in the ledger: numbers are not rounded, and each row links to its
-    cell.
-    """
-    head = "".join(f'<th scope="col">{name}</th>' for name in (*HEAD, *["cell"] * bool(link)))
-    digits = (lambda value, _: written(value, "")) if link else number
+
+def rows(records: Sequence[Record]) -> str:
+    """A table of records, with numbers rounded to what their tolerances tell apart."""
+    head = "".join(f'<th scope="col">{name}</th>' for name in HEAD)
     lines = ""
     for record in records:
-        control = record.kind == "control"
-        mark = f'<span class="claim-mark">{"✗" if control else "✓"}</span> {"control: " * control}'
-        what = html.escape(record.label) + f", closest of {record.entries}" * (record.entries > 1)
-        expected = digits(record.expected, record.tolerance)
-        numbers = (
-            digits(record.measured, record.tolerance),
-            expected if record.relation == "=" else f"{html.escape(record.relation)} {expected}",
-            written(record.tolerance, ".2g"),
-            margin_text(record),
+        mark, kind = ("✗", "control") if record.kind == "control" else ("✓", "pass")
+        what, *numbers, seeds = map(html.escape, texts(record))
+        lines += (
+            f'<tr class="claim-{kind}" id="{record.anchor}">'
+            f'<td><span class="claim-mark">{mark}</span> {what}</td>'
         )
-        cells = "".join(f'<td class="claim-number">{each}</td>' for each in numbers)
-        way = (
-            f'<td><a href="{link(record)}">its cell<span class="unseen"> of {record.anchor}</span></a></td>'
-            if link
-            else ""
-        )
-        place = "" if link else f' id="{record.anchor}"'
-        lines += f'<tr class="claim-{"control" if control else "pass"}"{place}><td>{mark}{what}</td>{cells}'
-        lines += f"<td>{seeds_text(record.seeds)}</td>{way}</tr>"
-    return f'<div class="claims-table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+        lines += "".join(f'<td class="claim-number">{each}</td>' for each in numbers)
+        lines += f"<td>{seeds}</td></tr>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return f'<div class="claims-table">{table}</div>'

@@ -59,49 +59,80 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
         assert tip.is_hidden() and noise == []
 
 
+CLAIMS = {claim.id: claim for claim in ledger.read_claims(ROOT)}
+
+
+def shown(page) -> set[str]:
+    """The claims that the ledger shows, each with its row of evidence."""
+    ids = "all => all.map(e => e.id || e.previousElementSibling.id)"
+    rows = page.locator("table.ledger > tbody > tr:visible").evaluate_all(ids)
+    assert sorted(rows) == sorted([*set(rows)] * 2)
+    return set(rows)
+
+
+def ids(source="", status="") -> set[str]:
+    return {
+        name
+        for name, claim in CLAIMS.items()
+        if claim.source.startswith(source) and claim.status.startswith(status)
+    }
+
+
 def test_the_ledger_filters_and_finds_and_its_address_opens_a_row(browser, address):
-    listed = ledger.read_claims(ROOT)
-
-    def shown() -> set[str]:
-        return set(
-            page.locator("table.ledger > tbody:visible").evaluate_all(
-                "all => all.map(e => e.id)"
-            )
-        )
-
-    def ids(source="", status="") -> set[str]:
-        return {
-            each.id
-            for each in listed
-            if each.source.startswith(source) and each.status.startswith(status)
-        }
-
     with visit(browser, address, f"book/claims.html#{CLAIM}") as (page, noise):
         form, counts = page.locator("form.ledger-tools"), page.locator(".ledger-tally")
-        row = page.locator(f"tbody[id='{CLAIM}']")
-        records = [
-            record
-            for record in ledger.read_records(ROOT)["initial_guess"]
-            if record.id == CLAIM
-        ]
-        assert row.locator("details").get_attribute("open") is not None
-        assert tally(records) in row.inner_text()
-        assert shown() == ids()
+        evidence = page.locator(f"tr[id='{CLAIM}'] + tr")
+        stored = ledger.read_records(ROOT)[CLAIMS[CLAIM].page]
+        records = [record for record in stored if record.id == CLAIM]
+        assert evidence.locator("details").get_attribute("open") is not None
+        assert tally(records) in evidence.inner_text()
+        assert "proof: Theorem" in evidence.inner_text()
+        assert shown(page) == ids()
         counts.get_by_role("link", name="refuted as stated").first.click()
-        assert shown() == ids("P", "refuted as stated") and 0 < len(shown()) < 5
+        assert shown(page) == ids("P", "refuted as stated") and shown(page)
         counts.get_by_role(
             "link", name="A summary of the paper on softmax attention"
         ).click()
-        assert shown() == ids("S") and 0 < len(shown()) < len(listed)
+        assert shown(page) == ids("S") and shown(page)
         form.get_by_label("Search").fill("zero-sum")
-        assert shown() == {"softmax-ov-zero-sum"}
+        assert shown(page) == {"softmax-ov-zero-sum"}
         form.get_by_role("button", name="Show all").click()
-        assert shown() == ids()
+        assert shown(page) == ids()
         form.get_by_label("Search").fill("qzxvkj")
-        assert (
-            shown() == set()
-            and form.locator("output").inner_text() == f"0 of {len(listed)} claims"
-        )
+        said = form.locator("output").inner_text()
+        assert shown(page) == set() and said == f"0 of {len(CLAIMS)} claims"
+        assert noise == []
+
+
+def test_the_ledger_works_by_keyboard_on_a_telephone(browser, address):
+    one, other = "softmax-ov-zero-sum", "softmax-length"
+    with visit(browser, address, "book/claims.html", width=390) as (page, noise):
+        page.evaluate("window.still = 'the same page'")
+        search = page.locator("form.ledger-tools").get_by_label("Search")
+        press = page.keyboard.press
+        search.focus()
+        # All words that are typed must occur.
+        page.keyboard.type(f"{one} {CLAIMS[one].status}")
+        assert shown(page) == {one}
+        press("Enter")
+        assert shown(page) == {one} and page.evaluate("window.still") == "the same page"
+        page.keyboard.type(f" {other}")
+        assert shown(page) == set()
+        press("Tab")
+        press("Enter")
+        assert shown(page) == ids() and search.input_value() == ""
+
+        page.locator(".ledger-tally a", has_text="proved here").last.focus()
+        press("Enter")
+        assert shown(page) == ids("new", "proved here") and shown(page)
+        pair = page.locator("tr[id='right-triangle'], tr[id='right-triangle'] + tr")
+        table = pair.last.locator("table.evidence")
+        assert not table.is_visible()
+        pair.last.locator("summary").focus()
+        press("Enter")
+        assert table.is_visible()
+        wide = [each.bounding_box() for each in pair.all()]
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in wide)
         assert noise == []
 
 

@@ -104,7 +104,7 @@ def test_without_scripts_all_is_there_but_what_needs_them(browser, address):
             and not page.locator(".explorer").is_visible()
         )
         page.goto(f"{address}book/claims.html")
-        assert page.locator("table.ledger > tbody:visible").count() > 50
+        assert page.locator("table.ledger tr[id]:visible").count() > 50
         assert not page.locator("form.ledger-tools").is_visible() and noise == []
 
 

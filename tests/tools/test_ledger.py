@@ -10,7 +10,7 @@ from tiny_book import make, replace
 from lsalib.book.claims import METADATA, Record
 from tools import __main__ as tools
 from tools import ledger
-from tools.ledger import Claim, Marked, problems
+from tools.ledger import Entry, Marked, problems
 from tools.notebooks import execute as notebooks
 
 RECORD = {
@@ -21,7 +21,7 @@ CHECK = Record(**RECORD)
 CONTROL = CHECK._replace(
     kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2"
 )
-CLAIM = Claim(
+CLAIM = Entry(
     "tiny-claim",
     "P Theorem 1",
     "tiny",

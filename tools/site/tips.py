@@ -13,8 +13,6 @@ from bs4 import BeautifulSoup, Tag
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from tools.site.ledger import badge, claims
-
 DATA = "_static/tips-data.js"
 
 
@@ -47,11 +45,10 @@ def collect(
     )
     for found in soup.select(".proof[id], div.math[id], .citation[id]"):
         tips[f"{pagename}.html#{found['id']}"] = bare(copy(found))
-    for row in soup.select("table.ledger > tbody"):
-        finding = row.select(".ledger-finding p")[0].decode_contents()
-        tips[f"{pagename}.html#{row['id']}"] = (
-            f"{badge(claims()[str(row['id'])].status)} {finding}"
-        )
+    for row in soup.select("table.ledger tr[id]"):
+        (badge,) = row.select(".claim-status")
+        (found,) = row.select("td:nth-last-child(2) > p:first-child")
+        tips[f"{pagename}.html#{row['id']}"] = f"{badge} {found.decode_contents()}"
 
 
 def write(app: Sphinx, error: Exception | None) -> None:

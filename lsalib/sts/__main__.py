@@ -23,7 +23,6 @@ _DEFAULTS = {
     "condition": ["none"],
     "style": None,
 }
-_SHOWN = argparse.ArgumentDefaultsHelpFormatter
 _PLACE = "the folder that LSALIB_STS_RESULTS names, or in sts-results"
 
 
@@ -62,12 +61,13 @@ def _run(options: argparse.Namespace) -> None:
         from inspect_ai.model import GenerateConfig
 
         from lsalib.sts.inspect_task import stsb
-    given, address = dict(options.option), ""
+    given = dict(options.option)
+    address = None
     # A server of one's own needs no key, has few slots, and is given up in 20 seconds.
     if re.match("openai-api[a-z-]*/local/", options.model):
         os.environ.setdefault("LOCAL_API_KEY", "none")
         given = {"max_connections": 2, "max_retries": 1} | given
-        address = given.get("base_url") or os.environ.get("LOCAL_BASE_URL", "")
+        address = given.get("base_url") or os.environ.get("LOCAL_BASE_URL")
     asked: dict[str, Any] = {
         name: given.pop(name)
         for name in list(given)
@@ -156,7 +156,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser(
-        "run", help="ask a model, or continue asking", formatter_class=_SHOWN
+        "run",
+        help="ask a model, or continue asking",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     meaning = dict(
         re.findall(

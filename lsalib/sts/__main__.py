@@ -62,12 +62,12 @@ def _run(options: argparse.Namespace) -> None:
 
         from lsalib.sts.inspect_task import stsb
     given = dict(options.option)
-    address = None
+    address = ""
     # A server of one's own needs no key, has few slots, and is given up in 20 seconds.
     if re.match("openai-api[a-z-]*/local/", options.model):
         os.environ.setdefault("LOCAL_API_KEY", "none")
         given = {"max_connections": 2, "max_retries": 1} | given
-        address = given.get("base_url") or os.environ.get("LOCAL_BASE_URL")
+        address = given.get("base_url") or os.environ.get("LOCAL_BASE_URL", "")
     asked: dict[str, Any] = {
         name: given.pop(name)
         for name in list(given)
@@ -100,8 +100,8 @@ def _run(options: argparse.Namespace) -> None:
         whole, logs = eval_set(task, str(where), **asked)
         if not whole:
             reasons = sorted({log.error.message for log in logs if log.error})
-            said = filter(None, ["not all was answered", address, *reasons])
-            raise OSError(": ".join(said))
+            by = f"not all was answered by {address or options.model}"
+            raise OSError(": ".join([by, *reasons]))
     except BaseException as error:
         # what Inspect refuses; it does not export the class
         if type(error).__name__ == "PrerequisiteError":

@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
     with serving(last_guess, failures=[401] * 99) as server:
         assert run(server, "--out", "b") == 2
     error = capsys.readouterr().err
-    assert f"not all was answered: {server.url}: Error code: 401 - refused;" in error
+    assert f"not all was answered by {server.url}: Error code: 401 - refused;" in error
     assert "what was answered is kept in b/none,guess; when the cause" in error
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     assert command.main(["run", *LOCAL]) == 2
@@ -189,7 +189,7 @@ def test_an_address_that_does_not_answer_is_named(capsys):
         start = time.monotonic()
         assert run(server, *line) == 2
     said = capsys.readouterr().err
-    assert f"not all was answered: {server.url}: ValueError('no answer, but Con" in said
+    assert f"not all was answered by {server.url}: ValueError('no answer, but Con" in said
     assert len(records.own("mine")[0]["records"]) == 4
     assert run(server, *line) == 2
     said = capsys.readouterr().err

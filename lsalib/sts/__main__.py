@@ -61,13 +61,14 @@ def _run(options: argparse.Namespace) -> None:
         from inspect_ai.model import GenerateConfig
 
         from lsalib.sts.inspect_task import stsb
-    given = dict(options.option)
-    address = ""
+    given: dict[str, Any] = {}
     # A server of one's own needs no key, has few slots, and is given up in 20 seconds.
     if re.match("openai-api[a-z-]*/local/", options.model):
         os.environ.setdefault("LOCAL_API_KEY", "none")
-        given = {"max_connections": 2, "max_retries": 1} | given
-        address = given.get("base_url") or os.environ.get("LOCAL_BASE_URL", "")
+        given = {"max_connections": 2, "max_retries": 1}
+        given["base_url"] = os.environ.get("LOCAL_BASE_URL")
+    given |= options.option
+    address = given.get("base_url")
     asked: dict[str, Any] = {
         name: given.pop(name)
         for name in list(given)

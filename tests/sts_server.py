@@ -69,6 +69,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             server.shutdown()
             server.socket.close()
+            server.ended = time.monotonic()
 
 
 @contextmanager

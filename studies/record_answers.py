@@ -3,9 +3,8 @@ prompts.
 
 The command line asks the model, and then they are stored from its folder:
 
-    for draw in 0 1 2; do python -m lsalib.sts run --out answers/$draw --draw $draw
-    --seed $draw \\
-        --guess strong --condition none guess shuffled; done
+    for draw in 0 1 2; do python -m lsalib.sts run --out answers/$draw --draw $draw \\
+        --seed $draw --guess strong --condition none guess shuffled; done
     python -m studies.record_answers answers
 """
 
@@ -23,40 +22,42 @@ from studies.provenance import provenance
 
 
 def store(folder: Path, home: Path) -> None:
-    """Store all results of a folder, one file each, without sentences; of an unfinished
-    run what ``own`` counts.
+    """Store all results of a folder, one file each; of an unfinished run what ``own``
+    counts.
     """
     for result in records.own(folder):
         asked = design.Experiment(**result["experiment"])
-        runs = design.items(asked, design.prepare(asked))
-        digest = prompts.digest([design.prompt(asked, item) for item in runs])
-        pairs = [(row, runs[row["run"]]) for row in result["records"]]
-        rows = [
-            row | {"answer": without_sentences(row["answer"], item)}
-            for row, item in pairs
-        ]
-        made: dict = dict(provenance("python -m studies.record_answers"))
-        made |= {
-            "experiment": asdict(asked),
-            "versions": result["versions"],
-            "prompts": digest,
-            "records": rows,
-        }
-        parts = (
-            asked.model.rpartition("/")[2],
-            asked.style,
-            asked.condition,
-            asked.guess_model,
-            asked.draw,
-        )
-        path = (
-            home / f"{'-'.join(str(part) for part in parts if part is not None)}.json"
-        )
-        path.write_text(
-            json.dumps(made, separators=(",", ":"), ensure_ascii=False),
-            encoding="utf-8",
-        )
-        print(path.name)
+        items = design.items(asked, design.prepare(asked))
+        rows = []
+        for row in result["records"]:
+            answer = without_sentences(row["answer"], items[row["run"]])
+            rows.append(row | {"answer": answer})
+        made = provenance("python -m studies.record_answers")
+        write(asked, items, made | {"versions": result["versions"]}, rows, home)
+
+
+def write(
+    asked: design.Experiment,
+    items: list[design.Item],
+    about: dict,
+    rows: list[dict],
+    home: Path = records.FOLDER,
+) -> None:
+    """Write one result by columns, with the digest of all prompts of its experiment."""
+    texts = [design.prompt(asked, item) for item in items]
+    made = about | {"experiment": asdict(asked), "prompts": prompts.digest(texts)}
+    made["records"] = {name: [row[name] for row in rows] for name in rows[0]}
+    parts = (
+        asked.model.rpartition("/")[2],
+        asked.style,
+        asked.condition,
+        asked.guess_model,
+        asked.draw,
+    )
+    name = "-".join(str(part) for part in parts if part is not None)
+    text = json.dumps(made, separators=(",", ":"), ensure_ascii=False)
+    (home / f"{name}.json").write_text(text, encoding="utf-8")
+    print(name)
 
 
 def without_sentences(answer: str, item: design.Item) -> str:

@@ -10,12 +10,14 @@ from loopback import running
 
 class Server(ThreadingHTTPServer):
     """It answers by a function of the last message, after a pause; the first answers
-    are failures, HTTP statuses.
+    are failures, HTTP statuses. ``body`` has fields that differ from a right answer;
+    after ``end`` answers the server is gone.
     """
 
-    def __init__(self, answer, failures=(), pause=0.0):
+    def __init__(self, answer, failures=(), pause=0.0, body=None, end=None):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer, self.failures, self.pause = answer, iter(failures), pause
+        self.body, self.end = body or {}, end
         # how many requests at the same time
         self.requests, self.open, self.most = [], set(), 0
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -41,10 +43,9 @@ class Handler(BaseHTTPRequestHandler):
         server.most = max(server.most, len(server.open))
         time.sleep(server.pause)
         server.open.discard(self)
-        message = {
-            "role": "assistant",
-            "content": server.answer(request["messages"][-1]["content"]),
-        }
+        # A chat, or a text to complete.
+        asked = request.get("prompt") or request["messages"][-1]["content"]
+        message = {"role": "assistant", "content": server.answer(asked)}
         answer = {
             "id": "1",
             "object": "chat.completion",
@@ -53,6 +54,7 @@ class Handler(BaseHTTPRequestHandler):
             "usage": None,
         }
         answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
+        answer |= server.body
         body = json.dumps(
             {"error": {"message": "refused"}} if failure else answer
         ).encode()
@@ -63,6 +65,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "0")
         self.end_headers()
         self.wfile.write(body)
+        if len(server.requests) == server.end:
+            self.close_connection = True
+            server.shutdown()
+            server.socket.close()
+            server.ended = time.monotonic()
 
 
 @contextmanager

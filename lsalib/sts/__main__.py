@@ -9,6 +9,8 @@ import os
 import re
 import signal
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +23,6 @@ _DEFAULTS = {
     "condition": ["none"],
     "style": None,
 }
-_SHOWN = argparse.ArgumentDefaultsHelpFormatter
 _PLACE = "the folder that LSALIB_STS_RESULTS names, or in sts-results"
 
 
@@ -46,14 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    small, local = (
-        options.model.startswith("lsalib/"),
-        re.match("openai-api[a-z-]*/local/", options.model),
-    )
-    if options.style is None:
-        options.style = (
-            "completion" if small or "-completions/" in options.model else "chat"
-        )
+    small = options.model.startswith("lsalib/")
+    options.style = options.style or design.style_of(options.model)
     settings = {
         field.name: getattr(options, field.name)
         for field in fields(design.Experiment)[2:]
@@ -64,13 +59,16 @@ def _run(options: argparse.Namespace) -> None:
     with needed("models are asked by inspect-ai", "sts,inspect"):
         from inspect_ai import eval_set
         from inspect_ai.model import GenerateConfig
-        from rich.text import Text
 
         from lsalib.sts.inspect_task import stsb
-    given = dict(options.option)
-    if local:  # a server of one's own: it needs no key, and has few slots
+    given: dict[str, Any] = {}
+    # A server of one's own needs no key, has few slots, and is given up in 20 seconds.
+    if re.match("openai-api[a-z-]*/local/", options.model):
         os.environ.setdefault("LOCAL_API_KEY", "none")
-        given.setdefault("max_connections", 2)
+        given = {"max_connections": 2, "max_retries": 1}
+        given["base_url"] = os.environ.get("LOCAL_BASE_URL")
+    given |= options.option
+    address = given.get("base_url")
     asked: dict[str, Any] = {
         name: given.pop(name)
         for name in list(given)
@@ -98,17 +96,17 @@ def _run(options: argparse.Namespace) -> None:
         conditions, settings.pop("guess_model"), settings.pop("style"), **settings
     )
     try:
+        if address:
+            _reach(address)
         whole, logs = eval_set(task, str(where), **asked)
         if not whole:
-            reasons = {log.error.message for log in logs if log.error}
-            raise OSError(
-                "not all was answered"
-                + "".join(f": {reason}" for reason in sorted(reasons))
-            )
+            reasons = sorted({log.error.message for log in logs if log.error})
+            by = f"not all was answered by {address or options.model}"
+            raise OSError(": ".join([by, *reasons]))
     except BaseException as error:
         # what Inspect refuses; it does not export the class
         if type(error).__name__ == "PrerequisiteError":
-            words = Text.from_markup(str(error)).plain.removeprefix("ERROR: ")
+            words = re.sub(r"\[/?[a-z ]*\]", "", str(error)).removeprefix("ERROR: ")
             raise ValueError(" ".join(words.split())) from error
         then = (
             ""
@@ -120,6 +118,16 @@ def _run(options: argparse.Namespace) -> None:
         )
         raise
     print(f"{results.table(records.own(where))}\nstored in {folder}")
+
+
+def _reach(address: str) -> None:
+    """An ``OSError`` names a server that does not answer at all."""
+    try:
+        urllib.request.urlopen(address, timeout=10).close()
+    except urllib.error.HTTPError:
+        pass  # it answers
+    except OSError as error:
+        raise OSError(f"{address} does not answer ({error})") from error
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -149,7 +157,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser(
-        "run", help="ask a model, or continue asking", formatter_class=_SHOWN
+        "run",
+        help="ask a model, or continue asking",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     meaning = dict(
         re.findall(

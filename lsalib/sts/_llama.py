@@ -1,13 +1,13 @@
 """A Llama in JAX: read a prompt, and continue it greedily."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 
 class Config(NamedTuple):
@@ -23,12 +23,10 @@ class Config(NamedTuple):
 
 
 class Params(NamedTuple):
-    """All weights; the embedding is also the output matrix.
-
-    Layers have the names of GGUF files, as in "attn_q".
-    """
+    """All weights; layers have the names of GGUF files, as in "attn_q"."""
 
     embedding: Float[Array, "vocab dim"]
+    output: Float[Array, "vocab dim"]
     norm: Float[Array, " dim"]
     layers: dict[str, Float[Array, "L ..."]]  # (layers, out, in)
 
@@ -85,11 +83,15 @@ def _rotated(config, positions, x):
 def _attention(config, w, n, positions, mask, past):
     """What a layer's attention adds, (T, dim), and the tokens' keys and values."""
     T, K, slots = len(n), config.kv_heads, past[0].shape[1]
-    q = _rotated(config, positions, (n @ w["attn_q"].T).reshape(T, config.heads, -1))
-    k = _rotated(config, positions, (n @ w["attn_k"].T).reshape(T, K, -1)).swapaxes(
-        0, 1
-    )
-    v = (n @ w["attn_v"].T).reshape(T, K, -1).swapaxes(0, 1)
+
+    def split(name, heads):
+        # Llama has no bias here; Qwen2, which a study reads, has one.
+        bias = w.get(f"{name}_bias", 0.0)
+        return (n @ w[name].T + bias).reshape(T, heads, -1)
+
+    q = _rotated(config, positions, split("attn_q", config.heads))
+    k = _rotated(config, positions, split("attn_k", K)).swapaxes(0, 1)
+    v = split("attn_v", K).swapaxes(0, 1)
     q = q.reshape(T, K, -1, q.shape[-1]) / q.shape[-1] ** 0.5
     scores = jnp.concatenate(
         [jnp.einsum("tkgd,ksd->kgts", q, keys) for keys in (past[0], k)], axis=-1
@@ -100,68 +102,53 @@ def _attention(config, w, n, positions, mask, past):
     return mixed.reshape(T, -1) @ w["attn_output"].T, (k, v)
 
 
+@partial(jax.jit, static_argnums=1)
+def _logits(params, config, tokens, positions, mask, past):
+    with jax.default_matmul_precision("float32"):
+        x, cache = forward(params, config, tokens, positions, mask, past)
+        return x @ params.output.T, cache
+
+
+def read(params: Params, config: Config, prompt: Sequence[int]) -> Callable:
+    """Read a prompt, token ids. What is returned reads on: of blocks of tokens, (n, T),
+    each right after the prompt, it returns logits, (n, T, vocab).
+    """
+    # Few lengths, so that few programs are compiled: nobody sees the padding.
+    length = len(prompt)
+    tokens = np.pad(np.array(prompt, np.int32), (0, 128 - length % 128))
+    places, dim = np.arange(len(tokens)), params.embedding.shape[1]
+    layers = len(params.layers["attn_q"])
+    nothing = jnp.zeros((layers, config.kv_heads, 0, dim // config.heads))
+    mask = np.tri(len(tokens), dtype=bool)
+    _, past = _logits(params, config, tokens, places, mask, (nothing, nothing))
+
+    def after(blocks):
+        n, size = blocks.shape
+        own = np.kron(np.eye(n, dtype=bool), np.tri(size, dtype=bool))
+        mask = np.hstack([np.tile(places < length, (n * size, 1)), own])
+        positions = np.tile(length + np.arange(size), n)
+        new = _logits(params, config, blocks.ravel(), positions, mask, past)
+        return np.asarray(new[0]).reshape(n, size, -1)
+
+    return after
+
+
 def greedy(
-    params: Params,
-    config: Config,
-    prompt: Sequence[int],
+    after: Callable,
+    blocks: Int[np.ndarray, "n T"],
     stops: Bool[np.ndarray, " vocab"],
     most: int,
-) -> list[int]:
-    """Continue a prompt, token ids, by the most likely tokens, up to the first of
-    ``stops``, or to ``most``.
+) -> list[list[int]]:
+    """Continue what was read and each block by the most likely tokens, up to the first
+    of ``stops``, or to ``most``.
     """
-    room = config.context - most
-    if not 1 <= len(prompt) <= room:
-        raise ValueError(
-            f"prompt must have 1 to {room} tokens, so that {most} can follow, got {len(prompt)}"
-        )
-    # Few lengths, so that few programs are compiled: nobody sees the padding.
-    tokens = np.pad(np.array(prompt, np.int32), (0, -len(prompt) % 128))
-    with jax.default_matmul_precision("float32"):
-        answer, written = _greedy(params, config, tokens, len(prompt), stops, most)
-    return np.asarray(answer)[: int(written)].tolist()
-
-
-@partial(jax.jit, static_argnums=(1, 5))
-def _greedy(params, config, tokens, length, stops, most):
-    width = len(tokens)  # the slots from here on hold what is written
-    slots = jnp.arange(width + most)
-    (_, dim), layers = params.embedding.shape, len(params.layers["attn_q"])
-    nothing = jnp.zeros((layers, config.kv_heads, 0, dim // config.heads))
-    hidden, cache = forward(
-        params,
-        config,
-        tokens,
-        jnp.arange(width),
-        jnp.tri(width, dtype=bool),
-        (nothing, nothing),
-    )
-    cache = jax.tree.map(
-        lambda part: jnp.pad(part, [(0, 0), (0, 0), (0, most), (0, 0)]), cache
-    )
-
-    def body(state):
-        cache, logits, answer, written, _ = state
-        token = jnp.argmax(logits).astype(jnp.int32)
-        seen = (slots < length) | ((slots >= width) & (slots < width + written))
-        mask = jnp.concatenate([seen, jnp.ones(1, bool)])[None]
-        hidden, new = forward(
-            params, config, token[None], (length + written)[None], mask, cache
-        )
-        write = lambda part, new: jax.lax.dynamic_update_slice_in_dim(
-            part, new, width + written, axis=2
-        )
-        cache = jax.tree.map(write, cache, new)
-        return (
-            cache,
-            params.embedding @ hidden[0],
-            answer.at[written].set(token),
-            written + 1,
-            stops[token],
-        )
-
-    logits = params.embedding @ hidden[length - 1]
-    start = cache, logits, jnp.zeros(most, jnp.int32), jnp.int32(0), jnp.bool_(False)
-    return jax.lax.while_loop(lambda state: (state[3] < most) & ~state[4], body, start)[
-        2:4
-    ]
+    start = blocks.shape[1]
+    tokens = np.pad(blocks, ((0, 0), (0, most + 8)))
+    for k in range(start, start + most):
+        few = k + 8 - k % 8  # lengths: each is a program
+        tokens[:, k] = after(tokens[:, :few])[:, k - 1].argmax(-1)
+        written = tokens[:, start : k + 1]
+        if stops[written].any(1).all():
+            break
+    ends = np.where(stops[written].any(1), stops[written].argmax(1) + 1, most)
+    return [row[:end].tolist() for row, end in zip(written, ends, strict=True)]

@@ -9,6 +9,7 @@ their publisher at a fixed commit.
 import csv
 import os
 import warnings
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ _SHA256 = {
     "dev": "d29586e96558c4eb52cf5ea5d14e9c24d3bf0e44f111b017caba43a5adc33226",
     "test": "11523b625219e94e9ca05d2816b5f02cac1614c5894fe657376fa0806378d053",
 }
+
+_LINES = {"train": 5749, "dev": 1500, "test": 1379}
 
 
 class Pairs(NamedTuple):
@@ -60,25 +63,35 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
         # pooch imports tqdm, which warns in notebooks without widgets
         warnings.simplefilter("ignore")
         import pooch
-    name, folder = (
-        f"stsb-en-{split}.csv",
-        folder
-        or os.environ.get("LSALIB_STS_DATA")
-        or pooch.os_cache("lsalib") / "stsb",
-    )
+    name = f"stsb-en-{split}.csv"
+    cache = pooch.os_cache("lsalib") / "stsb"
+    place = Path(folder or os.environ.get("LSALIB_STS_DATA") or cache)
     pooch.get_logger().setLevel("WARNING")
+    loader = pooch.HTTPDownloader(timeout=30)
     try:
         path = pooch.retrieve(
-            _URL + name,
-            _SHA256[split],
-            name,
-            folder,
-            downloader=pooch.HTTPDownloader(timeout=30),
+            _URL + name, _SHA256[split], name, place, downloader=loader
         )
     except OSError as error:
-        raise OSError(
-            f"{name} cannot be downloaded ({error}); try again, or put it into the folder {folder}"
-        ) from error
+        hint = f"try again, or put it into the folder {place}"
+        if (own := place / name).exists():
+            seen = _difference(own.read_bytes(), _LINES[split])
+            hint = f"{own} is not the published file: it {seen}"
+        elif isinstance(error, NotADirectoryError):
+            hint = f"{place} is a file, or lies in one"
+        raise OSError(f"{name} cannot be downloaded ({error}); {hint}") from error
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)
     return Pairs(list(first), list(second), np.array(score, np.float64))
+
+
+def _difference(content: bytes, lines: int) -> str:
+    """What is seen of a file that is not the published one."""
+    count = len(content.splitlines())
+    signs = {
+        "begins with a byte order mark": content.startswith(b"\xef\xbb\xbf"),
+        "is a web page": b"<html" in content[:999].lower(),
+        "has other line ends": b"\r\n" not in content,
+        f"has {count} lines in place of {lines}": count != lines,
+    }
+    return ", ".join(sign for sign, seen in signs.items() if seen) or "has other words"

@@ -18,7 +18,6 @@ __all__ = [
     "Experiment",
     "Item",
     "Sources",
-    "check_style",
     "facts",
     "items",
     "prepare",
@@ -80,13 +79,8 @@ class Experiment:
                 raise ValueError(
                     f"{name} must be one of {', '.join(choices)}, got {value!r}"
                 )
-        for name, least in {
-            "runs": 1,
-            "context_size": 1,
-            "max_new_tokens": 1,
-            "draw": 0,
-            "seed": 0,
-        }.items():
+        for name in ("runs", "context_size", "max_new_tokens", "draw", "seed"):
+            least = 0 if name in ("draw", "seed") else 1
             if not isinstance(value := getattr(self, name), int) or value < least:
                 raise ValueError(
                     f"{name} must be a whole number of at least {least}, got {value!r}"
@@ -94,17 +88,17 @@ class Experiment:
         check_style(self.model, self.style)
 
 
+def style_of(model: str) -> str:
+    """How a model's provider is asked: some complete a text, all others chat."""
+    provider = model.partition("/")[0]
+    completes = provider == "lsalib" or provider.endswith("-completions")
+    return "completion" if completes else "chat"
+
+
 def check_style(model: str, style: str) -> None:
-    """Refuse a style that a model's provider cannot ask: a text is completed by others
-    than those that chat.
-    """
-    provider, slash, _ = model.partition("/")
-    if (
-        slash
-        and provider != "lsalib"
-        and provider.endswith("-completions") != (style == "completion")
-    ):
-        hint = "completion needs vllm-completions or openai-api-completions, chat any other provider"
+    """Refuse a style in which a model's provider cannot be asked."""
+    if "/" in model and style != style_of(model):
+        hint = "lsalib, vllm-completions and openai-api-completions complete texts, other providers chat"
         raise ValueError(
             f"style must be one that the provider can ask, got {style} for {model}: {hint}"
         )
@@ -208,13 +202,13 @@ def prompt(experiment: Experiment, item: Item) -> str | list[dict[str, str]]:
 def facts(item: Item) -> dict:
     """What a record says about a run beside its answer."""
     mean = float(np.mean([example.score for example in item.context]))
-    known = {
+    return {
         "run": item.run,
         "query": item.query_index,
-        "context": item.context_index,
         "truth": item.query.score,
+        "guess": item.query.guess,
+        "context_mean": round(mean, 4),
     }
-    return known | {"guess": item.query.guess, "context_mean": mean}
 
 
 def _context(

@@ -6,16 +6,17 @@ Inspect can ask.
 conditions. ``lsalib/smollm2-135m-instruct`` is a model in this process.
 """
 
+import re
 from dataclasses import asdict
 from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import Sample
 from inspect_ai.model import GenerateConfig, ModelAPI, ModelOutput, get_model, modelapi
-from inspect_ai.scorer import Score, Scorer, Target, grouped, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from tenacity import RetryError
 
-from lsalib.sts import design, models, results
+from lsalib.sts import design, models
 from lsalib.sts.prompts import digest
 
 __all__ = ["InProcess", "stsb"]
@@ -53,7 +54,6 @@ def stsb(
             found.append(
                 Sample(
                     text,
-                    target=str(item.query.score),
                     id=f"{name}: {item.run}",
                     metadata=known,
                 )
@@ -69,7 +69,6 @@ def stsb(
     return Task(
         samples,
         solver=ask(style),
-        scorer=squared_error(),
         config=config,
         version=version,
     )
@@ -78,28 +77,27 @@ def stsb(
 @solver
 def ask(style: str) -> Solver:
     """The written answer, from a provider that can ask in this style."""
+    said: list[str] = []
+
+    async def listen(response):
+        """Keep what a server says with the status of success, but without an answer."""
+        await response.aread()
+        if not re.search(r'"choices":\s*\[\s*\{', response.text):
+            said[:] = [response.text]
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        design.check_style(str(get_model()), style)
-        return await generate(state)
+        model = get_model()
+        design.check_style(str(model), style)
+        client = getattr(model.api, "http_client", None)
+        if client and listen not in client.event_hooks["response"]:
+            client.event_hooks["response"].append(listen)
+        try:
+            return await generate(state)
+        except (IndexError, TypeError, RetryError) as error:
+            words = error.__cause__ or "".join(said)
+            raise ValueError(f"no answer, but {words}") from error
 
     return solve
-
-
-@scorer(metrics=[grouped(mean(), "condition")])
-def squared_error() -> Scorer:
-    """The squared error of the written score; where that is unreadable, of the mean
-    score of the context.
-    """
-
-    async def score(state: TaskState, target: Target) -> Score:
-        answer = state.output.completion
-        found = results.outcome({"records": [state.metadata | {"answer": answer}]})
-        return Score(
-            value=float((found.prediction[0] - found.truth[0]) ** 2), answer=answer
-        )
-
-    return score
 
 
 @modelapi("lsalib")
@@ -114,11 +112,8 @@ class InProcess(ModelAPI):
         return 1
 
     async def generate(self, input, tools, tool_choice, config) -> ModelOutput:
-        """A single message is a text to complete: a chat of ours has two."""
-        talk = [{"role": each.role, "content": each.text} for each in input]
-        prompt: Any = talk if len(talk) > 1 else talk[0]["content"]
-        (stop,) = config.stop_seqs or [""]
+        (prompt,), (stop,) = input, config.stop_seqs
         (answer,) = self.model.complete(
-            [prompt], max_new_tokens=config.max_tokens or 150, stop=stop
+            [prompt.text], max_new_tokens=config.max_tokens, stop=stop
         )
         return ModelOutput.from_content(self.model_name, answer)

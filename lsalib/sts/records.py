@@ -16,8 +16,18 @@ FOLDER = Path(__file__).parents[1] / "results/sts"
 
 
 def recorded() -> list[dict]:
-    """The stored results; some hold only the first runs."""
-    return [json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))]
+    """The stored results; some hold only the first runs.
+
+    Where ``set`` is in a result, each record has ``set_answers``, those to the same
+    prompt with these numbers in the place of the last guess.  ``expected`` is the mean
+    of the score over the probabilities of its digits, which no rounding touches.
+    """
+    found = [json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))]
+    for result in found:  # stored by columns
+        columns = result["records"]
+        rows = zip(*columns.values(), strict=True)
+        result["records"] = [dict(zip(columns, row, strict=True)) for row in rows]
+    return found
 
 
 def own_folder() -> Path:
@@ -51,25 +61,15 @@ def _logged(path: Path) -> tuple[str, list[dict]]:
     rows: dict[int, list[dict]] = {}
     for sample in log.samples or []:
         if sample.output.choices and not sample.error:
-            said = {
-                "answer": sample.output.completion,
-                "finish": sample.output.stop_reason,
-            }
-            rows.setdefault(sample.metadata["run"], []).append(sample.metadata | said)
+            row = sample.metadata | {"answer": sample.output.completion}
+            rows.setdefault(row["run"], []).append(row)
     conditions = len(
         {str(sample).partition(":")[0] for sample in log.eval.dataset.sample_ids or []}
     )
     made: dict[str, dict] = {}
-    for row in [
-        row
-        for _, each in sorted(rows.items())
-        if len(each) == conditions
-        for row in each
-    ]:
-        about = {
-            "experiment": row.pop("experiment") | {"model": log.eval.model},
-            "versions": versions,
-            "records": [],
-        }
-        made.setdefault(row.pop("condition"), about)["records"].append(row)
+    for _, each in sorted(rows.items()):
+        for row in each if len(each) == conditions else []:
+            asked = row.pop("experiment") | {"model": log.eval.model}
+            new = {"experiment": asked, "versions": versions, "records": []}
+            made.setdefault(row.pop("condition"), new)["records"].append(row)
     return log.eval.task_id, list(made.values())

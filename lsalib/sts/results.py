@@ -1,6 +1,4 @@
-"""What came back: scores out of answers, their errors with intervals, whether they add
-to the guess, and a table.
-"""
+"""What came back: scores out of answers, their errors with intervals, and a table."""
 
 import re
 from collections.abc import Sequence
@@ -9,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lsalib.book.statistics import Interval, bootstrap, mse
+from lsalib.book.statistics import Interval, mse
 
 __all__ = [
     "SETTING",
     "Outcome",
-    "added",
     "compare",
     "outcome",
     "parse",
@@ -28,20 +25,8 @@ _NUMBER = r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[
 #: The fields of an experiment whose results are pooled or compared only where they are equal.
 SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
 _OTHERS = ("none", "constant", "shuffled")
-_HEADINGS: tuple[str, ...] = (
-    "model",
-    "style",
-    "guess",
-    "condition",
-    "draws",
-    "runs",
-    "failed",
-    "error",
-)
-_HEADINGS += (
-    *(f"less: {name}" for name in ("the guess itself", *_OTHERS)),
-    "adds to the guess",
-)
+_HEADINGS = "model style guess condition draws runs failed error".split()
+_HEADINGS += [f"less: {name}" for name in ("the guess itself", *_OTHERS)]
 
 
 class Outcome(NamedTuple):
@@ -112,35 +97,6 @@ def compare(result: dict, other: dict | None, *, family: int = 1) -> Interval:
     )
 
 
-def added(prediction, truth, guess, *, family: int = 1) -> Interval:
-    """What an answer adds to the guess: the coefficient b of the regression ``y ~ c + a
-    guess + b (answer - guess)``.
-
-    It is near 1 for one who refines the guess by what else is known, and near 0 for one
-    who copies it, with or without errors of one's own. Arguments are vectors, (n,).
-
-    Example:
-        >>> guess, news, noise = np.random.default_rng(0).normal(size=(3, 500))
-        >>> refined, copied = (added(guess + change, guess + news, guess) for change in (news, noise))
-        >>> round(refined.estimate, 6), abs(copied.estimate) < 0.1
-        (1.0, True)
-    """
-
-    def coefficient(answer, y, x):
-        y, x, d = (
-            column - column.mean(-1, keepdims=True) for column in (y, x, answer - x)
-        )
-        dot = lambda a, b: (a * b).sum(-1)
-        # Where all answers are the guess, or all guesses are equal, no coefficient
-        # exists, and 0 takes its place.
-        scale = dot(d, d) * dot(x, x) - dot(x, d) ** 2
-        return (dot(d, y) * dot(x, x) - dot(x, y) * dot(x, d)) / np.where(
-            scale > 1e-9, scale, np.inf
-        )
-
-    return bootstrap(coefficient, prediction, truth, guess, family=family)
-
-
 def pooled(results: Sequence[dict]) -> dict[tuple, dict]:
     """All draws of a condition as one result, by setting, guess model and condition; a
     copy counts once.
@@ -169,8 +125,7 @@ def table(results: Sequence[dict]) -> str:
     together.
 
     The next columns have differences: the error less that of the guess itself and of
-    the other conditions. The last one has the coefficient of ``added``. There is a dash
-    where conditions have other draws.
+    the other conditions, with a dash where conditions have other draws.
     """
     found, rows = pooled(results), [_HEADINGS]
     for (setting, guesser, condition), one in found.items():
@@ -183,17 +138,9 @@ def table(results: Sequence[dict]) -> str:
             other = found.get((setting, guesser if name == "shuffled" else None, name))
             alike = other and name != condition and _pairs(one) == _pairs(other)
             values.append(compare(one, other) if alike else None)
-        values.append(
-            added(said.prediction, said.truth, said.guess) if guesser else None
-        )
-        cells = (
-            *setting[:2],
-            guesser or "-",
-            condition,
-            ",".join(map(str, draws)),
-            str(len(said.truth)),
-        )
-        rows.append((*cells, str(said.failed.sum()), *map(_cell, values)))
+        cells = [*setting[:2], guesser or "-", condition]
+        cells += [",".join(map(str, draws)), str(len(said.truth))]
+        rows.append([*cells, str(said.failed.sum()), *map(_cell, values)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -207,5 +154,5 @@ def _cell(value: Interval | None) -> str:
 
 
 def _pairs(result: dict) -> list:
-    """Which queries were asked, after which examples."""
-    return [(row["query"], row["context"]) for row in result["records"]]
+    """Which queries were asked, and the mean scores of the examples before them."""
+    return [(row["query"], row["context_mean"]) for row in result["records"]]

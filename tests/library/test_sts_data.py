@@ -1,6 +1,7 @@
 """The sentence pairs: the published files as they are, and nothing in their place."""
 
 import hashlib
+import re
 
 import pytest
 from sts_support import data_folder
@@ -30,7 +31,7 @@ def test_the_splits_are_the_published_ones(capsys):
     assert command.main(["data"]) == 0 and "'dev': 1500" in capsys.readouterr().out
 
 
-def test_the_right_file_is_read_and_any_other_downloaded_again(monkeypatch, tmp_path):
+def test_the_right_file_is_read_and_a_missing_one_downloaded(monkeypatch, tmp_path):
     """Where the publisher does not answer, the error says where to put the file."""
     assert data._URL.startswith(
         "https://raw.githubusercontent.com/PhilipMay/stsb-multi-mt/99a65f1b68667f69a57bea13"
@@ -53,10 +54,44 @@ def test_the_right_file_is_read_and_any_other_downloaded_again(monkeypatch, tmp_
         ["Well, it lands."],
         [4.8],
     )
-    for change in (lambda: path.write_bytes(b"mine"), path.unlink):
-        change()
-        with pytest.raises(
-            OSError,
-            match=r"dev\.csv cannot be downloaded \(.*\); try again, or put it into the folder ",
-        ):
-            data.load("dev")
+    path.unlink()
+    words = (
+        r"dev\.csv cannot be downloaded \(.*\); try again, or put it into the folder "
+    )
+    with pytest.raises(OSError, match=words):
+        data.load("dev")
+
+
+ROWS = b"A plane lands.,It lands.,4.8\r\nA cat.,A dog.,1.0\r\n"
+OTHERS = {
+    "has other line ends": ROWS.replace(b"\r\n", b"\n"),
+    "begins with a byte order mark": b"\xef\xbb\xbf" + ROWS,
+    "has 1 lines in place of 2": ROWS[:30],
+    "is a web page, has other line ends": b"<!DOCTYPE html>\n<HTML>",
+    "has other words": ROWS.replace(b",", b"\t"),
+}
+
+
+@pytest.mark.parametrize("difference", OTHERS)
+def test_a_file_that_is_not_the_published_one_is_named(
+    difference, monkeypatch, tmp_path
+):
+    """With what is seen of it, where the right one cannot be had."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(data, "_URL", "http://127.0.0.1:9/")
+    monkeypatch.setattr(data, "_SHA256", {"dev": hashlib.sha256(ROWS).hexdigest()})
+    monkeypatch.setattr(data, "_LINES", {"dev": 2})
+    path = tmp_path / "stsb-en-dev.csv"
+    path.write_bytes(ROWS)
+    assert data.load("dev", tmp_path).first == ["A plane lands.", "A cat."]
+    path.write_bytes(OTHERS[difference])
+    words = f"{path} is not the published file: it {difference}"
+    with pytest.raises(OSError, match=re.escape(words)):
+        data.load("dev", tmp_path)
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(monkeypatch, tmp_path):
+    (file := tmp_path / "cache").touch()
+    monkeypatch.setenv("LSALIB_STS_DATA", str(file))
+    with pytest.raises(OSError, match=f"{file} is a file, or lies in one"):
+        data.load("dev")

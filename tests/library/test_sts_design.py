@@ -164,7 +164,7 @@ test_bad_input_is_refused = refusals(
     (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),
     (
         lambda: asked(model="vllm/m"),
-        f"{style} completion for vllm/m: completion needs vllm-completions",
+        f"{style} completion for vllm/m: lsalib, vllm-completions and",
     ),
     (
         lambda: asked(model="vllm-completions/m", style="chat"),

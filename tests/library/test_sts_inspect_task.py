@@ -108,10 +108,8 @@ def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
     # Stored for the book, with the digest of the prompts.
     record_answers.store(tmp_path, tmp_path)
     stored = records.json.loads((tmp_path / "m-chat-guess-concat-0.json").read_text())
-    assert (
-        stored["records"][0]["answer"].startswith("Score: ")
-        and stored["experiment"]["model"] == LOCAL[1]
-    )
+    assert stored["records"]["answer"][0].startswith("Score: ")
+    assert stored["experiment"]["model"] == LOCAL[1]
     one = design.Experiment(**stored["experiment"])
     texts = [
         design.prompt(one, item) for item in design.items(one, design.prepare(one))
@@ -160,8 +158,9 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
         )
     with serving(last_guess, failures=[401] * 99) as server:
         assert run(server, "--out", "b") == 2
-    error = "not all was answered: Error code: 401 - refused; what was answered is kept in b/none,guess; when the cause"
-    assert error in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"not all was answered by {server.url}: Error code: 401 - refused;" in error
+    assert "what was answered is kept in b/none,guess; when the cause" in error
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     assert command.main(["run", *LOCAL]) == 2
     assert (
@@ -171,6 +170,31 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         command.main(["run", "--option", "none"])
     assert "must be NAME=VALUE, got 'none'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["openai-api", "openai-api-completions"])
+@pytest.mark.parametrize("choices", [None, []])
+def test_an_answer_without_choices_is_shown(choices, model, capsys):
+    """A server that is overloaded may say so with the status of success."""
+    body = {"choices": choices, "error": {"message": "out of slots"}}
+    with serving(last_guess, body=body) as server:
+        assert run(server, "--model", f"{model}/local/m") == 2
+    assert '{"message": "out of slots"}' in capsys.readouterr().err
+
+
+def test_an_address_that_does_not_answer_is_named(capsys):
+    """Soon: where the server goes away, with what was answered, and at the start."""
+    line = ["--out", "mine", "--option", "max_connections=1"]
+    with serving(last_guess, end=9) as server:
+        assert run(server, *line) == 2
+        assert time.monotonic() - server.ended < 20
+    said = capsys.readouterr().err
+    assert f"not all was answered by {server.url}: ValueError('no answer, but Con" in said
+    assert len(records.own("mine")[0]["records"]) == 4
+    assert run(server, *line) == 2
+    said = capsys.readouterr().err
+    assert f"error: {server.url} does not answer (" in said
+    assert "what was answered is kept in mine/none,guess" in said
 
 
 def test_an_interrupted_command_continues_at_another_port():
@@ -216,34 +240,29 @@ class Echo:
 
     version, asked = {"weights_sha256": "def"}, []
 
-    def complete(self, asked, *, max_new_tokens, stop=""):
+    def complete(self, asked, *, max_new_tokens, stop):
         (prompt,) = asked
         self.asked.append((prompt, max_new_tokens, stop))
-        return [last_guess(prompt if stop else prompt[-1]["content"])]
+        return [last_guess(prompt)]
 
 
-@pytest.mark.parametrize(("style", "stop"), [("completion", "\n"), ("chat", "")])
-def test_the_small_model_is_a_model_of_inspect(style, stop, monkeypatch):
-    """By default, with versions on record. Texts and chats reach it as they are."""
+def test_the_small_model_is_a_model_of_inspect(monkeypatch):
+    """By default, with versions on record. Texts reach it as they are."""
     monkeypatch.setattr(models, "open_model", lambda name="": Echo())
-    assert (
-        command.main(
-            ["run", *SMALL[:2], "guess", *SMALL[3:], "--style", style, "--out", "mine"]
-        )
-        == 0
-    )
+    line = ["run", *SMALL[:2], "guess", *SMALL[3:], "--out", "mine"]
+    assert command.main(line) == 0
     right = next(
-        found
-        for found in records.own("mine")
-        if found["experiment"]["condition"] == "guess"
+        each
+        for each in records.own("mine")
+        if each["experiment"]["condition"] == "guess"
     )
     one = design.Experiment(**right["experiment"])
-    assert (
-        one.model == "lsalib/smollm2-135m-instruct"
-        and right["versions"]["weights_sha256"] == "def"
-    )
+    assert one.model == "lsalib/smollm2-135m-instruct" and one.style == "completion"
+    assert right["versions"]["weights_sha256"] == "def"
     assert results.outcome(right).prediction.tolist() == [
         row["guess"] for row in right["records"]
     ]
     for item in design.items(one, design.prepare(one)):
-        assert (design.prompt(one, item), 150, stop) in Echo.asked
+        assert (design.prompt(one, item), 150, "\n") in Echo.asked
+    # It completes texts only.
+    assert command.main([*line, "--style", "chat"]) == 2

@@ -10,21 +10,10 @@ from sts_support import small_model
 from lsalib.sts import models
 
 PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
-CONVERSATION = [
-    {
-        "role": "system",
-        "content": "Rate how similar two sentences are, from 0 to 5. Answer with a number.",
-    },
-    {
-        "role": "user",
-        "content": "Sentence 1: A man plays a flute.\nSentence 2: A man is playing a large flute.",
-    },
-]
 # Greedy continuations from transformers 5.23.0 with torch 2.15.0, which read the same
 # file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…), in
 # float64, generate(do_sample=False, max_new_tokens=24).
 CONTINUED = " 100%\n\nIn this example, the first sentence is incorrect because it doesn't specify what type of"
-ANSWERED = "A man is playing a large flute."
 # Token ids on which transformers 5.23.0 and llama.cpp (xllamacpp 2026.10.11549, POST
 # /tokenize) agree.
 TOKENS = {
@@ -59,21 +48,15 @@ def model():
 
 
 def test_greedy_answers_are_those_of_transformers(model):
-    """As a text and as a conversation; an answer ends before the sign that stops it.
-
-    Other texts go on otherwise.
-    """
-    assert model.complete([PROMPT, CONVERSATION], max_new_tokens=24) == [
-        CONTINUED,
-        ANSWERED,
-    ]
-    assert model.complete([PROMPT], max_new_tokens=24, stop="\n") == [" 100%"]
-    assert model.complete([PROMPT[5:]], max_new_tokens=24) != [CONTINUED]
+    """An answer ends before the sign that stops it; other texts go on otherwise."""
+    write = lambda text, stop: model.complete([text], max_new_tokens=24, stop=stop)
+    assert write(PROMPT, "§") == [CONTINUED] != write(PROMPT[5:], "§")
+    assert write(PROMPT, "\n") == [" 100%"]
     with pytest.raises(
         ValueError,
         match=r"prompt must have 1 to \d+ tokens, so that 24 can follow, got 0",
     ):
-        model.complete([""], max_new_tokens=24)
+        write("", "§")
     assert (
         json.loads(json.dumps(model.version))["weights_sha256"] == models.WEIGHTS_SHA256
     )

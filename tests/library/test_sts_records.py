@@ -3,7 +3,9 @@ the prompts of the data.
 """
 
 import json
+from itertools import chain
 
+import numpy as np
 import pytest
 from sts_support import data_folder, small_model
 
@@ -46,11 +48,19 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
         assert [row["run"] for row in rows] == list(range(len(rows))), (
             "the first runs, one after the other"
         )
-        assert len(rows) == 100 or "smollm2" not in asked["model"]
+        assert len(rows) == (100 if "smollm2" in asked["model"] else 500)
         # Answers on record are bare numbers; some are above 5.
         for row in rows:
-            number = float(row["answer"])
-            assert results.parse(row["answer"]) == (number if number <= 5 else None)
+            for answer in [row["answer"], *row.get("set_answers", [])]:
+                number = float(answer)
+                assert results.parse(answer) == (number if number <= 5 else None)
+        if "set" in result:
+            moved = np.array([row["set_expected"] for row in rows])
+            assert moved.shape == (500, len(result["set"])) and 0 <= moved.min()
+            # The mean score follows what the model writes.
+            written = np.array([row["set_answers"] for row in rows], float)
+            assert np.corrcoef(written.ravel(), moved.ravel())[0, 1] > 0.7
+            assert moved.max() <= 5
     # Control: another draw, or the guesses of another seed, are other prompts.
     result = first(found)
     for changes in ({"draw": 1}, {"seed": 1}, {"condition": "shuffled"}):
@@ -63,25 +73,18 @@ def test_nothing_recorded_holds_a_sentence():
         text for each in pairs for text in (*each.first, *each.second) if len(text) > 20
     }
     results = [json.loads(path.read_bytes()) for path in records.FOLDER.glob("*.json")]
-    known = {
-        "command",
-        "commit",
-        "date",
-        "experiment",
-        "versions",
-        "prompts",
-        "records",
-    }
-    assert all(result.keys() == known for result in results)
-    rows = [row for result in results for row in result["records"]]
-    # Nothing but an answer, and how it ended, is a text.
-    assert all(
-        not isinstance(value, str)
-        for row in rows
-        for name, value in row.items()
-        if name not in ("answer", "finish")
-    )
-    text = "\n".join({row.get("answer", "") for row in rows})
+    known = {"command", "commit", "date", "experiment", "versions", "prompts"}
+    assert all(result.keys() - {"set"} == known | {"records"} for result in results)
+    # Nothing but answers is a text.
+    texts = ("answer", "set_answers")
+    columns = {name: [] for name in texts}
+    for result in results:
+        for name, column in result["records"].items():
+            if name in texts:
+                columns[name] += column
+            else:
+                assert not any(isinstance(value, str) for value in column)
+    text = "\n".join([*columns["answer"], *chain(*columns["set_answers"])])
     assert not any(sentence in text for sentence in sentences)
 
 

@@ -1,6 +1,4 @@
-"""Results: scores out of answers, pairs, what answers add to the guess, and a table
-with the numbers of the records.
-"""
+"""Results: scores out of answers, pairs, and a table with the numbers of the records."""
 
 import re
 
@@ -16,7 +14,7 @@ TRUTH = RNG.uniform(0, 5, (2, N))  # of two draws
 GUESS = np.clip(TRUTH + RNG.standard_normal((2, N)), 0, 5)
 
 
-def made(condition, answers, draw=0, seed=0, context=()):
+def made(condition, answers, draw=0, seed=0, context_mean=2.0):
     """A result; the answers are numbers, or texts without one."""
     asked = {"model": "m", "style": "completion", "runs": N, "context_size": 3}
     asked |= {
@@ -32,8 +30,7 @@ def made(condition, answers, draw=0, seed=0, context=()):
         row = {
             "run": run,
             "query": run,
-            "context": [draw, *context],
-            "context_mean": 2.0,
+            "context_mean": context_mean + draw,
             "answer": str(answer),
         }
         rows.append(
@@ -103,32 +100,13 @@ def test_conditions_are_compared_run_by_run():
     )
     for other in (
         made("none", [2.5] * N, draw=1),
-        made("none", [2.5] * N, context=[9]),
+        made("none", [2.5] * N, context_mean=3.0),
     ):
         with pytest.raises(
             ValueError,
             match="other must be about the same queries and contexts as result",
         ):
             results.compare(RIGHT, other)
-
-
-def test_what_an_answer_adds_to_the_guess():
-    """The coefficient of NumPy's least squares: 1 for who adds what is new, about 0 for
-    who copies with noise.
-    """
-    rng = np.random.default_rng(1)
-    truth, error, noise = rng.uniform(1, 4, 300), *rng.standard_normal((2, 300))
-    guess = truth + error
-    refined, copied = guess - 0.3 * error + 0.1 * noise, guess + 0.3 * noise
-    for answer in (refined, copied):
-        by_hand = np.linalg.lstsq(
-            np.stack([np.ones(300), guess, answer - guess], 1), truth, rcond=None
-        )[0][2]
-        assert results.added(answer, truth, guess).estimate == pytest.approx(by_hand)
-    assert results.added(refined, truth, guess).low > 0.5
-    assert abs(results.added(copied, truth, guess).estimate) < 0.3
-    # all are copied: nothing is added
-    assert results.added(guess, truth, guess) == (0, 0, 0)
 
 
 def test_the_table_has_the_numbers_of_the_records():
@@ -151,10 +129,6 @@ def test_the_table_has_the_numbers_of_the_records():
         "shuffled": SHUFFLED,
     }.items():
         assert row[f"less: {other}"] == shown(results.compare(RIGHT, result))
-    assert row["adds to the guess"] == shown(
-        results.added(o.prediction, o.truth, o.guess)
-    )
-    assert found["none"]["adds to the guess"] == "-"
     assert found["shuffled"]["less: the guess itself"] == "0.000 [0.000, 0.000]"
     assert {
         found["none"][f"less: {other}"] for other in ("none", "the guess itself")

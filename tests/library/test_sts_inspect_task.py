@@ -189,7 +189,9 @@ def test_an_address_that_does_not_answer_is_named(capsys):
         assert run(server, *line) == 2
         assert time.monotonic() - server.ended < 20
     said = capsys.readouterr().err
-    assert f"not all was answered by {server.url}: ValueError('no answer, but Con" in said
+    assert (
+        f"not all was answered by {server.url}: ValueError('no answer, but Con" in said
+    )
     assert len(records.own("mine")[0]["records"]) == 4
     assert run(server, *line) == 2
     said = capsys.readouterr().err

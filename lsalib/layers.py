@@ -218,12 +218,13 @@ def _predict(layer: Layer, params: LayerParams, X, y, x_q):
     examples, query = tokens(X, y), jnp.append(x_q, params.guess @ x_q)[None]
     add = _add_linear if layer.rule == "linear" else _add_recurrent
     for place in range(layer.depth):
+        last = place == layer.depth - 1
         weights = {
             name: leaf[place]
             for name, leaf in params._asdict().items()
             if leaf is not None and name != "guess"
         }
-        examples, query = add(layer, weights, examples, query)
+        examples, query = add(layer, weights, examples, query, last)
     return query[0, -1]
 
 
@@ -241,7 +242,7 @@ def _check_params(layer: Layer, params: LayerParams, d: int) -> None:
             )
 
 
-def _add_linear(layer: Layer, weights: dict, examples, query):
+def _add_linear(layer: Layer, weights: dict, examples, query, last: bool):
     """Eq. 3, and what the tokens read of the initial state."""
     Z = jnp.concatenate([examples, query])
     heads = LSAParams(*(weights[name] for name in LSAParams._fields))
@@ -265,31 +266,40 @@ def _affine_in_labels(heads: LSAParams) -> LSAParams:
     return LSAParams(*map(jnp.concatenate, ((W_K, W_K), W_Q, (W_P, W_P), W_V)))
 
 
-def _add_recurrent(layer: Layer, weights: dict, examples, query):
-    """One token after the other, as the papers write it."""
+def _add_recurrent(layer: Layer, weights: dict, examples, query, last: bool):
+    """One token after the other, as the papers write it, and one head after the other:
+    a second batch axis would cost a CPU three times as much.
+    """
+    to_query, to_examples = 0.0, 0.0
+    for h in range(layer.heads):
+        head = {name: leaf[h] for name, leaf in weights.items()}
+        state, reads = _written(layer, head, examples, with_reads=not last)
+        W_Q, W_P = head["W_Q"].T, head["W_P"].T
+        to_query = to_query + query @ W_Q @ state.T @ W_P
+        if not last:  # nobody reads what examples become in the last layer
+            to_examples = to_examples + reads @ W_P
+    return examples + to_examples, query + to_query
 
-    def read(weights):
-        keys, values, queries = (
-            examples @ weights[name].T for name in ("W_K", "W_V", "W_Q")
-        )
-        steps = jnp.broadcast_to(weights.get("step", 1.0), len(keys)).astype(keys.dtype)
-        if layer.normalized:
-            squares = (keys**2).sum(1)
-            # a key of length zero writes nothing
-            steps = steps / jnp.where(squares > 0, squares, 1)
 
-        def write(S, token):
-            k, v, q, step = token
-            S = weights.get("gate", 1.0) * S
-            S = S + step * jnp.outer(v - S @ k if "delta" in layer.rule else v, k)
-            return S, S @ q
+def _written(layer: Layer, head: dict, examples, *, with_reads: bool):
+    """The state after all examples and, if wanted, what each of them reads then."""
+    keys, values = examples @ head["W_K"].T, examples @ head["W_V"].T
+    # The step goes into the key that is written: to multiply the state's change by it
+    # at each token would take twice as long.
+    written = keys * head["step"] if "step" in head else keys
+    if layer.normalized:
+        squares = (keys**2).sum(1, keepdims=True)
+        # a key of length zero writes nothing
+        written = written / jnp.where(squares > 0, squares, 1)
 
-        last, reads = jax.lax.scan(
-            write, weights["state"], (keys, values, queries, steps)
-        )
-        return reads @ weights["W_P"].T, query @ weights["W_Q"].T @ last.T @ weights[
-            "W_P"
-        ].T
+    def write(S, token):
+        k, v, to, *queries = token
+        if "gate" in head:
+            S = head["gate"] * S
+        S = S + jnp.outer(v - S @ k if "delta" in layer.rule else v, to)
+        return S, S @ queries[0] if with_reads else None
 
-    to_examples, to_query = jax.vmap(read)(weights)
-    return examples + to_examples.sum(0), query + to_query.sum(0)
+    tokens: tuple = (keys, values, written)
+    if with_reads:
+        tokens += (examples @ head["W_Q"].T,)
+    return jax.lax.scan(write, head["state"], tokens)

@@ -10,9 +10,9 @@ import optax
 from lsalib.training.records import PIECE, Record, Schedule, State, Trained, spread
 
 
-def make_program(loss, optimizer, batch_axes: int):
+def make_program(loss, optimizer, batch_axes: int, *, together: bool = False):
     """Steps ``begin`` to ``end - 1`` of ``loss(params, data, key)``: the state after
-    them, and their losses.
+    them, and their losses. ``together`` says that the loss takes all seeds at once.
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -40,9 +40,24 @@ def make_program(loss, optimizer, batch_axes: int):
             )
         return State(optax.apply_updates(state.params, updates), opt_state), each
 
+    def update_together(data, state: State, keys):
+        def total(params):
+            each = loss(params, data, keys)
+            return jnp.sum(each), each
+
+        (_, each), grads = jax.value_and_grad(total, has_aux=True)(state.params)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, opt_state = jax.vmap(optimizer.update)(
+                grads, state.opt_state, state.params
+            )
+        return State(optax.apply_updates(state.params, updates), opt_state), each
+
     @jax.jit
     def program(state, data, keys, begin, end):
-        update_all = jax.vmap(partial(update, data))
+        if together:
+            update_all = partial(update_together, data)
+        else:
+            update_all = jax.vmap(partial(update, data))
 
         def step(t, carry):
             # The key of a step depends on its number alone, so a training can go on at

@@ -107,7 +107,7 @@ class Fit(NamedTuple):
     losses: Float[Array | np.ndarray, "*seeds steps"]
     run: Run
     snapshots: tuple[LSAParams, Float[Array | np.ndarray, "*seeds K d"]] | None = None
-    places: Places = Places()
+    places: Any = Places()  # what its axes stand for
     opt_state: Any = None
 
     def __repr__(self) -> str:

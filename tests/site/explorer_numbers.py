@@ -84,9 +84,9 @@ def heads(d, C, error, heads) -> dict:
 def guess(guess, eta) -> dict:
     """The page's example by hand, in the attention layer and in the gradient step."""
     w, w_star, X, x_q = (
-        np.array([1.0, 2.0]),
+        np.array([2.0, 0.0]),
         np.array([1.0, 1.0]),
-        np.array([[1.0, 0.0], [1.0, 2.0]]),
+        np.array([[1.0, 0.0], [1.0, -1.0]]),
         [2.0, 1.0],
     )
     with jax.enable_x64(True):
@@ -273,15 +273,6 @@ def arrival(mean, rate, step) -> dict:
     return values | {"said": [step, *values.values(), *after, 1]}
 
 
-def race(mean, width) -> dict:
-    run = stored.load("training_speed")
-    row = run.about["levels"].index(mean)
-    mine = stats.gmean(run.arrays["block"][0, row, run.about["widths"].index(width)])
-    other = stats.gmean(run.arrays["yq"][0, row, 0])
-    values = {"block": mine, "guess": other, "ratio": mine / other}
-    return values | {"said": [mean, other, width, mine, mine / other]}
-
-
 PAGES = {
     "answer": "intro",
     "guess": "embedding",
@@ -294,7 +285,6 @@ PAGES = {
     "cloud": "other_inputs",
     "depth": "depth",
     "arrival": "yq_lsa",
-    "race": "linear_transformer_block",
 }
 STEPS = explorers()["triangle"]["controls"][0]["values"]
 # The numbers of each explorer, and the grid of its controls on which they are compared.
@@ -340,7 +330,6 @@ FORMULAS = {
         arrival,
         {"mean": [0.5, 2.0, 3.0], "rate": [5e-4, 2e-3], "step": [50, 5000, 10_000]},
     ),
-    "race": (race, {"mean": [0.25, 1.0, 4.0], "width": [1, 8, 64]}),
     "fast-weights": (
         fast_weights,
         {"start": [0, 0.7, 1.5], "beta": [0.05, 0.25, 0.4], "order": list(ORDERS)},
@@ -355,7 +344,6 @@ LOG = {
     ("depth", 1): "xy",
     ("arrival", 0): "x",
     ("arrival", 1): "xy",
-    ("race", 0): "xy",
 }
 DRAWINGS = [
     *[
@@ -369,6 +357,5 @@ DRAWINGS = [
     ("pair", {"d": 3, "C": 30, "mean": 1, "entry": "yy"}),
     *[("depth", {"d": 3, "C": 10, "L": layers}) for layers in (1, 3)],
     ("arrival", {"mean": 1.0, "rate": 1e-3, "step": 5000}),
-    ("race", {"mean": 0.5, "width": 4}),
     *[("stand-in", {"d": 3, "C": 10, "error": 40, "noise": noise}) for noise in (0, 3)],
 ]

@@ -106,13 +106,13 @@ HEADS = {
 GUESS = {
     "controls": [
         slider("guess", "the guess", 0, 6, 0.1, 0),
-        slider("eta", "step size η", 0, 1, 0.05, 0.5),
+        slider("eta", "step size η", 0, 1, 0.05, 0.4),
     ],
     "prediction": [0, 10],
-    "X": [[1, 0], [1, 2]],
-    "y": [1, 5],
+    "X": [[1, 0], [1, -1]],
+    "y": [2, 2],
     "x_q": [2, 1],
-    "weights": [1, 2],
+    "weights": [2, 0],
     "prior_mean": [1, 1],
 }
 TRIANGLE = {
@@ -224,7 +224,7 @@ def arrival() -> dict:
     rounded = lambda values: [float(f"{value:.5g}") for value in values]
     kept = {}
     for (mean, rate), fit in zip(places, fits, strict=True):
-        share = [fit.snapshot(k).guess[0].mean() / mean for k in range(len(KEPT))]
+        share = [fit.snapshot(step).guess[0].mean() / mean for step in KEPT]
         kept[f"{mean:g} {rate:g}"] = {
             "share": rounded(share),
             "risk": rounded(fit.losses[0, np.array(KEPT)]),
@@ -239,25 +239,6 @@ def arrival() -> dict:
         "steps": KEPT,
         "runs": kept,
         "gd": theory.gd_risk(task(0)),
-    }
-
-
-def race() -> dict:
-    """Steps until arrival, geometric means over the seeds of stored runs in the paper's
-    setting.
-    """
-    run = stored.load("training_speed")
-    block, guess = (
-        np.exp(np.log(run.arrays[name][0]).mean(-1)) for name in ("block", "yq")
-    )
-    controls = [
-        lengths(run.about["levels"], 1.0, "mean", "prior mean, each entry"),
-        lengths(run.about["widths"], 8, "width", "width m of the linear MLP"),
-    ]
-    return {
-        "controls": controls,
-        "block": block.tolist(),
-        "guess": guess[:, 0].tolist(),
     }
 
 
@@ -314,6 +295,5 @@ def explorers() -> dict[str, dict]:
     return fixed | {
         "cloud": cloud(),
         "arrival": arrival(),
-        "race": race(),
         "patterns": patterns(),
     }

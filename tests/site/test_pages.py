@@ -176,7 +176,7 @@ def test_a_copied_formula_is_its_latex(browser, address):
     with visit(browser, address, "book/heads.html") as (page, _):
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         question = page.locator(".brief-question").evaluate(COPY)
-        assert "proves that $d+1$ heads of" in question and "$$" not in question
+        assert "proves that $d+1$ heads compute" in question and "$$" not in question
         block = page.locator("article div.math").first
         tex = block.locator("math[alttext]").get_attribute("alttext")
         assert block.locator("xpath=..").evaluate(COPY).count(f"$${tex}$$") == 1

@@ -140,9 +140,7 @@ class ClaimDomain(Domain):
 
 
 class Brief(SphinxDirective):
-    """The box at a page's head: a paragraph with the question, others with the answer,
-    and others' claims.
-    """
+    """The box at a page's head: a paragraph with the question, others with the answer."""
 
     has_content = True
 
@@ -158,18 +156,6 @@ class Brief(SphinxDirective):
         question["classes"].append("brief-question")
         for answer in answers:
             answer["classes"].append("brief-answer")
-        stem = self.env.docname.rpartition("/")[2]
-        for source in ("P", "S", "A"):
-            lines = [
-                f"- {plain(claim.where)}: {{claim}}`{claim.id}`"
-                for claim in claims().values()
-                if (claim.page, claim.source) == (stem, source)
-            ]
-            # The front page explains the verdicts first, in its table.
-            if lines and stem != "intro":
-                text = "\n".join([f"Claims of {SOURCES[source]}:", "", *lines])
-                listed = self.parse_text_to_nodes(text)
-                box += nodes.container("", *listed, classes=["brief-claims"])
         return [nodes.meta("", name="description", content=described), box]
 
 

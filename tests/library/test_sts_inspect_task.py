@@ -187,7 +187,8 @@ def test_an_address_that_does_not_answer_is_named(capsys):
     line = ["--out", "mine", "--option", "max_connections=1"]
     with serving(last_guess, end=9) as server:
         assert run(server, *line) == 2
-        assert time.monotonic() - server.ended < 20
+        # Ten seconds on an idle machine; it never gave up before.
+        assert time.monotonic() - server.ended < 60
     said = capsys.readouterr().err
     assert (
         f"not all was answered by {server.url}: ValueError('no answer, but Con" in said

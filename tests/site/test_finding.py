@@ -25,7 +25,8 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
     tips = {
         "a[href*='#thm-']": "Theorem",
         "a[href*='#equation-']": "(",
-        "a:has-text('Xie')": "The initialization determines whether",
+        # a source; the first author of its link
+        "a[href*='intro.html#id']": r"\w+",
         "a.claim-badge": "",
     }
     move = "(e, at) => scrollTo({ top: scrollY + e.getBoundingClientRect().top - at, behavior: 'instant' })"
@@ -34,8 +35,10 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
         tip = page.locator("#book-tip")
         for selector, words in tips.items():
             link = page.locator(f"article {selector}:visible").last
-            if selector == "a.claim-badge":
+            if "badge" in selector:
                 words = said_of(link.get_attribute("href").partition("#")[2])
+            elif "intro" in selector:
+                words = re.search(words, link.inner_text())[0]
             for height, below in ((200, True), (660, False)):
                 link.evaluate(move, height)
                 link.hover()

@@ -22,6 +22,8 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES := -1
 export JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES := none
 # Pages and tests run in parallel already; NumPy's own threads would only slow them down.
 export OPENBLAS_NUM_THREADS ?= 1
+# Python keeps what it compiled, in .venv and here: else each process compiles all packages that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 # Only from the command line: a NAME in the environment is meant for something else.
 NAME =
 $(if $(filter check notebook,$(MAKECMDGOALS)),$(if $(NAME),,$(error Which page? make $(MAKECMDGOALS) NAME=…)))
@@ -67,7 +69,7 @@ test-library: setup
 test-notebooks: setup
 	@$(PYTEST) tests/tools
 	@$(PY) -m tools validate
-test-book: setup  # by groups, since one file has most of these tests
+test-book: setup  # of the built book; by groups, since one file has most of these tests
 	@[ -n "$$BOOK_HTML" ] || $(PY) -m tools build
 	@$(PYTEST) --dist loadgroup tests/site
 check: setup  ## test one page and its claims: make check NAME=heads

@@ -4,64 +4,21 @@ tools ledger.
 
 import argparse
 import ast
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from lsalib.book.claims import METADATA, Record, tally
-from tools.notebooks import markdown, pages
+from tools.claims import NOT_RUN, PROVED, STATUSES, Entry, read_claims
+from tools.notebooks import pages
+from tools.notebooks.pages import Book
 
 # The book's main figure, as a file for the README.
 FIGURE = Path("book/_static/answer.svg")
-NOT_RUN = "not run here yet"
-PROVED = "proved here"
 THEOREMS = ("Theorem", "Proposition", "Lemma", "Corollary")
-# The one rule for verdicts, which the ledger and the front page show. It judges a
-# statement in its source's own setting, not its proof; a single run or case of that
-# setting that contradicts the statement is enough for "corrected".
-STATUSES = {
-    "reproduced": "True as its source states it. We add nothing.",
-    "sharpened": "True as its source states it, and we add an exact number, a wider setting or a proof.",
-    "corrected": "False as its source states it, in one run or case at least. True after a change, which we name.",
-    "refuted as stated": "False as its source states it, and no change that we know saves it.",
-    PROVED: "New in this book, or a conjecture of the paper. We prove it.",
-    "measured here": "New in this book. We measured it and did not prove it.",
-    "not supported here": "We did not see it in another setting than its source’s. This does not refute it there.",
-    NOT_RUN: "We have not run it.",
-}
 # The kinds of marked tests; a certificate derives a formula for all d and C.
 KINDS = ("test", "brute force", "certificate")
-
-
-class Entry(NamedTuple):
-    """One entry of book/claims.toml."""
-
-    id: str
-    place: str
-    page: str
-    paper: str
-    finding: str
-    status: str
-    # the label of its theorem on that page
-    proof: str = ""
-
-    @property
-    def source(self) -> str:
-        """Whose claim it is: "P" the paper, "S" the summary of another, "A" a paper
-        before ours, "new" this book.
-        """
-        return self.place.split()[0]
-
-    @property
-    def where(self) -> str:
-        """The place in the paper, or the other paper's name; "" for a new claim."""
-        return self.place.partition(" ")[2]
-
-    def records(self, by_page: dict[str, list[Record]]) -> list[Record]:
-        """The claim's checks and controls, all of which stand on its page."""
-        return [record for record in by_page.get(self.page, []) if record.id == self.id]
 
 
 class Marked(NamedTuple):
@@ -77,24 +34,6 @@ class Marked(NamedTuple):
 Marks = dict[str, list[Marked]]
 # For each label of the book, its page and its name: "Theorem 2.1".
 Labels = Mapping[str, tuple[str, str]]
-
-
-def read_claims(root: Path) -> list[Entry]:
-    text = (root / "book/claims.toml").read_text(encoding="utf-8")
-    entries = tomllib.loads(text).get("claim", [])
-    required = set(Entry._fields) - Entry._field_defaults.keys()
-    wrong = []
-    for number, entry in enumerate(entries, start=1):
-        name = f"book/claims.toml, {entry.get('id', f'claim {number}')}"
-        wrong += [f"{name}: no key “{key}”" for key in sorted(required - entry.keys())]
-        for key, value in entry.items():
-            if key not in Entry._fields:
-                wrong.append(f"{name}: unknown key “{key}”")
-            elif not isinstance(value, str):
-                wrong.append(f"{name}: “{key}” must be a text, got {value!r}")
-    if wrong or not entries:
-        raise SystemExit("\n".join(wrong or ["book/claims.toml has no [[claim]]"]))
-    return [Entry(**entry) for entry in entries]
 
 
 def read_marks(root: Path) -> Marks:
@@ -130,16 +69,16 @@ def read_marks(root: Path) -> Marks:
     return found
 
 
-def read_records(root: Path) -> dict[str, list[Record]]:
+def read_records(book: Book) -> dict[str, list[Record]]:
     """For each page with code, what its notebook checked, in order."""
-    return {
-        page.stem: [
-            Record(*(record[field] for field in Record._fields))
-            for output in pages.outputs(pages.load(page))
-            for record in output.get("metadata", {}).get(METADATA, [])
-        ]
-        for page in pages.code_pages(root)
-    }
+    records: dict[str, list[Record]] = {}
+    for page in book.code_pages:
+        records[page.stem] = []
+        for output in pages.outputs(page.stored):
+            for record in output.get("metadata", {}).get(METADATA, []):
+                fields = (record[field] for field in Record._fields)
+                records[page.stem].append(Record(*fields))
+    return records
 
 
 def unproved(claim: Entry, marks: Marks, labels: Labels) -> list[str]:
@@ -214,13 +153,28 @@ def problems(
     return found
 
 
-def headline(root: Path) -> str:
+def headline(book: Book) -> str:
     """The first figure that the executed front page shows; the README shows it too."""
-    shown = [
-        output.get("data", {})
-        for output in pages.outputs(pages.load(pages.Page(root, "intro")))
-    ]
+    shown = [out.get("data", {}) for out in pages.outputs(book.pages["intro"].stored)]
     return next(data["image/svg+xml"] for data in shown if "image/svg+xml" in data)
+
+
+def check(book: Book) -> None:
+    """Stop where claims and evidence disagree; draw the README's figure."""
+    claims, by_page = read_claims(book.root), read_records(book)
+    marks = read_marks(book.root)
+    if found := problems(claims, by_page, marks, book.labels):
+        raise SystemExit("\n".join(found))
+    if (book.root / FIGURE).is_file():
+        (book.root / FIGURE).write_text(headline(book), encoding="utf-8")
+    records = [record for records in by_page.values() for record in records]
+    tests = [test for listed in marks.values() for test in listed]
+    certificates = sum(test.kind == "certificate" for test in tests)
+    checks = tally(records) if records else "no checks"
+    print(
+        f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of "
+        "them certificates"
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -230,16 +184,4 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
     )
-    root = parser.parse_args(argv).root.resolve()
-    claims, by_page, marks = read_claims(root), read_records(root), read_marks(root)
-    if found := problems(claims, by_page, marks, markdown.labels(root)):
-        raise SystemExit("\n".join(found))
-    if (root / FIGURE).is_file():
-        (root / FIGURE).write_text(headline(root), encoding="utf-8")
-    records = [record for records in by_page.values() for record in records]
-    tests = [test for listed in marks.values() for test in listed]
-    certificates = sum(test.kind == "certificate" for test in tests)
-    checks = tally(records) if records else "no checks"
-    print(
-        f"{len(claims)} claims: {checks}; {len(tests)} marked tests, {certificates} of them certificates"
-    )
+    check(Book(parser.parse_args(argv).root.resolve()))

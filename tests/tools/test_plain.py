@@ -2,19 +2,18 @@
 
 import re
 
-import nbformat
 import pytest
 from tiny_book import ROOT
 
-from tools.notebooks import markdown, pages
-from tools.notebooks.markdown import labels
+from tools.notebooks import markdown
+from tools.notebooks.pages import Book
 
-SOURCES = markdown.book(ROOT).sources
-BOOK = markdown.Book(
-    {"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")},
-    SOURCES,
-    {"a-claim": "sharpened"},
-)
+SOURCES = Book(ROOT).sources
+# with labels and a claim of its own, and without an address
+BOOK = Book(ROOT)
+BOOK.labels = {"thm-a": ("one", "Theorem 2.1"), "eq-a": ("one", "(2.3)")}
+BOOK.verdicts = {"a-claim": "sharpened"}
+BOOK.site = ""
 
 
 @pytest.mark.parametrize(
@@ -64,13 +63,11 @@ def test_each_form_has_a_plain_one(source, shown):
 
 def test_a_notebook_has_no_directives_roles_or_labels():
     names = re.compile(
-        rf"\b({'|'.join(re.escape(name) for name in labels(ROOT) if '-' in name)})\b"
+        rf"\b({'|'.join(re.escape(name) for name in Book(ROOT).labels if '-' in name)})\b"
     )
-    for page in pages.code_pages(ROOT):
+    for page in Book(ROOT).code_pages:
         texts = [
-            cell.source
-            for cell in nbformat.read(page.ipynb, 4).cells
-            if cell.cell_type == "markdown"
+            cell.source for cell in page.stored.cells if cell.cell_type == "markdown"
         ]
         found = [
             hit[0]

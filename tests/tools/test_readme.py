@@ -12,6 +12,7 @@ from lsalib import tasks, theory
 from lsalib.sts import __main__ as sts
 from lsalib.sts.design import CHOICES
 from tools import ledger
+from tools.notebooks.pages import Book
 
 README, CONTRIBUTING, MAKEFILE = (
     (ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile")
@@ -45,7 +46,9 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(
 
 def test_the_figure_is_the_one_of_the_book():
     assert re.search(rf"!\[[^]]+\]\([^)]*\b{ledger.FIGURE.as_posix()}\)", README)
-    assert (ROOT / ledger.FIGURE).read_text(encoding="utf-8") == ledger.headline(ROOT)
+    assert (ROOT / ledger.FIGURE).read_text(encoding="utf-8") == ledger.headline(
+        Book(ROOT)
+    )
 
 
 @pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -20,7 +21,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from tools.notebooks import install_cell, pages
-from tools.notebooks.pages import Page
+from tools.notebooks.pages import Book, Page
 
 TIMEOUT = 1800  # seconds for one cell
 
@@ -33,15 +34,11 @@ def run_cells(
 
     Other parameters take effect right after the page's own, as papermill does it.
     """
-    notebook = pages.build(page)
+    notebook = deepcopy(page.built)
     if parameters:
-        assignments = "\n".join(
-            f"{name} = {value!r}" for name, value in parameters.items()
-        )
-        notebook.cells.insert(
-            install_cell.parameters_place(notebook.cells) + 1,
-            new_code_cell(assignments),
-        )
+        lines = [f"{name} = {value!r}" for name, value in parameters.items()]
+        place = notebook.cells.index(install_cell.parameters(notebook.cells))
+        notebook.cells.insert(place + 1, new_code_cell("\n".join(lines)))
     with TemporaryDirectory() as empty:
         client = NotebookClient(
             notebook, timeout=TIMEOUT, kernel_name="python3", shutdown_kernel="immediate", record_timing=False,
@@ -49,17 +46,17 @@ def run_cells(
         )  # fmt: skip
         try:
             client.execute()
-        except (
-            Exception
-        ) as error:  # nbclient's own or, after Ctrl-C, any error of its cleanup
+        # nbclient's own or, after Ctrl-C, any error of its cleanup
+        except Exception as error:
+            cells = pages.code_cells(notebook)
             started = [
-                cell.id
-                for cell in pages.code_cells(notebook)
-                if cell.execution_count or cell.outputs
+                cell.id for cell in cells if cell.execution_count or cell.outputs
             ]
+            place = started[-1] if started else notebook.cells[0].id
             raise SystemExit(
-                f"\nbook/{page.stem}.md stopped in cell {started[-1] if started else notebook.cells[0].id}:\n"
-                f"{str(error) or 'The kernel was stopped.'}\n{page.ipynb.name} is unchanged."
+                f"\nbook/{page.stem}.md stopped in cell {place}:\n"
+                f"{str(error) or 'The kernel was stopped.'}\n"
+                f"{page.ipynb.name} is unchanged."
             ) from None
     return notebook
 
@@ -69,46 +66,36 @@ def run_page(page: Page) -> None:
     wrong with it.
     """
     # an unknown claim or source stops here already
-    pages.with_outputs(page, pages.build(page))
+    page.with_outputs(page.built)
     start, ran = time.perf_counter(), run_cells(page)
-    versions = {
-        name: metadata.version(name) for name in ("jax", "jaxlib", "numpy", "optax")
-    }
-    run = {"date": f"{date.today()}", "python": platform.python_version(), **versions}
-    ran.metadata[pages.RUN] = run | {
-        "machine": f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
-    }
-    notebook = pages.with_outputs(page, ran)
-    if defects := pages.pair_defects(page, notebook):
-        raise SystemExit(
-            "\n" + "\n".join([*defects, f"{page.ipynb.name} is unchanged."])
-        )
-    save(page, notebook)
+    packages = ("jax", "jaxlib", "numpy", "optax")
+    run = {"date": f"{date.today()}", "python": platform.python_version()}
+    run |= {name: metadata.version(name) for name in packages}
+    run["machine"] = (
+        f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
+    )
+    ran.metadata[pages.RUN] = run
+    notebook = page.with_outputs(ran)
+    if defects := page.output_defects(notebook):
+        said = "\n".join([*defects, f"{page.ipynb.name} is unchanged."])
+        raise SystemExit(f"\n{said}")
+    page.save(notebook)
     print(f"{page.stem}: executed in {time.perf_counter() - start:.1f} s", flush=True)
-
-
-def save(page: Page, notebook: NotebookNode) -> None:
-    """Write the notebook, with lines that end as on Unix."""
-    page.ipynb.write_bytes(pages.written(notebook))
 
 
 def refresh(page: Page) -> str:
     """Update the notebook without running anything: "up to date", "prose updated", or
     "" if it must be executed.
     """
-    notebook = pages.load(page)
-    if notebook is None:
+    if page.stored is None or page.code(page.stored) != page.code(page.built):
         return ""
-    defects = pages.pair_defects(page, notebook)
-    # an equal notebook may be written in another way, such as with other line ends
-    if not defects and page.ipynb.read_bytes() == pages.written(notebook):
+    notebook = page.with_outputs(page.stored)
+    if page.output_defects(notebook):
+        return ""
+    if pages.written(notebook) == page.ipynb.read_bytes():
         return "up to date"
-    if pages.own_code(page, notebook) == pages.own_code(page):
-        updated = pages.with_outputs(page, notebook)
-        if not pages.pair_defects(page, updated):
-            save(page, updated)
-            return "prose updated"
-    return ""
+    page.save(notebook)
+    return "prose updated"
 
 
 def run(todo: list[Page]) -> None:
@@ -120,7 +107,14 @@ def run(todo: list[Page]) -> None:
     # The longest text comes first, so that no long page runs alone at the end.
     todo = sorted(todo, key=lambda page: -page.md.stat().st_size)
     commands = [
-        [sys.executable, "-m", "tools", "execute", f"--root={page.root}", page.stem]
+        [
+            sys.executable,
+            "-m",
+            "tools",
+            "execute",
+            f"--root={page.book.root}",
+            page.stem,
+        ]
         for page in todo
     ]
     # After Ctrl-C, which reaches the processes too, the commands that wait in this pool
@@ -138,31 +132,32 @@ def run(todo: list[Page]) -> None:
         raise SystemExit(f"Failed: {', '.join(failed)}")
 
 
-def run_changed(root: Path) -> None:
+def run_changed(book: Book) -> None:
     """Execute the pages whose code has changed since their notebooks were made."""
-    states = {page: refresh(page) for page in pages.code_pages(root)}
+    states = {page: refresh(page) for page in book.code_pages}
     for page, state in states.items():
         print(f"{page.stem}: {state or 'to be executed'}", flush=True)
     run([page for page, state in states.items() if not state])
 
 
-def check(root: Path) -> None:
+def check(book: Book) -> None:
     """Compare every page with its notebook, and look for results typed by hand."""
     defects = []
-    for page in pages.written_pages(root):
-        defects += pages.typed_numbers(page)
-        defects += pages.pair_defects(page, pages.load(page)) if page.has_code else []
+    for page in book.pages.values():
+        defects += page.typed_numbers()
+        defects += page.defects() if page.has_code else []
     if defects:
         raise SystemExit("\n".join([*defects, f"Defects in book/: {len(defects)}"]))
-    print(f"{len(pages.code_pages(root))} notebooks match their pages", flush=True)
+    print(f"{len(book.code_pages)} notebooks match their pages", flush=True)
 
 
-def named(root: Path, stems: list[str]) -> list[Page]:
+def named(book: Book, stems: list[str]) -> list[Page]:
     """The pages with these names."""
-    known = {page.stem: page for page in pages.code_pages(root)}
+    known = {page.stem: page for page in book.code_pages}
     if unknown := [stem for stem in stems if stem not in known]:
         raise SystemExit(
-            f"No page with code is called {', '.join(unknown)}; there are: {', '.join(known) or 'none'}"
+            f"No page with code is called {', '.join(unknown)}; there are: "
+            f"{', '.join(known) or 'none'}"
         )
     return [known[stem] for stem in stems]
 
@@ -183,10 +178,10 @@ def main(argv: list[str] | None = None) -> None:
         "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
     )
     args = parser.parse_args(argv)
-    root = args.root.resolve()
     if bool(args.stems) == (args.all or args.changed):
         parser.error("name pages, or give --all or --changed")
+    book = Book(args.root.resolve())
     if args.changed:
-        run_changed(root)
+        run_changed(book)
     else:
-        run(named(root, args.stems) if args.stems else pages.code_pages(root))
+        run(named(book, args.stems) if args.stems else book.code_pages)

@@ -8,10 +8,13 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
-import yaml
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
+
+if TYPE_CHECKING:
+    from tools.notebooks.pages import Page
 
 GITHUB = re.compile(r"https://github\.com/([\w.-]+)/([\w.-]+)")
 BRANCH = "main"
@@ -95,13 +98,6 @@ def calls(code: str) -> list[str]:
     ]
 
 
-def address(root: Path) -> str:
-    """The repository's address from `_config.yml`, "" while there is none."""
-    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))[
-        "repository"
-    ]["url"]
-
-
 def book_address(url: str) -> str:
     """Where GitHub Pages serves the book; "" for a repository on another host."""
     if not (github := GITHUB.fullmatch(url)):
@@ -121,42 +117,35 @@ def source(address: str, cells: Iterable[NotebookNode]) -> str:
     return SOURCE.substitute(place=place, calls="\n".join(calls(code)))
 
 
-def cell(stem: str, address: str, cells: Iterable[NotebookNode]) -> NotebookNode:
+def cell(page: "Page", cells: Iterable[NotebookNode]) -> NotebookNode:
     """The cell for the page's notebook; the book does not show it."""
-    return new_code_cell(
-        source(address, cells), id=f"{stem}-install", metadata={"tags": ["remove-cell"]}
+    code = source(page.book.address, cells)
+    hidden = {"tags": ["remove-cell"]}
+    return new_code_cell(code, id=f"{page.stem}-install", metadata=hidden)
+
+
+def parameters(cells: Iterable[NotebookNode]) -> NotebookNode | None:
+    """The cell of parameters, if there is one."""
+    tagged = (cell for cell in cells if "parameters" in cell.metadata.get("tags", ()))
+    return next(tagged, None)
+
+
+def first_cell(page: "Page", cells: Iterable[NotebookNode]) -> NotebookNode:
+    """The notebook's first cell, which the book does not show."""
+    site = page.book.site
+    named = (
+        f"[{page.title}]({site}book/{page.stem}.html)" if site else f"“{page.title}”"
     )
-
-
-def parameters_place(cells: Iterable[NotebookNode]) -> int:
-    """Where the page's cell of parameters is; -1 if it has none."""
-    return next(
-        (
-            n
-            for n, cell in enumerate(cells)
-            if "parameters" in cell.metadata.get("tags", ())
-        ),
-        -1,
+    front = f"[the built book]({site})" if site else "the built book"
+    text = (
+        f"> This notebook is the page {named}. Interactive figures and previews are in "
+        f"{front}."
     )
-
-
-def first_cell(
-    stem: str, title: str, book: str, cells: list[NotebookNode]
-) -> NotebookNode:
-    """The notebook's first cell, which the book does not show; ``book`` is the built
-    book's address or "".
-    """
-    page = f"[{title}]({book}book/{stem}.html)" if book else f"“{title}”"
-    front = f"[the built book]({book})" if book else "the built book"
-    lines = [
-        f"This notebook is the page {page}. Interactive figures and previews are in {front}."
-    ]
-    if parameters_place(cells) >= 0:
-        lines.append(
-            "To try another setting, change the cell of parameters and choose “Run all”: code, tables and figures "
-            "follow. The numbers in the text do not; they belong to the setting that the cell has at first."
+    if parameters(cells):
+        text += (
+            "\n> To try another setting, change the cell of parameters and choose “Run "
+            "all”: code, tables and figures follow. The numbers in the text do not; they "
+            "belong to the setting that the cell has at first."
         )
-    text = "\n".join(f"> {line}" for line in lines)
-    return new_markdown_cell(
-        text, id=f"{stem}-about", metadata={"tags": ["remove-cell"]}
-    )
+    hidden = {"tags": ["remove-cell"]}
+    return new_markdown_cell(text, id=f"{page.stem}-about", metadata=hidden)

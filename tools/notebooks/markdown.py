@@ -6,17 +6,12 @@ use blockquotes, bold headings and `<details>`.
 """
 
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-import yaml
-from pybtex.database import Entry, parse_file
-
-from tools.notebooks import install_cell
+if TYPE_CHECKING:
+    from tools.notebooks.pages import Book
 
 # A directive: its fence, name, title, options and body.
 FENCE = re.compile(
@@ -42,92 +37,21 @@ LABELLED = re.compile(
 LEFT_OUT = ("include", "bibliography", "explorer")
 
 
-def title(md: Path) -> str:
-    """A page's first heading; its name without one."""
-    heading = (
-        re.search(r"^# (.+)$", md.read_text(encoding="utf-8"), re.MULTILINE)
-        if md.is_file()
-        else None
-    )
-    return heading[1] if heading else md.stem
-
-
-def chapters(root: Path) -> dict[str, int]:
-    """Each numbered chapter's number, by the name of its page."""
-    parts = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8")).get(
-        "parts", []
-    )
-    files = [
-        chapter["file"]
-        for part in parts
-        if part.get("numbered")
-        for chapter in part["chapters"]
-    ]
-    return {Path(name).stem: number for number, name in enumerate(files, start=1)}
-
-
-def labels(root: Path) -> dict[str, tuple[str, str]]:
-    """For each label in a numbered chapter, its page and its name in the book: "Theorem
-    2.1", "(2.1)", "Figure 2.1".
+def labels(text: str, chapter: int) -> Iterator[tuple[str, str]]:
+    """The labels of a numbered chapter, each with its name in the book: "Theorem 2.1",
+    "(2.1)", "Figure 2.1".
     """
-    found: dict[str, tuple[str, str]] = {}
-    for stem, chapter in chapters(root).items():
-        page, counts = root / "book" / f"{stem}.md", Counter[str]()
-        for match in (
-            LABELLED.finditer(page.read_text(encoding="utf-8"))
-            if page.is_file()
-            else ()
-        ):
-            group = match.lastgroup or ""
-            kind = match["kind"] or group
-            counts[kind] += 1
-            number = f"{chapter}.{counts[kind]}"
-            found[match[group]] = (
-                stem,
-                f"({number})"
-                if kind == "equation"
-                else f"{kind.capitalize()} {number}",
-            )
-    return found
+    counts = Counter[str]()
+    for match in LABELLED.finditer(text):
+        group = match.lastgroup or ""
+        kind = match["kind"] or group
+        counts[kind] += 1
+        number = f"{chapter}.{counts[kind]}"
+        name = f"({number})" if kind == "equation" else f"{kind.capitalize()} {number}"
+        yield match[group], name
 
 
-class Book(NamedTuple):
-    """What a page's text refers to: labels, sources of citations, verdicts of claims,
-    and where the book is built.
-    """
-
-    labels: Mapping[str, tuple[str, str]]
-    sources: Mapping[str, Entry]
-    verdicts: Mapping[str, str]
-    address: str = ""
-    titles: Mapping[str, str] = MappingProxyType({})
-
-
-def book(root: Path) -> Book:
-    """The labels, sources and verdicts of the book in this checkout."""
-    bib, claims = root / "book/references.bib", root / "book/claims.toml"
-    sources = parse_file(str(bib)).entries if bib.is_file() else {}
-    entries = (
-        tomllib.loads(claims.read_text(encoding="utf-8")).get("claim", [])
-        if claims.is_file()
-        else []
-    )
-    verdicts = {
-        entry["id"]: entry["status"]
-        for entry in entries
-        if {"id", "status"} <= entry.keys()
-    }
-    address = install_cell.book_address(install_cell.address(root))
-    return Book(
-        labels(root),
-        sources,
-        verdicts,
-        address,
-        {md.stem: title(md) for md in (root / "book").glob("*.md")},
-    )
-
-
-def plain(text: str, book: Book) -> str:
+def plain(text: str, book: "Book") -> str:
     """The text in plain Markdown."""
     text = EQUATION.sub(lambda found: equation(found, book), text)
     text = ROLE.sub(lambda found: role(found["name"], found["text"], book), text)
@@ -138,18 +62,18 @@ def plain(text: str, book: Book) -> str:
         lambda found: f"[{book.titles.get(found[1], found[1])}]({found[1]}.md", text
     )
     # A notebook alone reaches other pages only where they are published.
-    link = rf"]({book.address}book/\1.html\2)" if book.address else r"](\1.ipynb\2)"
+    link = rf"]({book.site}book/\1.html\2)" if book.site else r"](\1.ipynb\2)"
     return PAGE_LINK.sub(link, text).strip("\n")
 
 
-def equation(found: re.Match[str], book: Book) -> str:
+def equation(found: re.Match[str], book: "Book") -> str:
     """A labeled equation with its number as a tag."""
     _, number = book.labels.get(found["label"], ("", ""))
     tag = rf"\tag{{{number.strip('()')}}}" + "\n" if number else ""
     return f"$$\n{found['body']}{tag}$$"
 
 
-def directive(found: re.Match[str], book: Book) -> str:
+def directive(found: re.Match[str], book: "Book") -> str:
     """A directive as a blockquote, or as `<details>` if it folds."""
     name, title, body = found["name"], found["title"].strip(), found["body"].strip("\n")
     # a dropdown that held only what is left out
@@ -181,7 +105,7 @@ def quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
-def role(name: str, text: str, book: Book) -> str:
+def role(name: str, text: str, book: "Book") -> str:
     """A role as text: a reference's number, a citation, a claim's verdict, or the
     role's own text in italics.
     """
@@ -198,7 +122,7 @@ def role(name: str, text: str, book: Book) -> str:
     return f"*{target[1] if target else text}*"
 
 
-def citation(source: Entry, name: str) -> str:
+def citation(source: Any, name: str) -> str:
     """Authors and year, as a link: "Ahn et al.
 
     (2023)" for the role `cite:t`, else "Ahn et al., 2023".

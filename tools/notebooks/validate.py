@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.notebooks import execute, pages
-from tools.notebooks.pages import Page
+from tools.notebooks.pages import Book, Page
 
 
 def command(todo: Sequence[Page]) -> list[str]:
@@ -23,7 +23,7 @@ def command(todo: Sequence[Page]) -> list[str]:
         *f"{sys.executable} -m pytest {alone} {nbval}".split(),
         f"--nbval-sanitize-with={Path(__file__).with_name('sanitize.cfg')}",
         f"-n{'auto' if len(todo) > 1 else 0}",
-        f"--rootdir={todo[0].root}",
+        f"--rootdir={todo[0].book.root}",
         *(str(page.ipynb) for page in todo),
     ]
 
@@ -39,18 +39,19 @@ def main(argv: list[str] | None = None) -> None:
         "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
     )
     args = parser.parse_args(argv)
-    root = args.root.resolve()
+    book = Book(args.root.resolve())
     # nbval passes a notebook that was never executed, so we look for missing outputs
     # first.
     if not args.stems:
-        execute.check(root)
-    todo = execute.named(root, args.stems) if args.stems else pages.code_pages(root)
+        execute.check(book)
+    todo = execute.named(book, args.stems) if args.stems else book.code_pages
     for page in todo if args.stems else ():
-        if defects := pages.typed_numbers(page):
+        if defects := page.typed_numbers():
             raise SystemExit("\n".join(defects))
         if not execute.refresh(page):
             raise SystemExit(
-                f"book/{page.stem}.md has changed code; run: make notebook NAME={page.stem}"
+                f"book/{page.stem}.md has changed code; run: make notebook "
+                f"NAME={page.stem}"
             )
-    if subprocess.run(command(todo), cwd=root).returncode:
+    if subprocess.run(command(todo), cwd=book.root).returncode:
         raise SystemExit("Some outputs differ from those in the notebooks.")

@@ -26,12 +26,10 @@ FOLDS = """<div class="folds pst-js-only">
 
 
 def read(text: str) -> NotebookNode:
-    """A notebook with the page's own text in place of its plain form; its cells' ids
-    say which page it belongs to.
-    """
+    """A notebook with the page's own text in place of its plain form."""
     notebook = nbformat.reads(text, as_version=4)
-    stem = notebook.cells[0].id.rpartition("-")[0]
-    shown = pages.with_outputs(pages.Page(pages.ROOT, stem), notebook, plainly=False)
+    page = pages.current().pages[notebook.metadata[pages.PAGE]]
+    shown = page.with_outputs(notebook, plainly=False)
     for cell in pages.code_cells(shown):
         if pages.title(cell).startswith("Checks"):
             fold_checks(cell)

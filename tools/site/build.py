@@ -1,11 +1,14 @@
 """Build the HTML book, and fail on every warning: python -m tools build [--out DIR]."""
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from importlib.metadata import distributions
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,12 +17,14 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 
 from tools import ledger
 from tools.notebooks import install_cell
-from tools.notebooks.pages import ROOT
+from tools.notebooks.pages import ROOT, current
 
 STRICT = ["-W", "-n", "--keep-going", "-q"]
 # What a build leaves in _build. Nothing else there is removed.
 MADE = ("html", ".doctrees", "jupyter_execute", ".jupyter_cache")
 SOURCE = "lsalib-book.zip"
+# The digest of what the last build was made from: an unchanged book is not built again.
+STAMP = ".inputs"
 OFFER = """The site also offers <a href="../{}">the book’s source</a>, and <a href="../_sources/book/{}">a wheel of the
 library</a>."""
 
@@ -31,39 +36,47 @@ def toc_pages(root: Path = ROOT) -> list[str]:
     ]
 
 
+def ignored() -> Callable[[str, list[str]], set[str]]:
+    """Which of a folder's names are no part of the source, as shutil asks for it."""
+    made = (ROOT / ".gitignore").read_text(encoding="utf-8").replace("/", "").split()
+    return shutil.ignore_patterns(".git", *made)
+
+
+def inputs() -> str:
+    """A digest of all that the site is made from: source, packages, and setting."""
+    packages = sorted({(each.name, each.version) for each in distributions()})
+    setting = os.environ.get("BOOK_COLAB")
+    digest = hashlib.sha256(repr((packages, setting)).encode())
+    skipped = ignored()
+    for folder, folders, names in os.walk(ROOT):
+        skip = skipped(folder, [*folders, *names])
+        folders[:] = sorted(set(folders) - skip)
+        for name in sorted(set(names) - skip):
+            path = Path(folder, name)
+            digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
 def carry(html: Path) -> None:
     """Put the book's source beside the pages and, beside their notebooks, the wheel
     that these install.
     """
     notebooks, front = html / "_sources/book", html / f"{toc_pages()[0]}.html"
-    made = (ROOT / ".gitignore").read_text(encoding="utf-8").replace("/", "").split()
     with TemporaryDirectory() as folder:
-        copy = shutil.copytree(
-            ROOT,
-            Path(folder) / "lsalib-book",
-            ignore=shutil.ignore_patterns(".git", *made),
-        )
+        copy = shutil.copytree(ROOT, Path(folder) / "lsalib-book", ignore=ignored())
         shutil.make_archive(str(html / Path(SOURCE).stem), "zip", folder)
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-        ]
-        subprocess.run([*pip, f"--wheel-dir={notebooks}", copy], check=True)
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+        where = ["--no-build-isolation", f"--wheel-dir={notebooks}"]
+        subprocess.run([*pip, *where, copy], check=True)
     (wheel,) = notebooks.glob("*.whl")
-    place = install_cell.wheel_place(install_cell.address(ROOT), wheel.name)
+    place = install_cell.wheel_place(current().address, wheel.name)
     for notebook in notebooks.glob("*.ipynb"):
         text = notebook.read_text(encoding="utf-8")
         notebook.write_text(install_cell.PLACE.sub(place, text), encoding="utf-8")
     offer = OFFER.format(SOURCE, wheel.name)
-    front.write_text(
-        front.read_text(encoding="utf-8").replace('<span id="source"></span>', offer),
-        encoding="utf-8",
-    )
+    text = front.read_text(encoding="utf-8")
+    text = text.replace('<span id="source"></span>', offer)
+    front.write_text(text, encoding="utf-8")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -77,23 +90,34 @@ def main(argv: list[str] | None = None) -> None:
         metavar="DIR",
         help="where _build/html goes (default: here)",
     )
-    out = parser.parse_args(argv).out.resolve()
+    made = parser.parse_args(argv).out.resolve() / "_build"
+    stamp = made / STAMP
+    if not stamp.is_file() or stamp.read_text() != inputs():
+        stamp.unlink(missing_ok=True)
+        ledger.check(current())  # which may draw the README's figure
+        digest = inputs()
+        build(made)
+        stamp.write_text(digest)
+    print(f"Open {os.path.relpath(made / 'html/index.html')}")
+
+
+def build(made: Path) -> None:
+    """Build the site from nothing: Sphinx reports the warnings of an unchanged page
+    only once.
+    """
     # Imported here: its import warns of click 9, which does not concern a caller who
     # only asks for the pages.
     from jupyter_book.cli.main import build as jupyter_book_build
 
-    ledger.main([])
-    # From nothing: Sphinx reports the warnings of an unchanged page only once.
     for name in MADE:
-        shutil.rmtree(out / "_build" / name, ignore_errors=True)
+        shutil.rmtree(made / name, ignore_errors=True)
+    arguments = [str(ROOT), "--path-output", str(made.parent), *STRICT]
     try:
         with redirect_stdout(StringIO()):
-            jupyter_book_build.main(
-                [str(ROOT), "--path-output", str(out), *STRICT], standalone_mode=False
-            )
+            jupyter_book_build.main(arguments, standalone_mode=False)
     except (RuntimeError, SystemExit):
         raise SystemExit(
-            "The book was not built: see the warnings above; each one counts as an error."
+            "The book was not built: see the warnings above; each one counts as an "
+            "error."
         ) from None
-    carry(out / "_build/html")
-    print(f"Open {os.path.relpath(out / '_build/html/index.html')}")
+    carry(made / "html")

@@ -23,10 +23,10 @@ from sphinx.util.nodes import make_refnode
 
 from lsalib.book.claims import HEAD, Record, tally, texts
 from tools import ledger
-from tools.ledger import STATUSES, Entry, Marked
+from tools.claims import STATUSES, Entry, read_claims
+from tools.ledger import Marked
 from tools.notebooks import install_cell
-from tools.notebooks.markdown import chapters
-from tools.notebooks.pages import ROOT
+from tools.notebooks.pages import ROOT, current
 
 SOURCES = {
     "P": "the paper on linear attention",
@@ -47,9 +47,9 @@ FORM = """<form class="ledger-tools pst-js-only" role="search" aria-label="The c
 FOR_ALL = "[∀ *d*, *C*]{.claim-certified}"
 CERTIFIED = "Checked symbolically for all d and C, not only at the sizes that we ran."
 
-claims = cache(lambda: {claim.id: claim for claim in ledger.read_claims(ROOT)})
+claims = cache(lambda: {claim.id: claim for claim in read_claims(ROOT)})
 marks = cache(lambda: ledger.read_marks(ROOT))
-records = cache(lambda: ledger.read_records(ROOT))
+records = cache(lambda: ledger.read_records(current()))
 
 
 def plain(text: str) -> str:
@@ -161,7 +161,7 @@ class Brief(SphinxDirective):
 
 def row(claim: Entry, paper: str, finding: str, verdict: str) -> list[str]:
     """What the paper says, if it does, what we find, and the verdict."""
-    number = chapters(ROOT).get(claim.page)
+    number = current().chapters.get(claim.page)
     chapter = (
         f"{number}. [](/book/{claim.page}.md)"
         if number
@@ -219,7 +219,7 @@ def tested(marked: Marked) -> str:
     address.
     """
     place = plain(f"{marked.file}, {marked.function}")
-    repository = install_cell.address(ROOT)
+    repository = current().address
     if install_cell.GITHUB.fullmatch(repository):
         place = f"[{place}]({repository}/blob/{install_cell.BRANCH}/{marked.file})"
     return (
@@ -263,7 +263,7 @@ class Ledger(SphinxDirective):
     """
 
     def run(self) -> list[Node]:
-        numbers = {"intro": 0} | chapters(ROOT)
+        numbers = {"intro": 0} | current().chapters
         place = lambda claim: numbers.get(claim.page, len(numbers))
         listed = sorted(claims().values(), key=place)
         objects = self.env.get_domain("claim").data["rows"]

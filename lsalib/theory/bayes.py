@@ -29,10 +29,12 @@ DEGREE, DEGREES_A_UNIT, NODES = 95, 2, 160
 def bayes_risk(task: GaussianTask) -> float:
     r"""The minimum risk of any predictor, that of ``estimators.bayes``.
 
-    .. math:: d\, \lambda \psi\; E \big[ \big( I + s X^\top X \big)^{-1} \big]_{11} =
-       d\, \lambda \psi\;
-       E\, \cfrac{1}{1 + \cfrac{s \chi^2_C}{1 + \cfrac{s \chi^2_{d-1}}{1 + s
-       \chi^2_{C-1} \cdots}}}, \qquad s = \frac{\lambda \psi}{\sigma^2}
+    .. math:: \begin{gathered}
+       d\, \lambda \psi\; E \big[ \big( I + s X^\top X \big)^{-1} \big]_{11} \\
+       = d\, \lambda \psi\; E\, \cfrac{1}{1 + \cfrac{s \chi^2_C}{1
+       + \cfrac{s \chi^2_{d-1}}{1 + s \chi^2_{C-1} \cdots}}} , \\
+       s = \frac{\lambda \psi}{\sigma^2}
+       \end{gathered}
 
     for `\Lambda = \lambda I` and `\Psi = \psi I`: independent chi-squared numbers, of
     whose degrees of freedom the last is zero. Without label noise the risk is `\lambda

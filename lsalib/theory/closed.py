@@ -203,8 +203,8 @@ def constant_regression(
         ValueError: if no noise of the task's strength has this cumulant.
 
     Example:
-        # 1 + C k/2
-        >>> round(constant_regression(GaussianTask([2.0, 2.0], 5)).error * (1 + 5 * 2 / 2), 12)
+        >>> error = constant_regression(GaussianTask([2.0, 2.0], 5)).error
+        >>> round(error * (1 + 5 * 2 / 2), 12)  # 1 + C k/2
         1.0
         >>> task = GaussianTask([2.0, 2.0], 5, noise_std=2.0)
         >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]

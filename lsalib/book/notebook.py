@@ -75,8 +75,7 @@ def table(
         spec: a format specification for the other numbers, or one for each column.
 
     Example:
-        # a notebook shows it
-        >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")
+        >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # is shown
     """
     cells = [list(row) for row in rows]
     specs = [spec] * len(head) if isinstance(spec, str) else list(spec)

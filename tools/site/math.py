@@ -1,19 +1,12 @@
-"""Sphinx extension of the book: formulas are set as MathML when the book is built, in a
-font of their own.
-"""
+"""Sphinx extension of the book: formulas are set as MathML when the book is built."""
 
 import html
 import re
-import unicodedata
 from collections.abc import Callable
-from importlib.resources import as_file, files
-from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from docutils import nodes
-from fontTools import subset
-from fontTools.ttLib import TTFont
 from math_core import LatexError, LatexToMathML
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -21,16 +14,6 @@ from sphinx.util.math import get_node_equation_number
 
 log = logging.getLogger(__name__)
 
-FONT = "book-math.woff"
-# Where a bar over a letter begins and ends, in thousandths of the letters' size: the
-# font's own merges with the letter.
-BAR = (600, 690)
-# Smaller forms of small letters, letters without their dots below hats, flat accents.
-FEATURES = ("ssty", "dtls", "flac")
-# A single letter is drawn in italics, which have code points of their own.
-ITALICS = [0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]
-# The root's sign stands in no formula's text: it is drawn for <msqrt>.
-BASICS = {chr(code) for code in range(0x20, 0x7F)} | set("−×·±≤≥≠…√")
 # Behind which signs a formula in a line of text may go on in the next one.
 RELATIONS = set("=≠<>≤≥≈≡∼∈⊂⊆→⇒⟹⟺↦∝≔≪≫,;")
 OPENING, CLOSING = set("([{⟨⌊⌈"), set(")]}⟩⌋⌉")
@@ -185,70 +168,6 @@ def keep_together(
     context["body"] = unbroken(context.get("body", ""))
 
 
-def used_characters(folder: Path) -> set[str]:
-    """What the formulas of the built pages are made of."""
-    pages = (page.read_text(encoding="utf-8") for page in folder.rglob("*.html"))
-    formulas = "".join(
-        "".join(re.findall(r"<math.*?</math>", page, re.DOTALL)) for page in pages
-    )
-    used = BASICS | set(html.unescape(re.sub("<[^>]*>", "", formulas)))
-    return used | {
-        chr(code)
-        for code in ITALICS
-        if unicodedata.normalize("NFKC", chr(code)) in used
-    }
-
-
-def adjust(font: TTFont) -> None:
-    """Correct what browsers make of the font: the height of some indices, thin bars,
-    and a gap behind roots.
-    """
-    math, outlines, widths, names = (
-        font["MATH"].table,
-        font["glyf"],
-        font["hmtx"],
-        font.getBestCmap(),
-    )
-    # Browsers would place the index of a y or an η by the letter's tail; TeX and print
-    # do not.
-    math.MathConstants.SubscriptBaselineDropMin.Value = 0
-    if bar := names.get(ord("¯")):
-        corners = outlines[bar].coordinates
-        middle = sum(y for _, y in corners) / 4
-        corners[:] = [(x, BAR[y > middle]) for x, y in corners]
-    # Chromium makes every root as wide as the widest sign for one: all signs become as
-    # wide as the smallest.
-    root, variants = names[ord("√")], math.MathVariants
-    signs = variants.VertGlyphConstruction[
-        variants.VertGlyphCoverage.glyphs.index(root)
-    ]
-    width, _ = widths[root]
-    sizes = [size.VariantGlyph for size in signs.MathGlyphVariantRecord]
-    for sign in {*sizes, *(part.glyph for part in signs.GlyphAssembly.PartRecords)}:
-        advance, left = widths[sign]
-        outlines[sign].coordinates.scale((width / advance, 1))
-        widths[sign] = (width, round(left * width / advance))
-
-
-def write_font(app: Sphinx, error: Exception | None) -> None:
-    """The part of STIX Two Math that the book uses, as WOFF; its licence, the SIL Open
-    Font License, stays in it.
-    """
-    if error or app.builder.format != "html":
-        return
-    options = subset.Options(
-        flavor="woff", name_IDs=["*"], layout_features=list(FEATURES), hinting=False
-    )
-    with as_file(files("ziamath") / "fonts/STIXTwoMath-Regular.ttf") as source:
-        font = subset.load_font(str(source), options)
-    part = subset.Subsetter(options)
-    part.populate(unicodes=sorted(map(ord, used_characters(Path(app.outdir)))))
-    part.subset(font)
-    adjust(font)
-    subset.save_font(font, str(Path(app.outdir) / "_static" / FONT), options)
-
-
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_block, None))
     app.connect("html-page-context", keep_together)
-    app.connect("build-finished", write_font)

@@ -1,20 +1,19 @@
 """Sphinx extension of the claims: a domain whose objects are the rows of the ledger,
 roles that refer to them, the box at a page's head, and the tables of claims.
 
-What is shown is written in the pages' own Markdown and parsed by their parser.
+What is shown is written in the pages' own Markdown, by the template claims.md.
 """
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from textwrap import indent
+from typing import Any
 
 from docutils import nodes
 from docutils.nodes import Node
+from jinja2 import Environment, FileSystemLoader
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.domains import Domain, ObjType
@@ -23,29 +22,10 @@ from sphinx.util.nodes import make_refnode
 
 from lsalib.book.claims import HEAD, Record, tally, texts
 from tools import ledger
-from tools.claims import STATUSES, Entry, read_claims
+from tools.claims import STATUSES, read_claims
 from tools.ledger import Marked
 from tools.notebooks import install_cell
 from tools.notebooks.pages import ROOT, current
-
-SOURCES = {
-    "P": "the paper on linear attention",
-    "S": "a summary of the paper on softmax attention",
-    "A": "other papers",
-    "new": "this book",
-}
-COLUMNS = ("The paper says", "We find", "Verdict")
-COLUMNS_OF = {
-    "P": COLUMNS,
-    "S": ("The summary says", *COLUMNS[1:]),
-    "A": COLUMNS,
-    "new": ("This book finds", "Verdict"),
-}
-FORM = """<form class="ledger-tools pst-js-only" role="search" aria-label="The claims">
-<label>Search <input type="search"></label> <button type="button">Show all</button>
-<output></output></form>"""
-FOR_ALL = "[∀ *d*, *C*]{.claim-certified}"
-CERTIFIED = "Checked symbolically for all d and C, not only at the sizes that we ran."
 
 claims = cache(lambda: {claim.id: claim for claim in read_claims(ROOT)})
 marks = cache(lambda: ledger.read_marks(ROOT))
@@ -57,28 +37,33 @@ def plain(text: str) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 
-def pill(status: str, words: str = "") -> str:
-    return f"[{words or status}]{{.claim-status .claim-{status.replace(' ', '-')}}}"
+def counted(checks: list[Record], tests: list[Marked]) -> str:
+    """How much evidence there is: “2 checks hold, 1 test”."""
+    counts = [tally(checks)] if checks else []
+    if tests:
+        counts.append("1 test" if len(tests) == 1 else f"{len(tests)} tests")
+    return ", ".join(counts) or "none"
 
 
-def verdict(claim: Entry) -> str:
-    """The claim's verdict, with the sign of a certificate; for who hears the page, also
-    of what.
-    """
-    certified = any(test.kind == "certificate" for test in marks().get(claim.id, []))
-    sign = f" {FOR_ALL}" if certified else ""
-    return f"{pill(claim.status)}{sign}[: {plain(claim.where or claim.id)}]{{.unseen}}"
-
-
-def table(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A cell may hold another table, if the fence around this one is longer."""
-    fence = "::::" if name == "evidence" else ":::::"
-    lines = [f"{fence}{{list-table}}", ":header-rows: 1", ":widths: auto"]
-    lines += [f":class: {name}", ""]
-    for row in (head, *rows):
-        cells = [indent(f"- {cell}", "    ").strip() for cell in row]
-        lines.append(indent("\n".join(cells), "  ").replace("  ", "* ", 1))
-    return "\n".join([*lines, fence])
+@cache
+def template() -> Any:
+    """The macros that write Markdown."""
+    env = Environment(loader=FileSystemLoader(Path(__file__).with_name("templates")))
+    env.filters |= {"plain": plain, "slug": lambda status: status.replace(" ", "-")}
+    github, address = install_cell.GITHUB.fullmatch(current().address), ""
+    if github:
+        address = f"{github[0]}/blob/{install_cell.BRANCH}/"
+    env.globals |= {
+        "chapters": current().chapters,
+        "counted": counted,
+        "heads": [*HEAD],
+        "marks": lambda claim: marks().get(claim.id, []),
+        "records_of": lambda claim: claim.records(records()),
+        "repository": address,
+        "statuses": STATUSES,
+        "texts": lambda record: texts(record, rounded=False),
+    }
+    return env.get_template("claims.md").module
 
 
 class ClaimRole(ReferenceRole):
@@ -96,7 +81,7 @@ class ClaimRole(ReferenceRole):
         elif self.has_explicit_title:
             words += f"[ for {plain(self.target)}]{{.unseen}}"
         elif self.target in claims():
-            words, classes = verdict(claims()[self.target]), ["claim-badge"]
+            words, classes = template().verdict(claims()[self.target]), ["claim-badge"]
         parent = self.inliner.parent
         shown, messages = self.inliner.parse(words, self.lineno, self.inliner, parent)
         about = {"reftype": self.name, "reftarget": self.target, "classes": classes}
@@ -159,104 +144,6 @@ class Brief(SphinxDirective):
         return [nodes.meta("", name="description", content=described), box]
 
 
-def row(claim: Entry, paper: str, finding: str, verdict: str) -> list[str]:
-    """What the paper says, if it does, what we find, and the verdict."""
-    number = current().chapters.get(claim.page)
-    chapter = (
-        f"{number}. [](/book/{claim.page}.md)"
-        if number
-        else f"[](/book/{claim.page}.md)"
-    )
-    found = f"{finding}\n\n[{chapter}]{{.ledger-note}}"
-    return [paper, found, verdict] if paper else [found, verdict]
-
-
-def definitions() -> str:
-    """What the verdicts mean, and the sign beside those with a certificate."""
-    meanings = {pill(name): meaning for name, meaning in STATUSES.items()}
-    meanings[FOR_ALL] = CERTIFIED
-    lines = "\n\n".join(f"{term}\n: {meaning}" for term, meaning in meanings.items())
-    return f":::{{container}} verdict-definitions\n{lines}\n:::"
-
-
-def fold(summary: str, content: str) -> str:
-    begin = f'<details class="claims"><summary>{summary}</summary>'
-    return f"{begin}\n\n{content}\n\n</details>"
-
-
-def evidence(claim: Entry) -> str:
-    """Behind a claim, folded: its name and theorem, its checks with links to their
-    cells, its tests.
-    """
-    checks, listed = claim.records(records()), marks().get(claim.id, [])
-    about = f"{{claim}}`{claim.id} <{claim.id}>`"
-    if claim.where:
-        of = "" if claim.source == "A" else f" of {SOURCES[claim.source]}"
-        about += f"; {plain(claim.where)}{of}"
-    if claim.proof:
-        about += f"; proof: {{prf:ref}}`{claim.proof}`"
-    parts, counts = [about], []
-    if checks:
-        counts.append(tally(checks))
-        lines = [check(claim.page, record) for record in checks]
-        parts.append(table("evidence", [*HEAD, "cell"], lines))
-    if listed:
-        counts.append("1 test" if len(listed) == 1 else f"{len(listed)} tests")
-        parts.append("\n".join(map(tested, listed)))
-    return fold(f"Evidence: {', '.join(counts) or 'none'}", "\n\n".join(parts))
-
-
-def check(page: str, record: Record) -> list[str]:
-    """A check or a control, with its numbers as they are and a link to its cell."""
-    mark, kind = ("✗", "control") if record.kind == "control" else ("✓", "pass")
-    what, *others = map(plain, texts(record, rounded=False))
-    link = f"{{check}}`its cell <{page}#{record.anchor}>`"
-    return [f"[{mark}]{{.claim-mark .claim-{kind}}} {what}", *others, link]
-
-
-def tested(marked: Marked) -> str:
-    """What a marked test shows, with its file, as a link where the repository has an
-    address.
-    """
-    place = plain(f"{marked.file}, {marked.function}")
-    repository = current().address
-    if install_cell.GITHUB.fullmatch(repository):
-        place = f"[{place}]({repository}/blob/{install_cell.BRANCH}/{marked.file})"
-    return (
-        f"- {marked.kind.capitalize()}: {plain(marked.words)} [{place}]{{.ledger-note}}"
-    )
-
-
-def filters(source: str, status: str = "") -> str:
-    """The classes of a row, and of a link that chooses rows."""
-    verdict = f" verdict-{status.replace(' ', '-')}" if status else ""
-    return f"source-{source}{verdict}"
-
-
-def tallies(listed: list[Entry]) -> str:
-    """For each source, how many claims have each verdict and which are refuted."""
-    lines = []
-    for source, name in SOURCES.items():
-        own = [claim for claim in listed if claim.source == source]
-        counts = Counter(claim.status for claim in own)
-        refuted = ", ".join(
-            f"{{claim}}`{claim.where} <{claim.id}>`"
-            for claim in own
-            if claim.status == "refuted as stated"
-        )
-        said = (
-            f"{len(own)} claims; refuted: {refuted}"
-            if refuted
-            else f"{len(own)} claims"
-        )
-        line = f"- {{claims}}`{name[0].upper()}{name[1:]} <{filters(source)}>`: {said}."
-        for status in filter(counts.get, STATUSES):
-            shown = pill(status, f"{counts[status]} {status}")
-            line += f" {{claims}}`{shown} <claim-badge {filters(source, status)}>`"
-        lines.append(line)
-    return "\n".join([":::{container} ledger-tally", *lines, ":::"])
-
-
 class Ledger(SphinxDirective):
     """The tally, and for each source a table of its claims, by chapter, each with its
     evidence, folded.
@@ -268,29 +155,22 @@ class Ledger(SphinxDirective):
         listed = sorted(claims().values(), key=place)
         objects = self.env.get_domain("claim").data["rows"]
         objects |= dict.fromkeys(["ledger", *claims()], self.env.docname)
-        box = nodes.container(ids=["ledger"])
-        for source, name in SOURCES.items():
-            own = [claim for claim in listed if claim.source == source]
-            head = nodes.rubric("", f"Claims of {name}")
-            box += nodes.container("", head, self.table(COLUMNS_OF[source], own))
-        legend = fold("What the verdicts mean", definitions())
-        text = f"{tallies(listed)}\n\n{legend}\n\n{FORM}"
-        return [*self.parse_text_to_nodes(text), box]
+        tables = self.parse_text_to_nodes(template().ledger(listed))
+        box = nodes.container("", *tables, ids=["ledger"])
+        for part in box:
+            rows = part.next_node(nodes.tbody).children
+            for shown, below in zip(rows[::2], rows[1::2], strict=True):
+                self.join(shown, below)
+        return [*self.parse_text_to_nodes(template().above(listed)), box]
 
-    def table(self, columns: Sequence[str], own: list[Entry]) -> Node:
-        """Below each claim, over all columns, what opens to its evidence."""
-        lines = []
-        for claim in own:
-            lines.append(row(claim, claim.paper, claim.finding, pill(claim.status)))
-            lines.append([evidence(claim), *[""] * (len(columns) - 1)])
-        (made,) = self.parse_text_to_nodes(table("ledger", columns, lines))
-        rows = made.next_node(nodes.tbody).children
-        for claim, shown, below in zip(own, rows[::2], rows[1::2], strict=True):
-            shown["ids"] = [claim.id]
-            shown["classes"] = filters(claim.source, claim.status).split()
-            del below[1:]
-            below[0]["morecols"] = len(columns) - 1
-        return made
+    def join(self, shown: nodes.row, below: nodes.row) -> None:
+        """Markdown has no cells over several columns, and no names of rows."""
+        claim = claims()[below.next_node(pending_xref)["reftarget"]]
+        verdict = claim.status.replace(" ", "-")
+        shown["ids"] = [claim.id]
+        shown["classes"] = [f"source-{claim.source}", f"verdict-{verdict}"]
+        below[0]["morecols"] = len(below) - 1
+        del below[1:]
 
 
 class Verdicts(SphinxDirective):
@@ -301,7 +181,7 @@ class Verdicts(SphinxDirective):
     has_content = True
 
     def run(self) -> list[Node]:
-        lines = []
+        rows = []
         for line in filter(str.strip, self.content):
             name, _, words = line.partition(": ")
             paper, _, finding = words.partition(" | ")
@@ -310,9 +190,8 @@ class Verdicts(SphinxDirective):
                     "expected “id: what the paper says | what we find” with a claim’s "
                     f"id, got {line!r}"
                 )
-            lines.append(row(claims()[name], paper, finding, f"{{claim}}`{name}`"))
-        text = f"{table('verdicts', COLUMNS, lines)}\n\n{definitions()}"
-        return self.parse_text_to_nodes(text)
+            rows.append((claims()[name], paper, finding))
+        return self.parse_text_to_nodes(template().verdicts(rows))
 
 
 def write_data(app: Sphinx, error: Exception | None) -> None:

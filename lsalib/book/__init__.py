@@ -9,4 +9,14 @@ One import is enough: ``from lsalib.book import Claim, charts, glue, stored, tab
 from lsalib.book.claims import Claim, ClaimError, Record
 from lsalib.book.notebook import glue, table
 
-__all__ = ["Claim", "ClaimError", "Record", "charts", "figures", "glue", "statistics", "stored", "table"]
+__all__ = [
+    "Claim",
+    "ClaimError",
+    "Record",
+    "charts",
+    "figures",
+    "glue",
+    "statistics",
+    "stored",
+    "table",
+]

@@ -37,22 +37,36 @@ class Chart:
         self.figure, self.ax, self._show, self._limits = figure, ax, show, limits
         self._names: list[tuple[float, float, str, str]] = []
 
-    def line(self, x, y, name: str = "", *, color: str = "ink", style: str = "-") -> None:
+    def line(
+        self, x, y, name: str = "", *, color: str = "ink", style: str = "-"
+    ) -> None:
         """A curve through the points (x, y), for what is exact."""
         x, y = self._pair(x, y)
         self.ax.plot(x, y, style, color=color_of(color))
         self._name(name, x[-1], y[-1], color)
 
-    def points(self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o") -> None:
+    def points(
+        self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o"
+    ) -> None:
         """Points, for what is sampled or trained, with bars of three standard errors if
         ``error`` is given.
         """
         x, y = self._pair(x, y)
         bars = None if error is None else 3 * np.broadcast_to(error, y.shape)
-        self.ax.errorbar(x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4)
+        self.ax.errorbar(
+            x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4
+        )
         self._name(name, x[-1], y[-1], color)
 
-    def curve(self, losses, name: str = "", *, color: str = "ink", style: str = "-", window: int = 50) -> None:
+    def curve(
+        self,
+        losses,
+        name: str = "",
+        *,
+        color: str = "ink",
+        style: str = "-",
+        window: int = 50,
+    ) -> None:
         """Losses during training: for each seed a line of means over windows of steps,
         and a band over all losses.
 
@@ -61,28 +75,56 @@ class Chart:
         """
         rows = np.atleast_2d(np.asarray(losses, np.float64))
         if rows.ndim != 2:
-            raise ValueError(f"losses must have shape (steps,) or (seeds, steps), got shape {rows.shape}")
+            raise ValueError(
+                f"losses must have shape (steps,) or (seeds, steps), got shape {rows.shape}"
+            )
         window = min(window, rows.shape[1])
         # A last window that is not full is left out.
-        blocks = rows[:, : rows.shape[1] // window * window].reshape(len(rows), -1, window)
+        blocks = rows[:, : rows.shape[1] // window * window].reshape(
+            len(rows), -1, window
+        )
         middle = (np.arange(blocks.shape[1]) + 0.5) * window
         low, high = blocks.min((0, 2)), blocks.max((0, 2))
-        self.ax.fill_between(middle, low, high, color=color_of(color), alpha=0.15, linewidth=0)
+        self.ax.fill_between(
+            middle, low, high, color=color_of(color), alpha=0.15, linewidth=0
+        )
         for means in blocks.mean(2):
             self.ax.plot(middle, means, style, color=color_of(color), linewidth=1.4)
         self._name(name, middle[-1], means[-1], color)
 
-    def exact(self, value, name: str = "", *, color: str = "ink", style: str = "--", spec: str = ".3f") -> None:
+    def exact(
+        self,
+        value,
+        name: str = "",
+        *,
+        color: str = "ink",
+        style: str = "--",
+        spec: str = ".3f",
+    ) -> None:
         """A horizontal line at an exact value, which follows its name."""
-        self.ax.axhline(value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5)
-        self._name(f"{name} {written(float(value), spec)}" if name else "", np.inf, value, color)
+        self.ax.axhline(
+            value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5
+        )
+        self._name(
+            f"{name} {written(float(value), spec)}" if name else "",
+            np.inf,
+            value,
+            color,
+        )
 
     def upright(self, x, name: str = "", *, color: str = "ink") -> None:
         """A dotted vertical line, with its name at the top."""
         self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
         if name:
             top = self.ax.get_xaxis_transform()
-            self.ax.annotate(name, (x, 1), xytext=(4, 0), xycoords=top, textcoords="offset points", va="top")
+            self.ax.annotate(
+                name,
+                (x, 1),
+                xytext=(4, 0),
+                xycoords=top,
+                textcoords="offset points",
+                va="top",
+            )
 
     def __enter__(self) -> "Chart":
         return self
@@ -90,10 +132,19 @@ class Chart:
     def __exit__(self, kind, error, trace) -> None:
         if kind is None:
             # Only now: matplotlib fits an end that is None to what is drawn by then.
-            self.ax.set(**{name: ends for name, ends in self._limits.items() if ends is not None})
+            self.ax.set(
+                **{
+                    name: ends
+                    for name, ends in self._limits.items()
+                    if ends is not None
+                }
+            )
             for axis in (self.ax.xaxis, self.ax.yaxis):
                 low, high = axis.get_view_interval()
-                if isinstance(ticks := axis.get_major_locator(), LogLocator) and high > 100 * low:
+                if (
+                    isinstance(ticks := axis.get_major_locator(), LogLocator)
+                    and high > 100 * low
+                ):
                     # numbers between powers of ten would run together
                     ticks.set_params(subs=(1,))
             self._write_names()
@@ -106,7 +157,9 @@ class Chart:
     def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         if x.ndim > 1 or x.shape != y.shape:
-            raise ValueError(f"x and y must be vectors of one length, got shapes {x.shape} and {y.shape}")
+            raise ValueError(
+                f"x and y must be vectors of one length, got shapes {x.shape} and {y.shape}"
+            )
         return np.atleast_1d(x), np.atleast_1d(y)
 
     def _name(self, name: str, x: float, y: float, color: str) -> None:
@@ -126,8 +179,15 @@ class Chart:
         size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72
         named = sorted(self._names, key=lambda each: each[1])
         heights = [size * (1 + name.count("\n")) for _, _, name, _ in named]
-        places = spread([np.clip(pixels(y), low, high) for _, y, _, _ in named], heights)
-        style: Any = {"transform": self.ax.transAxes, "va": "center", "ha": "left", "linespacing": 1.1}
+        places = spread(
+            [np.clip(pixels(y), low, high) for _, y, _, _ in named], heights
+        )
+        style: Any = {
+            "transform": self.ax.transAxes,
+            "va": "center",
+            "ha": "left",
+            "linespacing": 1.1,
+        }
         for (_, _, name, color), place in zip(named, places, strict=True):
             at = self.ax.transAxes.inverted().transform((0, place))[1]
             self.ax.text(1.02, at, name, color=color_of(color), **style)
@@ -154,11 +214,20 @@ def spread(wanted, heights) -> np.ndarray:
         pools.append([value])
         while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
             pools[-2:] = [pools[-2] + pools[-1]]
-    return np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + offsets
+    return (
+        np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + offsets
+    )
 
 
 def chart(
-    xlabel: str, ylabel: str, *, log: str = "", xlim=None, ylim=None, size=(5.6, 3.5), show: bool = True
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: str = "",
+    xlim=None,
+    ylim=None,
+    size=(5.6, 3.5),
+    show: bool = True,
 ) -> Chart:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c:
     c.exact(1.0, "minimum risk")``.
@@ -184,7 +253,14 @@ def chart(
     return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
 
 
-def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3), show: bool = True) -> Chart:
+def tokens(
+    cells,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    *,
+    size=(5.6, 2.3),
+    show: bool = True,
+) -> Chart:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last
     cell the initial guess.
 
@@ -204,21 +280,37 @@ def tokens(cells, columns: Sequence[str], rows: Sequence[str], *, size=(5.6, 2.3
         Text(1, -2, 'the guess')
     """
     if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
-        raise ValueError(f"cells must be {len(rows)} rows of {len(columns)}, got rows of {[len(row) for row in cells]}")
+        raise ValueError(
+            f"cells must be {len(rows)} rows of {len(columns)}, got rows of {[len(row) for row in cells]}"
+        )
     use_style()
     figure, ax = plt.subplots(figsize=size)
     for i, j in np.ndindex(len(rows), len(columns)):
         last = i == len(rows) - 1
         color = "yq" if last and j == len(columns) - 1 else "lsa" if last else "ink"
         opacity = 0.4 if color == "yq" else 0.12
-        ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, facecolor=color_of(color), alpha=opacity))
-        text = cells[i][j] if isinstance(cells[i][j], str) else written(float(cells[i][j]), "g")
+        ax.add_patch(
+            plt.Rectangle(
+                (j - 0.46, -i - 0.46),
+                0.92,
+                0.92,
+                facecolor=color_of(color),
+                alpha=opacity,
+            )
+        )
+        text = (
+            cells[i][j]
+            if isinstance(cells[i][j], str)
+            else written(float(cells[i][j]), "g")
+        )
         ax.text(j, -i, text, ha="center", va="center", fontsize="large")
     for j, name in enumerate(columns):
         ax.text(j, 0.62, name, ha="center", va="bottom")
     for i, name in enumerate(rows):
         ax.text(-0.62, -i, name, ha="right", va="center")
-    ax.plot([len(columns) - 1.5] * 2, [0.5, 0.5 - len(rows)], ":", color=INK, linewidth=1)
+    ax.plot(
+        [len(columns) - 1.5] * 2, [0.5, 0.5 - len(rows)], ":", color=INK, linewidth=1
+    )
     ax.set(xlim=(-0.6, len(columns) - 0.4), ylim=(0.4 - len(rows), 1.2), aspect=0.6)
     ax.axis("off")
     return Chart(figure, ax, show)

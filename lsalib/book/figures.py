@@ -28,10 +28,15 @@ PALETTE = {
     "ltb": ("#16858f", "#157f88", "#199aa5"),
     "ink": ("#7a828e", "#535861", "#a5aab2"),
 }  #: Each ink as it is drawn, by day and by night; the book writes the last two into its style.
-COLORS = {name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"}  #: The ink of each predictor.
+COLORS = {
+    name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"
+}  #: The ink of each predictor.
 INK = PALETTE["ink"][0]  #: The ink of axes and text.
 # Nothing in a drawing but what is drawn: the same figure has the same bytes.
-BARE: dict[str, Any] = {"metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")), "bbox_inches": "tight"}
+BARE: dict[str, Any] = {
+    "metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")),
+    "bbox_inches": "tight",
+}
 
 
 def color_of(quantity: str) -> str:
@@ -54,7 +59,9 @@ def tint(values, limit: float = 1.0) -> np.ndarray:
     """
     values = np.asarray(values, np.float64)
     ends = np.array([mpl.colors.to_rgb(COLORS[name]) for name in ("lsa", "yq")])
-    return np.dstack([ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)])
+    return np.dstack(
+        [ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)]
+    )
 
 
 def use_style() -> None:
@@ -62,7 +69,14 @@ def use_style() -> None:
     plot; a notebook shows SVG.
     """
     plt.rcdefaults()
-    gray: Any = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    gray: Any = (
+        "text.color",
+        "axes.edgecolor",
+        "axes.labelcolor",
+        "axes.titlecolor",
+        "xtick.color",
+        "ytick.color",
+    )
     mpl.rcParams.update(dict.fromkeys(gray, INK))
     mpl.rcParams.update(
         {

@@ -47,7 +47,11 @@ def written(value: float | int, spec: str) -> str:
         ('−1.50', '0.00', '1e−09')
     """
     text = format(value, spec)
-    if isinstance(value, float) and math.isfinite(value) and not re.search("[1-9]", text):
+    if (
+        isinstance(value, float)
+        and math.isfinite(value)
+        and not re.search("[1-9]", text)
+    ):
         text = format(0.0, spec)
     return text.replace("-", "−")
 
@@ -59,11 +63,17 @@ def _entry(name: str, value, spec: str, whole_spec: str) -> str:
     array = np.asarray(value)
     if array.shape or array.dtype.kind not in "biufV":  # V: bfloat16 and similar types
         raise ValueError(f"{name} must be a single number or a text, got {value!r}")
-    return written(number := array.item(), whole_spec if isinstance(number, int) else spec)
+    return written(
+        number := array.item(), whole_spec if isinstance(number, int) else spec
+    )
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Iterable[object]], *, caption: str = "", spec: str | Sequence[str] = ".4g"
+    head: Sequence[str],
+    rows: Iterable[Iterable[object]],
+    *,
+    caption: str = "",
+    spec: str | Sequence[str] = ".4g",
 ) -> None:
     """Show results as a table with a head and a caption.
 
@@ -79,23 +89,52 @@ def table(
     """
     cells = [list(row) for row in rows]
     specs = [spec] * len(head) if isinstance(spec, str) else list(spec)
-    for name, length in {"spec": len(specs), **{f"rows[{n}]": len(row) for n, row in enumerate(cells)}}.items():
+    for name, length in {
+        "spec": len(specs),
+        **{f"rows[{n}]": len(row) for n, row in enumerate(cells)},
+    }.items():
         if length != len(head):
-            raise ValueError(f"{name} must have {len(head)} entries, one for each column, got {length}")
+            raise ValueError(
+                f"{name} must have {len(head)} entries, one for each column, got {length}"
+            )
     place = lambda n, k: f"rows[{n}][{k}]"
-    texts = [[_entry(place(n, k), each, specs[k], "") for k, each in enumerate(row)] for n, row in enumerate(cells)]
-    numeric = [any(not isinstance(row[k], str) for row in cells) for k in range(len(head))]
-    tag = lambda kind, text, k: f"<{kind}{' class=number' * numeric[k]}>{html.escape(text)}</{kind.split()[0]}>"
-    top = "".join(tag('th scope="col"' if name else "td", name, k) for k, name in enumerate(head))
-    body = "".join(f"<tr>{''.join(tag('td', text, k) for k, text in enumerate(row))}</tr>" for row in texts)
+    texts = [
+        [_entry(place(n, k), each, specs[k], "") for k, each in enumerate(row)]
+        for n, row in enumerate(cells)
+    ]
+    numeric = [
+        any(not isinstance(row[k], str) for row in cells) for k in range(len(head))
+    ]
+    tag = lambda kind, text, k: (
+        f"<{kind}{' class=number' * numeric[k]}>{html.escape(text)}</{kind.split()[0]}>"
+    )
+    top = "".join(
+        tag('th scope="col"' if name else "td", name, k) for k, name in enumerate(head)
+    )
+    body = "".join(
+        f"<tr>{''.join(tag('td', text, k) for k, text in enumerate(row))}</tr>"
+        for row in texts
+    )
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     page = f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in [head, *texts]]
-    show({"text/html": page, "text/plain": "\n".join(line.rstrip() for line in [*lines, *[caption] * bool(caption)])})
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        for row in [head, *texts]
+    ]
+    show(
+        {
+            "text/html": page,
+            "text/plain": "\n".join(
+                line.rstrip() for line in [*lines, *[caption] * bool(caption)]
+            ),
+        }
+    )
 
 
-def glue(name: str = "", value: object = None, spec: str = ".4f", **values: object) -> None:
+def glue(
+    name: str = "", value: object = None, spec: str = ".4f", **values: object
+) -> None:
     """Record values for the page's prose, which shows them as ``{glue:text}`name```.
 
     Args:
@@ -109,7 +148,17 @@ def glue(name: str = "", value: object = None, spec: str = ".4f", **values: obje
     """
     named = ({name: value} if name else {}) | values
     if not named:
-        raise ValueError("glue needs a name and a value, or values as keywords, got neither")
+        raise ValueError(
+            "glue needs a name and a value, or values as keywords, got neither"
+        )
     for key, each in named.items():
         text = _entry(f"the value of {key!r}", each, spec, spec)
-        show({_GLUED: text}, {"scrapbook": {"name": key, "mime_prefix": _GLUED.removesuffix("text/plain")}})
+        show(
+            {_GLUED: text},
+            {
+                "scrapbook": {
+                    "name": key,
+                    "mime_prefix": _GLUED.removesuffix("text/plain"),
+                }
+            },
+        )

@@ -43,7 +43,9 @@ def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Int
     """
     table = np.array(columns, np.float64)  # a ValueError if the lengths differ
     if table.ndim != 2 or not (n := table.shape[1]) or not np.isfinite(table).all():
-        raise ValueError(f"columns must be vectors of finite numbers with at least one row, got shape {table.shape}")
+        raise ValueError(
+            f"columns must be vectors of finite numbers with at least one row, got shape {table.shape}"
+        )
     estimate = float(statistic(*table))
     if n < 8:
         return Interval(estimate, np.nan, np.nan)
@@ -62,7 +64,13 @@ def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Int
     return Interval(estimate, *map(float, found.confidence_interval))
 
 
-def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = None, *, family: int = 1) -> Interval:
+def mse(
+    prediction: np.ndarray,
+    truth: np.ndarray,
+    less: np.ndarray | None = None,
+    *,
+    family: int = 1,
+) -> Interval:
     """The mean squared error, ``mean (prediction - truth)^2``; or, where there is
     another prediction, less its error.
 
@@ -71,4 +79,6 @@ def mse(prediction: np.ndarray, truth: np.ndarray, less: np.ndarray | None = Non
         1.5
     """
     error = lambda a, b, y: ((a - y) ** 2 - (b - y) ** 2).mean(-1)
-    return bootstrap(error, prediction, truth if less is None else less, truth, family=family)
+    return bootstrap(
+        error, prediction, truth if less is None else less, truth, family=family
+    )

@@ -32,7 +32,9 @@ def path(name: str = "") -> Path:
         'engine_cost.json'
     """
     if not (found := FOLDER / name).exists():
-        raise FileNotFoundError(f"name must be a file or folder in {FOLDER}, got {name!r}")
+        raise FileNotFoundError(
+            f"name must be a file or folder in {FOLDER}, got {name!r}"
+        )
     return found
 
 
@@ -75,7 +77,9 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         part.unlink(missing_ok=True)
 
 
-def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np.ndarray, np.ndarray]:
+def circuits(
+    run: Stored, seed: int, layer: int, snapshot: int = -1
+) -> tuple[np.ndarray, np.ndarray]:
     """The circuits of a stored layer of softmax heads: what each head carries away, b,
     and where it looks, A.
 
@@ -89,5 +93,8 @@ def circuits(run: Stored, seed: int, layer: int, snapshot: int = -1) -> tuple[np
         ((4, 1, 6), (4, 6, 6))
     """
     ends = np.cumsum(run.about["heads"])[:-1]
-    b, A = (np.split(run.arrays[name][snapshot, seed].astype(np.float64), ends)[layer] for name in "bA")
+    b, A = (
+        np.split(run.arrays[name][snapshot, seed].astype(np.float64), ends)[layer]
+        for name in "bA"
+    )
     return b, A

@@ -1,12 +1,13 @@
 """What the pages of the book need: claims with their checks, numbers for the prose,
-charts, stored results, intervals.
+charts, interactive figures, stored results, intervals.
 
 One import is enough: ``from lsalib.book import Claim, charts, glue, stored, table``.
-``charts`` and ``figures`` need matplotlib, and ``statistics`` needs SciPy: the extra
-``book`` brings both.
+``charts``, ``explore`` and ``figures`` need matplotlib, and ``statistics`` needs SciPy:
+the extra ``book`` brings both.
 """
 
 from lsalib.book.claims import Claim, ClaimError, Record
+from lsalib.book.explorers import explore
 from lsalib.book.notebook import glue, table
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ClaimError",
     "Record",
     "charts",
+    "explore",
     "figures",
     "glue",
     "statistics",

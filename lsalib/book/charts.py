@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+from scipy.optimize import isotonic_regression
 
 from lsalib.book.figures import INK, color_of, use_style
 from lsalib.book.notebook import written
@@ -76,7 +77,8 @@ class Chart:
         rows = np.atleast_2d(np.asarray(losses, np.float64))
         if rows.ndim != 2:
             raise ValueError(
-                f"losses must have shape (steps,) or (seeds, steps), got shape {rows.shape}"
+                "losses must have shape (steps,) or (seeds, steps), "
+                f"got shape {rows.shape}"
             )
         window = min(window, rows.shape[1])
         # A last window that is not full is left out.
@@ -105,26 +107,16 @@ class Chart:
         self.ax.axhline(
             value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5
         )
-        self._name(
-            f"{name} {written(float(value), spec)}" if name else "",
-            np.inf,
-            value,
-            color,
-        )
+        if name:
+            self._name(f"{name} {written(float(value), spec)}", np.inf, value, color)
 
     def upright(self, x, name: str = "", *, color: str = "ink") -> None:
         """A dotted vertical line, with its name at the top."""
         self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
         if name:
             top = self.ax.get_xaxis_transform()
-            self.ax.annotate(
-                name,
-                (x, 1),
-                xytext=(4, 0),
-                xycoords=top,
-                textcoords="offset points",
-                va="top",
-            )
+            place: Any = {"xycoords": top, "textcoords": "offset points"}
+            self.ax.annotate(name, (x, 1), xytext=(4, 0), va="top", **place)
 
     def __enter__(self) -> "Chart":
         return self
@@ -132,13 +124,9 @@ class Chart:
     def __exit__(self, kind, error, trace) -> None:
         if kind is None:
             # Only now: matplotlib fits an end that is None to what is drawn by then.
-            self.ax.set(
-                **{
-                    name: ends
-                    for name, ends in self._limits.items()
-                    if ends is not None
-                }
-            )
+            for name, ends in self._limits.items():
+                if ends is not None:
+                    self.ax.set(**{name: ends})
             for axis in (self.ax.xaxis, self.ax.yaxis):
                 low, high = axis.get_view_interval()
                 if (
@@ -158,7 +146,8 @@ class Chart:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         if x.ndim > 1 or x.shape != y.shape:
             raise ValueError(
-                f"x and y must be vectors of one length, got shapes {x.shape} and {y.shape}"
+                "x and y must be vectors of one length, "
+                f"got shapes {x.shape} and {y.shape}"
             )
         return np.atleast_1d(x), np.atleast_1d(y)
 
@@ -197,8 +186,7 @@ def spread(wanted, heights) -> np.ndarray:
     """The places nearest to those wanted at which boxes of these heights, in this
     order, do not overlap.
 
-    With the heights taken off, the places only have to rise: a regression that pools
-    neighbors which would overlap.
+    With the heights taken off, the places only have to rise: an isotonic regression.
 
     Both are vectors (n,), and so are the places, which have the least sum of squared
     moves.
@@ -209,14 +197,7 @@ def spread(wanted, heights) -> np.ndarray:
     """
     gaps = np.add(heights[1:], heights[:-1]) / 2
     offsets = np.concatenate([[0.0], np.cumsum(gaps)])
-    pools: list[list[float]] = []
-    for value in np.subtract(wanted, offsets):
-        pools.append([value])
-        while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
-            pools[-2:] = [pools[-2] + pools[-1]]
-    return (
-        np.concatenate([np.full(len(pool), np.mean(pool)) for pool in pools]) + offsets
-    )
+    return isotonic_regression(np.subtract(wanted, offsets)).x + offsets
 
 
 def chart(
@@ -275,13 +256,15 @@ def tokens(
         A ``Chart`` without axes, for a ``with`` block.
 
     Example:
-        >>> with tokens([["x", 1.0], ["y", 3]], ["example", "query"], ["feature", "label"], show=False) as c:
+        >>> cells, columns = [["x", 1.0], ["y", 3]], ["example", "query"]
+        >>> with tokens(cells, columns, ["feature", "label"], show=False) as c:
         ...     c.ax.annotate("the guess", (1, -1), (1, -2))
         Text(1, -2, 'the guess')
     """
     if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
         raise ValueError(
-            f"cells must be {len(rows)} rows of {len(columns)}, got rows of {[len(row) for row in cells]}"
+            f"cells must be {len(rows)} rows of {len(columns)}, "
+            f"got rows of {[len(row) for row in cells]}"
         )
     use_style()
     figure, ax = plt.subplots(figsize=size)
@@ -289,20 +272,11 @@ def tokens(
         last = i == len(rows) - 1
         color = "yq" if last and j == len(columns) - 1 else "lsa" if last else "ink"
         opacity = 0.4 if color == "yq" else 0.12
-        ax.add_patch(
-            plt.Rectangle(
-                (j - 0.46, -i - 0.46),
-                0.92,
-                0.92,
-                facecolor=color_of(color),
-                alpha=opacity,
-            )
-        )
-        text = (
-            cells[i][j]
-            if isinstance(cells[i][j], str)
-            else written(float(cells[i][j]), "g")
-        )
+        fill: Any = {"facecolor": color_of(color), "alpha": opacity}
+        ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, **fill))
+        text = cells[i][j]
+        if not isinstance(text, str):
+            text = written(float(text), "g")
         ax.text(j, -i, text, ha="center", va="center", fontsize="large")
     for j, name in enumerate(columns):
         ax.text(j, 0.62, name, ha="center", va="bottom")

@@ -2,11 +2,13 @@
 it.
 """
 
+import re
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from lsalib.book.notebook import shell
 
@@ -27,7 +29,7 @@ PALETTE = {
     "softmax": ("#94780b", "#8b700a", "#a9890d"),
     "ltb": ("#16858f", "#157f88", "#199aa5"),
     "ink": ("#7a828e", "#535861", "#a5aab2"),
-}  #: Each ink as it is drawn, by day and by night; the book writes the last two into its style.
+}  #: Each ink as it is drawn, by day and by night; the last two are the book's.
 COLORS = {
     name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"
 }  #: The ink of each predictor.
@@ -37,6 +39,10 @@ BARE: dict[str, Any] = {
     "metadata": dict.fromkeys(("Creator", "Date", "Format", "Type")),
     "bbox_inches": "tight",
 }
+
+# Numbers with more than two decimals, but not in a comment or as a scale.
+ROUNDED = re.compile(r"<!--.*?-->|scale\([^)]*\)|(-?\d+\.\d{3,})")
+HASHED = re.compile(r'id="(\w*[0-9a-f]{10})"')
 
 
 def color_of(quantity: str) -> str:
@@ -106,3 +112,24 @@ def use_style() -> None:
         backend = InlineBackend.instance(parent=shell())
         backend.print_figure_kwargs = BARE
         backend.figure_formats = {"svg"}  # sharp at every size
+        formatter = shell().display_formatter.formatters["image/svg+xml"]
+        formatter.for_type(Figure, drawing)
+
+
+def drawing(figure: Figure) -> str:
+    """The figure as SVG, the same on every machine.
+
+    Numbers have two decimals, a hundredth of a point. Shapes are numbered; matplotlib
+    names them by hashes of numbers that are not rounded.
+    """
+    from IPython.core.pylabtools import print_figure
+
+    text = ROUNDED.sub(_round, print_figure(figure, "svg", **BARE))
+    for number, name in enumerate(dict.fromkeys(HASHED.findall(text))):
+        text = text.replace(name, f"shape-{number}")
+    return text
+
+
+def _round(number: re.Match[str]) -> str:
+    """A number with two decimals, without zeros at its end; what else was matched."""
+    return f"{float(number[1]):.2f}".rstrip("0").rstrip(".") if number[1] else number[0]

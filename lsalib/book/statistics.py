@@ -36,15 +36,16 @@ def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Int
 
     Example:
         >>> interval = bootstrap(lambda x: x.mean(-1), np.arange(100.0))
-        >>> interval.estimate, interval.low < 49.5 < interval.high, round(interval.high - interval.low)
-        (49.5, True, 11)
+        >>> interval.estimate, round(interval.low), round(interval.high)
+        (49.5, 44, 55)
 
     Source: Hesterberg (2015), What Teachers Should Know About the Bootstrap, section 5.
     """
     table = np.array(columns, np.float64)  # a ValueError if the lengths differ
     if table.ndim != 2 or not (n := table.shape[1]) or not np.isfinite(table).all():
         raise ValueError(
-            f"columns must be vectors of finite numbers with at least one row, got shape {table.shape}"
+            "columns must be vectors of finite numbers with at least one row, "
+            f"got shape {table.shape}"
         )
     estimate = float(statistic(*table))
     if n < 8:
@@ -75,7 +76,8 @@ def mse(
     another prediction, less its error.
 
     Example:
-        >>> mse(np.array([1.0, 2.0]), np.array([1.0, 4.0]), less=np.array([1.0, 3.0])).estimate
+        >>> answers, truth = np.array([1.0, 2.0]), np.array([1.0, 4.0])
+        >>> mse(answers, truth, less=np.array([1.0, 3.0])).estimate
         1.5
     """
     error = lambda a, b, y: ((a - y) ** 2 - (b - y) ** 2).mean(-1)

@@ -1,6 +1,7 @@
 """A chart draws the arrays it is given, and its names do not meet."""
 
 import itertools
+import re
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,15 +52,37 @@ def test_what_is_drawn_is_what_was_given():
 
 
 def test_names_do_not_meet():
-    """Eight lines that end close together, one of them outside the plot; names keep the
-    order of their lines.
+    """Nine lines that end close together, one of them outside the plot; drawn in any
+    order, their names have the order of the lines.
     """
+    ends = [9.0, 5.02, 40.0, 1.5, 5.0, 6.0, 19.9, 5.01, 5.025]
     with chart("x", "y", log="y", ylim=(1, 20), show=False) as c:
-        for k, value in enumerate([5.0, 5.01, 5.02, 5.02, 6.0, 9.0, 19.9, 40.0]):
-            c.exact(value, f"line {k}\nof eight" if k == 2 else f"line {k}")
+        for value in ends:
+            c.exact(value, "two\nlines" if value == 5.02 else "line", spec="g")
     c.figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in c.ax.texts]
+    texts = sorted(c.ax.texts, key=lambda text: text.get_window_extent().y0)
+    assert [float(text.get_text().split()[-1]) for text in texts] == sorted(ends)
+    boxes = [text.get_window_extent() for text in texts]
     assert all(below.y1 <= above.y0 for below, above in itertools.pairwise(boxes))
+    # Where there is room, a name stands beside its line.
+    height = c.ax.transData.transform([(0, 1.5)])[0, 1]
+    assert boxes[0].y0 < height < boxes[0].y1
+
+
+def test_a_drawing_is_the_same_where_numbers_differ_by_rounding():
+    """Two machines agree to about 1e-6; what a reader sees changes the drawing."""
+
+    def drawn(factor):
+        with chart("x", "y", log="y", show=False) as c:
+            c.line([0, 1, 2], np.array([1.0, 2.0, 3.0]) * factor, "a line", color="gd")
+            c.points([0, 1], [1.0 * factor, 2.5], error=0.1)
+            c.curve(factor * np.linspace(1, 2, 200))
+        return figures.drawing(c.figure)
+
+    assert drawn(1.0) == drawn(1 + 1e-7) != drawn(1.02)
+    unscaled = re.sub(r"scale\(.*?\)", "", drawn(1.0))
+    numbers = re.findall(r"[ (\"]-?\d+\.(\d+)", unscaled)
+    assert len(numbers) > 100 and max(map(len, numbers)) == 2
 
 
 def test_positive_is_blue_and_negative_orange():

@@ -125,7 +125,8 @@
       .filter((e) => !e.closest("defs, clipPath, .explorer-veil, .explorer-at, .explorer-heads")).flatMap((e) => {
         const { fill, stroke, fillOpacity, strokeOpacity } = getComputedStyle(e);
         const words = e.matches("text") || Boolean(e.closest("[id*='text_']"));
-        return [[e.matches("line") ? "none" : fill, fillOpacity], [stroke, strokeOpacity]]
+        // The stroke of a text is the ground around it.
+        return [[e.matches("line") ? "none" : fill, fillOpacity], [e.matches("text") ? "none" : stroke, strokeOpacity]]
           .filter(([ink, opacity]) => ink !== "none" && opacity * inside(e) >= 0.5).map(([ink]) => `${ink}|${words ? 4.5 : 3}`);
       });
     const pale = [...new Set(used)].map((key) => key.split("|"))

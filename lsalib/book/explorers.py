@@ -1,0 +1,224 @@
+"""Interactive figures: a question, and curves that a reader moves with sliders.
+
+The arrays travel in the notebook, in the output of their cell. The built book draws
+them; a notebook shows the question, and the chart with the sliders at their start.
+"""
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lsalib.book.notebook import shell, show
+
+__all__ = ["explore"]
+
+# What the arrays of a figure may weigh in its page, in bytes.
+LIMIT = 60_000
+
+
+def explore(
+    x: Any,
+    curves: Mapping[str, Any],
+    *,
+    xlabel: str,
+    ylabel: str,
+    question: str,
+    answers: Mapping[str, str],
+    right: str,
+    sliders: Mapping[str, Sequence[Any]] | None = None,
+    exact: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None,
+    colors: Sequence[str] = (),
+    log: str = "",
+    ylim: tuple[float, float] | None = None,
+) -> None:
+    """Ask a question, and let the reader move curves over x with sliders.
+
+    Each slider is an axis of the arrays; x has a slider, too, which moves a dot along
+    each curve. The axes of the chart stay where they are.
+
+    Args:
+        x: increasing numbers, (n,).
+        curves: a name and its values, (*sliders, n), for each. They broadcast: an axis
+            of length 1 does not depend on its slider. NaN is a gap.
+        xlabel, ylabel: what the axes measure; ``xlabel`` also names the slider of x.
+        question: what the reader should predict.
+        answers: each answer, and why it is right or wrong.
+        right: the right answer.
+        sliders: a name and its positions, numbers or texts, in the order of the axes.
+        exact: a name and the values of a horizontal line, (*sliders,), for each.
+        start: where sliders are at first, by name: the position nearest to a number.
+            The others begin at their first position.
+        colors: of the curves, then of the lines, as in ``charts``.
+        log: which axes are logarithmic: "", "x", "y" or "xy".
+        ylim: the ends of the vertical axis; None takes those of all arrays.
+
+    Example:
+        # a notebook shows it
+        >>> errors, lengths = np.linspace(0, 40, 5), [5, 10]
+        >>> explore(
+        ...     errors,
+        ...     {"price": [2 * errors / (C * 10 + 2) for C in lengths]},
+        ...     xlabel="squared error",
+        ...     ylabel="risk",
+        ...     sliders={"examples": lengths},
+        ...     question="The examples double. What happens to the price?",
+        ...     answers={"It halves": "Nearly.", "Nothing": "It depends on them."},
+        ...     right="It halves",
+        ... )
+    """
+    if right not in answers:
+        raise ValueError(f"right must be one of {list(answers)}, got {right!r}")
+    x = np.asarray(x, np.float64)
+    if x.ndim != 1 or len(x) < 2 or not (np.diff(x) > 0).all():
+        raise ValueError(f"x must be two or more increasing numbers, got {x.tolist()}")
+    positions = {**(sliders or {}), xlabel: x}
+    at = _start(positions, start or {})
+    levels = {name: np.asarray(each)[..., None] for name, each in (exact or {}).items()}
+    shape = tuple(len(each) for each in positions.values())
+    arrays = {}
+    for name, values in {**curves, **levels}.items():
+        array = _array(name, values, shape)
+        # a logarithmic axis has no place for the others
+        arrays[name] = np.where(array > 0, array, np.nan) if "y" in log else array
+    inks = list(colors) or ["ink"] * len(arrays)
+    if len(inks) != len(arrays):
+        raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {inks}")
+    lines = [(name, ink, arrays[name]) for name, ink in zip(arrays, inks, strict=True)]
+
+    ends = ylim or _ends([*arrays.values()], "y" in log)
+    picture = _picture(x, lines, [*at.values()], (xlabel, ylabel), log, ends)
+    data = {
+        "x": _axis(picture.ax.xaxis, xlabel) | {"values": _rounded(x)},
+        "y": _axis(picture.ax.yaxis, ylabel),
+        "sliders": [
+            {"label": name, "texts": [*map(_text, values)], "at": at[name]}
+            for name, values in positions.items()
+        ],
+        "lines": [
+            {"name": name, "color": ink, "values": _rounded(array)}
+            for name, ink, array in lines
+        ],
+    }
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    if len(text) > LIMIT:
+        raise ValueError(f"curves must fit into {LIMIT} bytes, got {len(text)}")
+    page = _page(text.replace("</", "<\\/"), question, answers, right)
+    show({"text/html": page, "text/plain": question})
+    if shell() is not None:
+        from IPython.display import display
+
+        display(picture.figure)
+
+
+def _start(positions: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, int]:
+    """The index at which each slider begins."""
+    at = dict.fromkeys(positions, 0)
+    for name, value in start.items():
+        values = positions.get(name, ())
+        if isinstance(value, str) and value in values:
+            at[name] = list(values).index(value)
+        elif not isinstance(value, str) and name in positions:
+            at[name] = int(np.abs(np.subtract(values, value)).argmin())
+        else:
+            raise ValueError(
+                f"start must be a position of a slider, got {name}={value}"
+            )
+    return at
+
+
+def _array(name: str, values, shape: tuple[int, ...]) -> np.ndarray:
+    """Values with an axis for each slider and one for x, all of which may be 1."""
+    array = np.asarray(values, np.float64)
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"{name!r} must broadcast to {shape}, got shape {array.shape}")
+    return array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+
+
+def _ends(arrays: list[np.ndarray], log: bool) -> tuple[float, float]:
+    """The ends of all arrays, with some room."""
+    values = np.concatenate([array.ravel() for array in arrays])
+    low, high = np.nanmin(values), np.nanmax(values)
+    if log:
+        return low / 1.2, high * 1.2
+    room = 0.04 * (high - low or 1.0)
+    return low - room * (low != 0), high + room
+
+
+def _picture(x, lines, at: list[int], labels, log: str, ends):
+    """The chart with the sliders at their start."""
+    # Only here: it brings matplotlib.
+    from lsalib.book.charts import chart
+
+    with chart(*labels, log=log, xlim=(x[0], x[-1]), ylim=ends, show=False) as picture:
+        for name, ink, array in lines:
+            # an axis of length 1 has one position
+            values = array[tuple(np.minimum(at[:-1], np.subtract(array.shape[:-1], 1)))]
+            if len(values) == 1:
+                picture.exact(values[0], name, color=ink)
+            elif np.isfinite(values).any():
+                picture.line(x, values, name, color=ink)
+                picture.points(x[at[-1]], values[at[-1]], color=ink)
+    return picture
+
+
+def _axis(axis, label: str) -> dict[str, Any]:
+    """An axis as the chart has it: its ends, and its ticks with their texts."""
+    low, high = axis.get_view_interval()
+    ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
+    return {
+        "label": label,
+        "log": axis.get_scale() == "log",
+        "ends": [_rounded(low), _rounded(high)],
+        "ticks": [
+            (_rounded(tick), text.get_text())
+            for tick, text in ticks
+            if low <= tick <= high
+        ],
+    }
+
+
+def _text(value) -> str:
+    """A slider's position: a text as it is, a number with at most four digits."""
+    if isinstance(value, str):
+        return value
+    return f"{float(f'{value:.4g}'):,.12g}".replace("-", "−")
+
+
+def _rounded(values) -> Any:
+    """Numbers with five digits, in lists as long as the axes; None is a gap."""
+    if np.ndim(values):
+        return [_rounded(each) for each in values]
+    if not np.isfinite(values):
+        return None
+    number = float(f"{values:.5g}")
+    return int(number) if number.is_integer() else number
+
+
+def _page(data: str, question: str, answers: Mapping[str, str], right: str) -> str:
+    """The question, its answers as folds that hold their reasons, and the data."""
+    named, folds = html.escape(question), ""
+    texts = [
+        (name, "That is right." if name == right else "Not quite.", reason)
+        for name, reason in answers.items()
+    ]
+    for name, verdict, reason in [
+        *texts,
+        ("Show the answer", f"{right}.", answers[right]),
+    ]:
+        kind = "answer right" if name == right else "answer"
+        folds += (
+            f'<details class="{kind}"><summary>{html.escape(name)}</summary>'
+            f"<p>{html.escape(f'{verdict} {reason}')}</p></details>"
+        )
+    return (
+        f'<div class="explorer" role="group" aria-label="{named}"><p>{named}</p>{folds}'
+        f'<script type="application/json">{data}</script></div>'
+    )

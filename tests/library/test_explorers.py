@@ -1,0 +1,114 @@
+"""An interactive figure keeps its arrays, its axes, and a reason for each answer."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from refusals import refusals
+
+from lsalib.book import explore, explorers
+
+QUESTION = {
+    "xlabel": "x",
+    "ylabel": "y",
+    "question": "Is 2 < 1?",
+    "answers": {"No": "2 is more.", "Yes": "No: 2 > 1."},
+    "right": "No",
+}
+X = [1, 2, 4]
+CURVE = {"a curve": [1.0, 2.0, 3.0]}
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    bundles: list[dict] = []
+    monkeypatch.setattr(explorers, "show", bundles.append)
+    return bundles
+
+
+def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
+    # (2, 3, 3): two positions of "a", three of "b", three of x.
+    whole = np.arange(18.0).reshape(2, 3, 3) + 1 / 3
+    whole[0, 1, 2] = np.nan
+    explore(
+        X,
+        {"whole": whole, "of b": np.arange(9).reshape(3, 3)},
+        exact={"level": [[5.0], [6.0]]},
+        sliders={"a": [0.0005, 12345.0], "b": ["one", "two", "three"]},
+        start={"a": 9000, "b": "three", "x": 2.2},
+        colors=["lsa", "yq", "gd"],
+        **QUESTION,
+    )
+    (page,) = (bundle["text/html"] for bundle in shown)
+    data = json.loads(re.search('json">(.*)</script>', page)[1])
+    assert data["x"]["values"] == X and data["x"]["ends"] == [1, 4]
+    assert data["sliders"] == [
+        {"label": "a", "texts": ["0.0005", "12,340"], "at": 1},
+        {"label": "b", "texts": ["one", "two", "three"], "at": 2},
+        {"label": "x", "texts": ["1", "2", "4"], "at": 1},
+    ]
+    names, inks, arrays = zip(*(line.values() for line in data["lines"]), strict=True)
+    assert names == ("whole", "of b", "level") and inks == ("lsa", "yq", "gd")
+    np.testing.assert_allclose(np.array(arrays[0], float), whole, rtol=1e-4)
+    assert arrays[1] == [[[0, 1, 2], [3, 4, 5], [6, 7, 8]]]
+    assert arrays[2] == [[[5]], [[6]]]
+    # The axis has room for all positions, not only for the first.
+    low, high = data["y"]["ends"]
+    assert low <= 0 and 17.4 < high < 19
+    ticks = data["y"]["ticks"]
+    assert len(ticks) > 3 and all(float(text) == tick for tick, text in ticks)
+
+
+def test_a_logarithmic_axis_shows_positive_numbers(shown):
+    curves = {"down": [[1, 0.1, 0], [1e-3, 1e-4, -1]]}
+    explore(X, curves, sliders={"a": [1, 2]}, log="xy", **QUESTION)
+    data = json.loads(re.search('json">(.*)</script>', shown[0]["text/html"])[1])
+    assert data["x"]["log"] and data["y"]["log"]
+    assert data["y"]["ends"] == pytest.approx([1e-4 / 1.2, 1.2], rel=1e-4)
+    assert data["lines"][0]["values"] == [[1, 0.1, None], [0.001, 0.0001, None]]
+
+
+def test_each_answer_has_its_verdict_and_its_reason(shown):
+    explore(X, CURVE, **QUESTION)
+    folds = re.findall("<summary>(.*?)</summary><p>(.*?)</p>", shown[0]["text/html"])
+    assert folds == [
+        ("No", "That is right. 2 is more."),
+        ("Yes", "Not quite. No: 2 &gt; 1."),
+        ("Show the answer", "No. 2 is more."),
+    ]
+    assert "<p>Is 2 &lt; 1?</p>" in shown[0]["text/html"]
+
+
+test_odd_calls_are_refused = refusals(
+    (lambda: explore([1, 1], CURVE, **QUESTION), "x must be .* increasing .* got"),
+    (
+        lambda: explore(X, {"short": [1, 2]}, **QUESTION),
+        r"'short' must broadcast to \(3,\), got shape \(2,\)",
+    ),
+    (
+        lambda: explore(X, CURVE, exact={"level": [1, 2]}, **QUESTION),
+        r"'level' must broadcast to \(3,\), got shape \(2, 1\)",
+    ),
+    (
+        lambda: explore(X, CURVE, start={"z": 1}, **QUESTION),
+        "start must be a position of a slider, got z=1",
+    ),
+    (
+        lambda: explore(X, CURVE, colors=["gd", "gd"], **QUESTION),
+        r"colors must be 1, of \['a curve'\], got",
+    ),
+    (
+        lambda: explore(X, CURVE, **QUESTION | {"right": "Maybe"}),
+        r"right must be one of \['No', 'Yes'\], got 'Maybe'",
+    ),
+    (
+        lambda: explore(
+            X,
+            {"big": np.pi * np.ones((9999, 3))},
+            sliders={"a": range(9999)},
+            **QUESTION,
+        ),
+        "curves must fit into 60000 bytes, got",
+    ),
+)

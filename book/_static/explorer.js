@@ -135,5 +135,5 @@
     }).observe(stage);
   };
 
-  document.querySelectorAll(".explorer:not([data-explorer])").forEach(start);
+  document.querySelectorAll(".explorer").forEach(start);
 })();

@@ -122,7 +122,7 @@
   const inks = () => all("article :is(svg.drawing, .explorer-stage svg[role=img])").flatMap((figure) => {
     const inside = (e) => (e.matches("svg") ? 1 : getComputedStyle(e).opacity * inside(e.parentElement));
     const used = all("path, use, rect, line, polyline, polygon, circle, text", figure)
-      .filter((e) => !e.closest("defs, clipPath, .explorer-veil, .explorer-at, .explorer-heads")).flatMap((e) => {
+      .filter((e) => !e.closest("defs, clipPath, .explorer-at")).flatMap((e) => {
         const { fill, stroke, fillOpacity, strokeOpacity } = getComputedStyle(e);
         const words = e.matches("text") || Boolean(e.closest("[id*='text_']"));
         // The stroke of a text is the ground around it.

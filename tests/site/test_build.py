@@ -27,8 +27,6 @@ PLANTED = {
     "```{nosuch}\n```": "nosuch",
     r"$x^{2}\nosuchmacro$": "nosuchmacro",
     "`estimators.no_such_step`": "“estimators.no_such_step” names none",
-    ":::{explorer} nothing\nwords\n:::": "an explorer is one of",
-    ":::{explorer} heads\n:::": "an explorer has a question",
 }
 SOUND = ("text", "small")
 PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"

@@ -9,11 +9,14 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pytest
 from browser import visit
+from scipy.special import binom
 
-from lsalib import theory
+from lsalib import theory, training
+from lsalib.book import stored
 from lsalib.tasks import GaussianTask
 
 
@@ -43,7 +46,175 @@ def gap(examples, features, error):
     return [theory.optimal_risk(t, wrong(features, error)) - step, step]
 
 
+def answer(error, examples, features):
+    """By the formula of the main theorem."""
+    step = theory.gd_risk(task(features, examples))
+    return [step + 2 * error / (examples * features + 2), step]
+
+
+def small_task(guess, step_size):
+    """Of the two examples the mean of score times residual is (2 * 1 + 1 * 2) / 2."""
+    return [guess + 2 * step_size, 3 + 2 * step_size, 4]
+
+
+def one_feature(step_size, c):
+    return [2 / 3 + 3 * (step_size - 1 / 3) ** 2 + c**2, 2 / 3]
+
+
+def arrival(step, mean, rate):
+    """One run, trained alone and stopped there."""
+    t = GaussianTask([float(mean)] * 10, 10)
+    options = {"objective": "population", "train_guess": True, "steps": step}
+    run = training.fit(jax.random.key(0), t, 1, learning_rate=rate, **options)
+    return [run.losses[0, -1], theory.gd_risk(t)]
+
+
+def pair(examples, features, mean):
+    """Variances of entries of the Gram matrix: those of its mean given the task, and
+    the mean of those given the task, by Isserlis' theorem.
+    """
+    square = features * (mean**2 + 1)  # E |w|^2
+    of_square = 2 * features + 4 * features * mean**2  # Var |w|^2
+    with_label = 1 + (square + mean**2 + 1) / examples
+    return [
+        2 / examples,
+        with_label,
+        of_square + 2 * (square**2 + of_square) / examples,
+    ]
+
+
+def few_heads(heads, error, examples, features):
+    """The risk of explicit weights; those of the best step are known."""
+    t, g = task(features, examples), wrong(features, error)
+    few = theory.few_heads_weights if heads < features else None
+    params = few(t, heads, g) if few else theory.optimal_weights(t, g)
+    with jax.enable_x64(True):
+        return [theory.population_risk(params, t, g), theory.gd_risk(t)]
+
+
+def diagonals(step, layer):
+    """The mean diagonals of the first stored layer with so many heads and this kind."""
+    run = stored.load("softmax_heads")
+    heads, seed = int(layer[0]), 0 if "sign" in layer else 1
+    place = run.about["heads"].index(heads)
+    moment = run.about["snapshots"].index(step)
+    _, A = stored.circuits(run, seed, place, moment)
+    shown = np.full(4, np.nan)
+    shown[: len(A)] = [np.trace(each[:-1, :-1]) / (len(each) - 1) for each in A]
+    return [*shown, 0]
+
+
+def ring_and_stripes(scatter, examples):
+    """From the moments of a number u that is uniform between -1 and 1: E u^2 = 1/3, E
+    u^4 = 1/5.
+    """
+    square = 1 + scatter**2 / 3
+    fourth = 1 + 2 * scatter**2 + scatter**4 / 5
+    ring = 1 - square**2 / fourth
+    # Independent features: 1/e_1 - 1 adds up. Along the stripe the kurtosis is 9/5.
+    across = fourth / square**2 - 1
+    stripes = 1 / (1 + 5 / 4 + 1 / across) if across else 0
+    share = lambda e: e / (e + examples * (1 - e))
+    return [share(ring), share(stripes), 1 / (examples + 1)]
+
+
+def layers(examples, features):
+    """What the best stand-in of each degree misses of 1: the inverse binomial."""
+    nu = examples * features / 2
+    return [1 / binom(L + nu, L) for L in (1, 2, 3)]
+
+
+def state_and_guess(state, guess, examples):
+    """By the formula, for ten features and a prior mean with the square 40."""
+    left = (11 / 12) ** examples
+    return [left * (10 + 40 * (1 - state - guess) ** 2), left * 10]
+
+
 CASES = {
+    "intro": Case(
+        answer,
+        {
+            "squared error of the guess": [2, 40, 60],
+            "examples": [1, 100],
+            "features": [1, 20],
+        },
+        log="",
+        right="A correct guess",
+    ),
+    "embedding": Case(
+        small_task,
+        {"guess": [0, 2.6, 6], "step size": [0, 0.4, 1]},
+        log="",
+        right="For 3, what the prior mean predicts",
+    ),
+    "pythagoras": Case(
+        one_feature,
+        {"step size η": [-0.4, 0.8, 1.2], "c": [-1.5, 0, 0.5]},
+        log="",
+        right="No",
+    ),
+    "yq_lsa": Case(
+        arrival,
+        {
+            "training step": [50, 1000],
+            "prior mean, each entry": [1, 3],
+            "learning rate": [0.0005, 0.002],
+        },
+        log="xy",
+        right="About twice as many",
+    ),
+    "gradients": Case(
+        pair,
+        {
+            "examples": [1, 30, 100_000],
+            "features": [1, 10],
+            "prior mean, each entry": [0, 0.5, 3],
+        },
+        log="xy",
+        right="Those without a label",
+    ),
+    "heads": Case(
+        few_heads,
+        {
+            "heads H": [1, 4, 12],
+            "squared error of the guess": [0, 40],
+            "examples": [3, 30],
+            "features": [2, 5],
+        },
+        log="",
+        right="One",
+    ),
+    "softmax": Case(
+        diagonals,
+        {
+            "training step": [200, 3000, 100_000],
+            "layer": ["4 heads", "2 heads, one sign", "1 head", "2 heads"],
+        },
+        log="x",
+        right="Both signs",
+    ),
+    "other_inputs": Case(
+        ring_and_stripes,
+        {"scatter around the curve": [0, 0.5, 1], "examples": [1, 8, 32]},
+        log="",
+        right="Nothing",
+    ),
+    "depth": Case(
+        layers,
+        {"examples": [1, 20, 1000], "features": [1, 10, 20]},
+        log="xy",
+        right="A hundredth",
+    ),
+    "fast_weights": Case(
+        state_and_guess,
+        {
+            "initial state, share of w⋆": [0, 0.5, 1.5],
+            "guess, share of w⋆": [0, 0.25, 1],
+            "examples": [1, 10],
+        },
+        log="",
+        right="Half of the prior mean",
+    ),
     "initial_guess": Case(
         gap,
         {

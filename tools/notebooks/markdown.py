@@ -34,7 +34,7 @@ LABELLED = re.compile(
     re.MULTILINE,
 )
 # Directives that only the built book can show.
-LEFT_OUT = ("include", "bibliography", "explorer")
+LEFT_OUT = ("include", "bibliography")
 
 
 def labels(text: str, chapter: int) -> Iterator[tuple[str, str]]:

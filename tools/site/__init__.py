@@ -1,8 +1,8 @@
-"""From the notebooks to the book: Sphinx extensions, the PDF, interactive figures."""
+"""From the notebooks to the book: Sphinx extensions and the PDF."""
 
 from sphinx.application import Sphinx
 
 
 def setup(app: Sphinx) -> None:
-    for name in ("book", "api", "math", "figures", "claims", "explorers", "tips"):
+    for name in ("book", "api", "math", "figures", "claims", "tips"):
         app.setup_extension(f"tools.site.{name}")

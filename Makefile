@@ -76,7 +76,7 @@ check: setup  ## test one page and its claims: make check NAME=heads
 	@$(PY) -m tools validate $(NAME)
 	@$(PY) -m tools ledger
 notebooks: setup  ## execute every page again
-	@$(PY) -m tools execute --all
+	@$(PY) -m tools execute
 	@$(MAKE) --no-print-directory ledger
 notebook: setup  ## execute one page again: make notebook NAME=heads
 	@$(PY) -m tools execute $(NAME)

@@ -1,13 +1,11 @@
-"""The ledger: the claims of book/claims.toml with their evidence, compared: python -m
-tools ledger.
-"""
+"""The ledger: the claims of book/claims.toml with their evidence, compared."""
 
 import argparse
 import ast
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lsalib.book.claims import METADATA, Record, tally
 from tools.claims import NOT_RUN, PROVED, STATUSES, Entry, read_claims
@@ -19,6 +17,7 @@ FIGURE = Path("book/_static/answer.svg")
 THEOREMS = ("Theorem", "Proposition", "Lemma", "Corollary")
 # The kinds of marked tests; a certificate derives a formula for all d and C.
 KINDS = ("test", "brute force", "certificate")
+UNKNOWN = "no such claim in book/claims.toml"
 
 
 class Marked(NamedTuple):
@@ -40,33 +39,33 @@ def read_marks(root: Path) -> Marks:
     """Tests with the mark ``claim("id", ..., kind="...")``, found in the syntax of the
     files: nothing is imported.
     """
-    found: Marks = {}
+    marks: Marks = {}
     for path in sorted((root / "tests").rglob("test_*.py")):
-        file, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
-        # Most files have no mark, and parsing takes time.
-        nodes = ast.walk(ast.parse(text)) if "pytest.mark.claim" in text else ()
-        for test in (node for node in nodes if isinstance(node, ast.FunctionDef)):
-            for mark in test.decorator_list:
-                if ast.unparse(mark).partition("(")[0] != "pytest.mark.claim":
-                    continue
-                names = [
-                    ast.literal_eval(argument) for argument in getattr(mark, "args", [])
-                ]
-                given = {
-                    each.arg: ast.literal_eval(each.value)
-                    for each in getattr(mark, "keywords", [])
-                }
-                if not names or given.get("kind", KINDS[0]) not in KINDS:
-                    raise SystemExit(
-                        f'{file}::{test.name}: expected @pytest.mark.claim("id", …, kind=one of {KINDS})'
-                    )
-                words = test.name.removeprefix("test_").replace("_", " ")
-                doc = (ast.get_docstring(test) or words).partition("\n\n")[0]
-                for name in names:
-                    found.setdefault(name, []).append(
-                        Marked(file, test.name, " ".join(doc.split()), **given)
-                    )
-    return found
+        text = path.read_text(encoding="utf-8")
+        if "pytest.mark.claim" not in text:  # parsing takes time
+            continue
+        for node in ast.walk(ast.parse(text)):
+            for mark in getattr(node, "decorator_list", []):
+                if ast.unparse(mark).partition("(")[0] == "pytest.mark.claim":
+                    names, marked = read_mark(path.relative_to(root), node, mark)
+                    for name in names:
+                        marks.setdefault(name, []).append(marked)
+    return marks
+
+
+def read_mark(file: Path, test: Any, mark: Any) -> tuple[list[str], Marked]:
+    """The claims that a mark names, and what it says of the test."""
+    names = [ast.literal_eval(each) for each in getattr(mark, "args", [])]
+    words = getattr(mark, "keywords", [])
+    named = {each.arg: ast.literal_eval(each.value) for each in words}
+    if not names or named.get("kind", KINDS[0]) not in KINDS:
+        raise SystemExit(
+            f'{file.as_posix()}::{test.name}: expected @pytest.mark.claim("id", …, '
+            f"kind=one of {KINDS})"
+        )
+    said = ast.get_docstring(test) or test.name.removeprefix("test_").replace("_", " ")
+    said = " ".join(said.partition("\n\n")[0].split())
+    return names, Marked(file.as_posix(), test.name, said, **named)
 
 
 def read_records(book: Book) -> dict[str, list[Record]]:
@@ -107,49 +106,53 @@ def problems(
     labels: Labels,
 ) -> list[str]:
     """Where the ledger and the evidence disagree; empty if they agree."""
-    by_id = {claim.id: claim for claim in claims}
-    checked = {
-        record.id
-        for records in by_page.values()
-        for record in records
-        if record.kind == "check"
-    }
-    evident = checked.union(marks)
-    counted = Counter(claim.id for claim in claims).items()
-    found = [
-        f"{name}: {count} entries, expected one" for name, count in counted if count > 1
-    ]
+    pages_of = {claim.id: claim.page for claim in claims}
+    found, evident = [], set(marks)
+    for page, records in by_page.items():
+        for record in records:
+            where = f"{record.id}, {record.kind} “{record.label}” in {page}"
+            found += [f"{where}: {each}" for each in misplaced(record, page, pages_of)]
+            if record.kind == "check":
+                evident.add(record.id)
+    for name in marks.keys() - pages_of.keys():
+        where = ", ".join(f"{test.file}::{test.function}" for test in marks[name])
+        found.append(f"{name}, mark in {where}: {UNKNOWN}")
+    for name, count in Counter(claim.id for claim in claims).items():
+        if count > 1:
+            found.append(f"{name}: {count} entries, expected one")
     for claim in claims:
-        if claim.status not in STATUSES:
-            found.append(
-                f"{claim.id}: status “{claim.status}”, expected one of: {', '.join(STATUSES)}"
-            )
-        elif (claim.status == NOT_RUN) == (claim.id in evident):
-            what = (
-                "there is evidence"
-                if claim.id in evident
-                else "there is no check and no marked test"
-            )
-            found.append(f"{claim.id}: “{claim.status}”, but {what}")
+        found += contradictions(claim, claim.id in evident)
         if claim.status == PROVED or claim.proof:
             found += unproved(claim, marks, labels)
-        if (claim.source == "new") == bool(claim.paper) or not claim.finding:
-            found.append(
-                f"{claim.id}: expected a finding, and what the paper says unless the place is “new”"
-            )
-    for page, record in (
-        (page, record) for page, records in by_page.items() for record in records
-    ):
-        where = f"{record.id}, {record.kind} “{record.label}” in {page}"
-        if record.id not in by_id:
-            found.append(f"{where}: no such claim in book/claims.toml")
-        elif page != by_id[record.id].page:
-            found.append(f"{where}: the ledger names the page {by_id[record.id].page}")
-        if not record.passed:
-            found.append(f"{where}: did not pass")
-    for name in (name for name in marks if name not in by_id):
-        where = ", ".join(f"{test.file}::{test.function}" for test in marks[name])
-        found.append(f"{name}, mark in {where}: no such claim in book/claims.toml")
+    return found
+
+
+def misplaced(record: Record, page: str, pages_of: dict[str, str]) -> list[str]:
+    """What is wrong with a record of this page."""
+    found = []
+    if record.id not in pages_of:
+        found.append(UNKNOWN)
+    elif page != pages_of[record.id]:
+        found.append(f"the ledger names the page {pages_of[record.id]}")
+    if not record.passed:
+        found.append("did not pass")
+    return found
+
+
+def contradictions(claim: Entry, evident: bool) -> list[str]:
+    """What is wrong with one entry, given whether it has a check or a marked test."""
+    found = []
+    if claim.status not in STATUSES:
+        listed = ", ".join(STATUSES)
+        found.append(f"{claim.id}: status “{claim.status}”, expected one of: {listed}")
+    elif (claim.status == NOT_RUN) == evident:
+        what = "is evidence" if evident else "is no check and no marked test"
+        found.append(f"{claim.id}: “{claim.status}”, but there {what}")
+    if (claim.source == "new") == bool(claim.paper) or not claim.finding:
+        found.append(
+            f"{claim.id}: expected a finding, and what the paper says unless the place "
+            "is “new”"
+        )
     return found
 
 
@@ -177,11 +180,5 @@ def check(book: Book) -> None:
     )
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools ledger", description="Compare claims and evidence."
-    )
-    parser.add_argument(
-        "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
-    )
-    check(Book(parser.parse_args(argv).root.resolve()))
+def main(args: argparse.Namespace) -> None:
+    check(Book(args.root.resolve()))

@@ -1,20 +1,34 @@
 // What a link to a theorem, an equation, a source or a claim leads to, beside the link: for the pointer and for the keyboard.
 (() => {
   "use strict";
-  const home = document.documentElement.dataset.content_root || "./";
-  const root = new URL(home, location.href).href;
   const article = document.querySelector("article.bd-article");
-  if (!article) return;
+  const root = new URL(document.documentElement.dataset.content_root || "./", location.href).href;
+  // A page that is read from a folder cannot read others.
+  if (!article || location.protocol === "file:") return;
 
-  const key = (link) => link.href.startsWith(root) && link.hash ? decodeURI(link.href.slice(root.length)) : "";
-  let data;
-  const load = () => data ??= new Promise((done) => {
-    const script = document.createElement("script");
-    script.src = `${root}_static/tips-data.js`;
-    script.onload = () => done(window.bookTips);
-    script.onerror = () => done({});
-    document.head.append(script);
-  });
+  const pages = new Map();
+  const load = (address) => {
+    if (address === location.href.split("#")[0]) return document;
+    if (!pages.has(address)) {
+      const text = fetch(address).then((answer) => (answer.ok ? answer.text() : ""));
+      pages.set(address, text.then((html) => new DOMParser().parseFromString(html, "text/html")));
+    }
+    return pages.get(address);
+  };
+  // The part of a page that the link names, without names of its own; of a claim, its verdict and what we find.
+  const find = async (link) => {
+    const page = await load(link.href.split("#")[0]);
+    const named = page.getElementById(decodeURIComponent(link.hash.slice(1)));
+    if (!named?.matches(".proof, .citation, div.math, table.ledger tr")) return "";
+    if (named.matches("tr")) {
+      const [finding, verdict] = [...named.cells].slice(-2).map((cell) => cell.querySelector("p").innerHTML);
+      return `${verdict} ${finding}`;
+    }
+    const part = named.cloneNode(true);
+    part.querySelectorAll(".headerlink").forEach((each) => each.remove());
+    [part, ...part.querySelectorAll("[id]")].forEach((each) => each.removeAttribute("id"));
+    return part.outerHTML;
+  };
 
   const tip = Object.assign(document.createElement("div"), { id: "book-tip", className: "book-tip", hidden: true });
   tip.setAttribute("role", "tooltip");
@@ -35,7 +49,7 @@
     tip.hidden = true;
   };
   const show = async (link) => {
-    const html = (await load())[key(link)];
+    const html = await find(link);
     if (!html || !(link.matches(":hover") || link === document.activeElement)) return;
     hide();
     shown = link;
@@ -50,7 +64,8 @@
   };
   const linkOf = (event) => {
     const link = event.target.closest?.("a[href]");
-    return link && article.contains(link) && !link.matches(".headerlink") && key(link) ? link : null;
+    const own = link && article.contains(link) && !link.matches(".headerlink");
+    return own && link.hash && link.href.startsWith(root) ? link : null;
   };
 
   document.addEventListener("mouseover", (event) => {

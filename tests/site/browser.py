@@ -23,9 +23,9 @@ class Silent(SimpleHTTPRequestHandler):
         """The tests report what matters."""
 
 
-def run_build(project: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """Build the project's book; the HTML lands in out/_build/html."""
-    command = [sys.executable, "-m", "tools", "build", "--out", str(out)]
+def run_build(project: Path) -> subprocess.CompletedProcess[str]:
+    """Build the project's book."""
+    command = [sys.executable, "-m", "tools", "build"]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 

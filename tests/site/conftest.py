@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from browser import ROOT, chromium, serve
+from browser import chromium, serve
 
 from tools.site import build
 
@@ -14,10 +14,9 @@ def html():
     """The built book: that in BOOK_HTML, or what `make book` built here."""
     if given := os.environ.get("BOOK_HTML"):
         return Path(given).resolve()
-    stamp = ROOT / "_build" / build.STAMP
-    if not stamp.is_file() or stamp.read_text() != build.inputs():
+    if not build.STAMP.is_file() or build.STAMP.read_text() != build.inputs():
         pytest.fail("The built book is not that of these files; run: make book")
-    return ROOT / "_build/html"
+    return build.HTML
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from browser import ROOT, run_build
 from bs4 import BeautifulSoup
 from tiny_book import HEADER, write_address
 
+from tools import __main__ as tools
 from tools.notebooks.pages import Book
 from tools.site import build
 
@@ -78,22 +79,22 @@ def built(tmp_path_factory):
     unproved = unproved.replace("proved here", "measured here")
     claims.write_text(unproved, encoding="utf-8")
     write_address(project, ADDRESS)
-    done = run_build(project, folder)
-    read = lambda name: (folder / f"_build/html/book/{name}.html").read_text(
+    done = run_build(project)
+    read = lambda name: (project / f"_build/html/book/{name}.html").read_text(
         encoding="utf-8"
     )
     soups = {name: BeautifulSoup(read(name), "html.parser") for name in SOUND}
-    return done, soups, folder / "_build"
+    return done, soups, project
 
 
 def test_every_warning_is_seen_and_fails_the_build(built):
-    done, _, made = built
+    done, _, project = built
     warnings = [
         line
         for line in done.stderr.splitlines()
         if "WARNING" in line or "ERROR" in line
     ]
-    assert done.returncode != 0 and not (made / build.STAMP).exists()
+    assert done.returncode != 0 and not (project / "_build/.inputs").exists()
     assert [
         name for name in PLANTED.values() if not any(name in line for line in warnings)
     ] == []
@@ -130,18 +131,20 @@ def test_an_unchanged_book_is_not_built_again(tmp_path, monkeypatch, capsys):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(build, "ROOT", tmp_path)
+    monkeypatch.setattr(build, "HTML", tmp_path / "_build/html")
+    monkeypatch.setattr(build, "STAMP", tmp_path / "_build/.inputs")
+    monkeypatch.setattr(build.ledger, "check", lambda book: None)
     runs = []
 
-    def made(folder):
-        folder.mkdir(exist_ok=True)
-        runs.append(folder)
+    def made():
+        (tmp_path / "_build").mkdir(exist_ok=True)
+        runs.append("a build")
 
     monkeypatch.setattr(build, "build", made)
-    monkeypatch.setattr(build.ledger, "check", lambda book: None)
 
     def builds() -> bool:
         before = len(runs)
-        build.main(["--out", str(tmp_path)])
+        tools.main(["build"])
         assert "Open" in capsys.readouterr().out
         return len(runs) > before
 

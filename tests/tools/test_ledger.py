@@ -5,14 +5,13 @@ they disagree.
 import json
 
 import pytest
-from tiny_book import make, replace
+from tiny_book import ROOT, make, replace
 
 from lsalib.book.claims import METADATA, Record
 from tools import __main__ as tools
 from tools import claims, ledger
 from tools.claims import Entry
 from tools.ledger import Marked, problems
-from tools.notebooks import execute as notebooks
 
 RECORD = {
     "id": "tiny-claim", "label": "the sum", "measured": 4.01, "expected": 4.0, "relation": "=", "tolerance": 0.1,
@@ -188,9 +187,9 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
     make(tmp_path, PAGE)
     listed, root = tmp_path / "book/claims.toml", ["--root", str(tmp_path)]
     listed.write_text(LEDGER)
-    notebooks.main(["--all", *root])
+    tools.main(["execute", *root])
     capsys.readouterr()
-    ledger.main(root)
+    tools.main(["ledger", *root])
     assert (
         capsys.readouterr().out
         == "1 claims: 1 check holds; 0 marked tests, 0 of them certificates\n"
@@ -199,7 +198,7 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
     with pytest.raises(
         SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"
     ):
-        ledger.main(root)
+        tools.main(["ledger", *root])
     listed.write_text(LEDGER.replace("[[claim]]", "[[claim]"))
     with pytest.raises(SystemExit, match=r"book/claims.toml: .*line 1"):
         tools.main(["ledger", *root])
@@ -225,4 +224,4 @@ def test_a_wrong_key_is_named_with_its_claim(tmp_path, old, new, said):
 
 
 def test_the_book_s_ledger_holds():
-    ledger.main([])
+    tools.main(["ledger", f"--root={ROOT}"])

@@ -1,6 +1,4 @@
-"""Execute pages and keep their notebooks up to date: python -m tools execute NAME… |
---all | --changed
-"""
+"""Execute pages and keep their notebooks up to date."""
 
 import argparse
 import os
@@ -8,12 +6,11 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from datetime import date
 from importlib import metadata
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nbclient import NotebookClient
@@ -41,18 +38,23 @@ def run_cells(
         notebook.cells.insert(place + 1, new_code_cell("\n".join(lines)))
     with TemporaryDirectory() as empty:
         client = NotebookClient(
-            notebook, timeout=TIMEOUT, kernel_name="python3", shutdown_kernel="immediate", record_timing=False,
-            coalesce_streams=True, resources={"metadata": {"path": empty}}, extra_arguments=["--log-level=ERROR"],
-        )  # fmt: skip
+            notebook,
+            timeout=TIMEOUT,
+            kernel_name="python3",
+            shutdown_kernel="immediate",
+            record_timing=False,
+            coalesce_streams=True,
+            resources={"metadata": {"path": empty}},
+            extra_arguments=["--log-level=ERROR"],
+        )
         try:
             client.execute()
         # nbclient's own or, after Ctrl-C, any error of its cleanup
         except Exception as error:
-            cells = pages.code_cells(notebook)
-            started = [
-                cell.id for cell in cells if cell.execution_count or cell.outputs
-            ]
-            place = started[-1] if started else notebook.cells[0].id
+            place = notebook.cells[0].id
+            for cell in pages.code_cells(notebook):
+                if cell.execution_count or cell.outputs:
+                    place = cell.id
             raise SystemExit(
                 f"\nbook/{page.stem}.md stopped in cell {place}:\n"
                 f"{str(error) or 'The kernel was stopped.'}\n"
@@ -104,84 +106,52 @@ def run(todo: list[Page]) -> None:
     """
     if len(todo) == 1:
         return run_page(todo[0])
+    command = [sys.executable, "-m", "tools", "execute"]
+
+    def run_alone(page: Page) -> int:
+        arguments = [f"--root={page.book.root}", page.stem]
+        return subprocess.run([*command, *arguments], cwd=pages.ROOT).returncode
+
     # The longest text comes first, so that no long page runs alone at the end.
-    todo = sorted(todo, key=lambda page: -page.md.stat().st_size)
-    commands = [
-        [
-            sys.executable,
-            "-m",
-            "tools",
-            "execute",
-            f"--root={page.book.root}",
-            page.stem,
-        ]
-        for page in todo
-    ]
-    # After Ctrl-C, which reaches the processes too, the commands that wait in this pool
+    todo = sorted(todo, key=lambda page: -len(page.text))
+    # After Ctrl-C, which reaches the processes too, the pages that wait in this pool
     # never start.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        done = pool.map(
-            lambda command: subprocess.run(command, cwd=pages.ROOT), commands
-        )
-        failed = [
-            page.stem
-            for page, process in zip(todo, done, strict=True)
-            if process.returncode
-        ]
+        codes = [*pool.map(run_alone, todo)]
+    failed = [page.stem for page, code in zip(todo, codes, strict=True) if code]
     if failed:
         raise SystemExit(f"Failed: {', '.join(failed)}")
 
 
-def run_changed(book: Book) -> None:
-    """Execute the pages whose code has changed since their notebooks were made."""
-    states = {page: refresh(page) for page in book.code_pages}
-    for page, state in states.items():
-        print(f"{page.stem}: {state or 'to be executed'}", flush=True)
-    run([page for page, state in states.items() if not state])
-
-
-def check(book: Book) -> None:
-    """Compare every page with its notebook, and look for results typed by hand."""
-    defects = []
-    for page in book.pages.values():
+def check(todo: Iterable[Page]) -> None:
+    """Compare the pages with their notebooks, and look for results typed by hand."""
+    defects, notebooks = [], 0
+    for page in todo:
         defects += page.typed_numbers()
-        defects += page.defects() if page.has_code else []
+        if page.has_code:
+            notebooks += 1
+            defects += page.defects()
     if defects:
         raise SystemExit("\n".join([*defects, f"Defects in book/: {len(defects)}"]))
-    print(f"{len(book.code_pages)} notebooks match their pages", flush=True)
+    print(f"{notebooks} notebooks match their pages", flush=True)
 
 
-def named(book: Book, stems: list[str]) -> list[Page]:
-    """The pages with these names."""
+def named(book: Book, names: list[str]) -> list[Page]:
+    """The pages with these names, or all that have code."""
     known = {page.stem: page for page in book.code_pages}
-    if unknown := [stem for stem in stems if stem not in known]:
+    if unknown := [name for name in names if name not in known]:
         raise SystemExit(
             f"No page with code is called {', '.join(unknown)}; there are: "
             f"{', '.join(known) or 'none'}"
         )
-    return [known[stem] for stem in stems]
+    return [known[name] for name in names or known]
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools execute", description="Execute pages."
-    )
-    parser.add_argument("stems", nargs="*", metavar="NAME", help="execute these pages")
-    modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--all", action="store_true", help="execute every page")
-    modes.add_argument(
-        "--changed",
-        action="store_true",
-        help="execute the pages that do not match their notebooks",
-    )
-    parser.add_argument(
-        "--root", type=Path, default=pages.ROOT, help="the checkout (default: this one)"
-    )
-    args = parser.parse_args(argv)
-    if bool(args.stems) == (args.all or args.changed):
-        parser.error("name pages, or give --all or --changed")
-    book = Book(args.root.resolve())
+def main(args: argparse.Namespace) -> None:
+    todo = named(Book(args.root.resolve()), args.names)
     if args.changed:
-        run_changed(book)
-    else:
-        run(named(book, args.stems) if args.stems else book.code_pages)
+        states = {page: refresh(page) for page in todo}
+        for page, state in states.items():
+            print(f"{page.stem}: {state or 'to be executed'}", flush=True)
+        todo = [page for page, state in states.items() if not state]
+    run(todo)

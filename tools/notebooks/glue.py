@@ -31,12 +31,12 @@ CODE = (None, "code", "code-block", "code-cell", "math", "raw")
 
 def recorded(notebook: NotebookNode) -> list[tuple[str, str]]:
     """The (name, text) pairs that the notebook's outputs glue, in order."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return [
-        (o.metadata.scrapbook.name, o.data[GLUED])
-        for o in outputs
-        if GLUED in o.get("data", {})
-    ]
+    pairs = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if GLUED in output.get("data", {}):
+                pairs.append((output.metadata.scrapbook.name, output.data[GLUED]))
+    return pairs
 
 
 def fill(markdown: str, values: dict[str, str]) -> str:

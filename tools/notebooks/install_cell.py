@@ -144,8 +144,8 @@ def first_cell(page: "Page", cells: Iterable[NotebookNode]) -> NotebookNode:
     if parameters(cells):
         text += (
             "\n> To try another setting, change the cell of parameters and choose “Run "
-            "all”: code, tables and figures follow. The numbers in the text do not; they "
-            "belong to the setting that the cell has at first."
+            "all”: code, tables and figures follow. The numbers in the text do not; "
+            "they belong to the setting that the cell has at first."
         )
     hidden = {"tags": ["remove-cell"]}
     return new_markdown_cell(text, id=f"{page.stem}-about", metadata=hidden)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 # A directive: its fence, name, title, options and body.
 FENCE = re.compile(
-    r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w:-]+)\}[ ]*(?P<title>.*)\n(?P<options>(?::[\w-]+:.*\n)*)"
+    r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w:-]+)\}[ ]*(?P<title>.*)\n"
+    r"(?P<options>(?::[\w-]+:.*\n)*)"
     # A body holds no other directive, so the innermost match first.
     r"(?P<body>(?:(?!:{3,}\{|`{3,}\{).*\n)*?)(?P=fence)[ ]*$",
     re.MULTILINE,
@@ -33,6 +34,12 @@ LABELLED = re.compile(
     r"|^ +figure:\n(?: +[^\n]*\n)*? +name: (?P<figure>\S+)",
     re.MULTILINE,
 )
+# Where a source can be read.
+ADDRESSES = {
+    "eprint": "https://arxiv.org/abs/{}",
+    "doi": "https://doi.org/{}",
+    "url": "{}",
+}
 # Directives that only the built book can show.
 LEFT_OUT = ("include", "bibliography")
 
@@ -123,32 +130,12 @@ def role(name: str, text: str, book: "Book") -> str:
 
 
 def citation(source: Any, name: str) -> str:
-    """Authors and year, as a link: "Ahn et al.
-
-    (2023)" for the role `cite:t`, else "Ahn et al., 2023".
+    """Authors and year, as a link: "Ahn et al. (2023)" for the role `cite:t`, else
+    "Ahn et al., 2023".
     """
-    people = [
-        " ".join(person.prelast_names + person.last_names)
-        for person in source.persons["author"]
-    ]
-    who = (
-        people[0]
-        if len(people) == 1
-        else " and ".join(people)
-        if len(people) == 2
-        else f"{people[0]} et al."
-    )
-    fields, year = source.fields, source.fields["year"]
-    ways = {
-        "eprint": "https://arxiv.org/abs/{}",
-        "doi": "https://doi.org/{}",
-        "url": "{}",
-    }
-    address = next(
-        way.format(fields[key]) for key, way in ways.items() if key in fields
-    )
-    return (
-        f"[{who} ({year})]({address})"
-        if name == "cite:t"
-        else f"[{who}, {year}]({address})"
-    )
+    fields, people = source.fields, source.persons["author"]
+    names = [" ".join(each.prelast_names + each.last_names) for each in people]
+    who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    key = next(key for key in ADDRESSES if key in fields)
+    year = f" ({fields['year']})" if name == "cite:t" else f", {fields['year']}"
+    return f"[{who}{year}]({ADDRESSES[key].format(fields[key])})"

@@ -184,9 +184,8 @@ class Page:
         try:
             return markdown.plain(source, self.book)
         except KeyError as error:
-            raise SystemExit(
-                f"book/{self.stem}.md: no claim or source is called {error}"
-            ) from None
+            said = f"no claim or source is called {error}"
+            raise SystemExit(f"book/{self.stem}.md: {said}") from None
 
     def save(self, notebook: NotebookNode) -> None:
         self.ipynb.write_bytes(written(notebook))
@@ -248,7 +247,7 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def outputs(notebook: NotebookNode | None) -> list[NotebookNode]:
-    """The outputs of all the notebook's cells, in order; none if there is no notebook."""
+    """The outputs of all cells, in order; none if there is no notebook."""
     cells = code_cells(notebook) if notebook else []
     return [output for cell in cells for output in cell.outputs]
 

@@ -4,5 +4,5 @@ from sphinx.application import Sphinx
 
 
 def setup(app: Sphinx) -> None:
-    for name in ("book", "api", "math", "figures", "claims", "tips"):
+    for name in ("book", "api", "math", "figures", "claims"):
         app.setup_extension(f"tools.site.{name}")

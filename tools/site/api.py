@@ -24,25 +24,14 @@ NAME = re.compile(r"(?:lsalib\.)?((\w+)(?:\.\w+)+)(?:\(\))?")
 log = logging.getLogger(__name__)
 
 
-def short_types(
-    app: Sphinx,
-    what: str,
-    name: str,
-    obj: Any,
-    options: object,
-    signature: str | None,
-    result: str | None,
-) -> tuple[str | None, str | None]:
+def short_types(app, what, name, obj, options, signature, result):
     for long, short in SHORT.items():
-        signature, result = (
-            text and re.sub(long, short, text) for text in (signature, result)
-        )
+        signature = signature and re.sub(long, short, signature)
+        result = result and re.sub(long, short, result)
     return ("" if getattr(obj, "_is_protocol", False) else signature), result
 
 
-def skip_fields(
-    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
-) -> bool | None:
+def skip_fields(app, what, name, obj, skip, options) -> bool | None:
     """The fields of a NamedTuple stand in its signature."""
     return True if type(obj).__name__ == "_tuplegetter" else None
 

@@ -1,4 +1,4 @@
-"""Build the HTML book, and fail on every warning: python -m tools build [--out DIR]."""
+"""Build the HTML book, and fail on every warning."""
 
 import argparse
 import hashlib
@@ -20,13 +20,15 @@ from tools.notebooks import install_cell
 from tools.notebooks.pages import ROOT, current
 
 STRICT = ["-W", "-n", "--keep-going", "-q"]
-# What a build leaves in _build. Nothing else there is removed.
-MADE = ("html", ".doctrees", "jupyter_execute", ".jupyter_cache")
-SOURCE = "lsalib-book.zip"
+MADE = ROOT / "_build"
+HTML = MADE / "html"
 # The digest of what the last build was made from: an unchanged book is not built again.
-STAMP = ".inputs"
-OFFER = """The site also offers <a href="../{}">the book’s source</a>, and <a href="../_sources/book/{}">a wheel of the
-library</a>."""
+STAMP = MADE / ".inputs"
+SOURCE = "lsalib-book.zip"
+OFFER = (
+    'The site also offers <a href="../{}">the book’s source</a>, and '
+    '<a href="../_sources/book/{}">a wheel of the library</a>.'
+)
 
 
 def toc_pages(root: Path = ROOT) -> list[str]:
@@ -57,14 +59,22 @@ def inputs() -> str:
     return digest.hexdigest()
 
 
-def carry(html: Path) -> None:
+def offer(place: str, words: str) -> None:
+    """Put words into a place of the front page."""
+    front = HTML / f"{toc_pages()[0]}.html"
+    text = front.read_text(encoding="utf-8")
+    text = text.replace(f'<span id="{place}"></span>', words)
+    front.write_text(text, encoding="utf-8")
+
+
+def carry() -> None:
     """Put the book's source beside the pages and, beside their notebooks, the wheel
     that these install.
     """
-    notebooks, front = html / "_sources/book", html / f"{toc_pages()[0]}.html"
+    notebooks = HTML / "_sources/book"
     with TemporaryDirectory() as folder:
         copy = shutil.copytree(ROOT, Path(folder) / "lsalib-book", ignore=ignored())
-        shutil.make_archive(str(html / Path(SOURCE).stem), "zip", folder)
+        shutil.make_archive(str(HTML / Path(SOURCE).stem), "zip", folder)
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
         where = ["--no-build-isolation", f"--wheel-dir={notebooks}"]
         subprocess.run([*pip, *where, copy], check=True)
@@ -73,35 +83,20 @@ def carry(html: Path) -> None:
     for notebook in notebooks.glob("*.ipynb"):
         text = notebook.read_text(encoding="utf-8")
         notebook.write_text(install_cell.PLACE.sub(place, text), encoding="utf-8")
-    offer = OFFER.format(SOURCE, wheel.name)
-    text = front.read_text(encoding="utf-8")
-    text = text.replace('<span id="source"></span>', offer)
-    front.write_text(text, encoding="utf-8")
+    offer("source", OFFER.format(SOURCE, wheel.name))
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools build", description="Build the HTML book."
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT,
-        metavar="DIR",
-        help="where _build/html goes (default: here)",
-    )
-    made = parser.parse_args(argv).out.resolve() / "_build"
-    stamp = made / STAMP
-    if not stamp.is_file() or stamp.read_text() != inputs():
-        stamp.unlink(missing_ok=True)
+def main(args: argparse.Namespace) -> None:
+    if not STAMP.is_file() or STAMP.read_text() != inputs():
+        STAMP.unlink(missing_ok=True)
         ledger.check(current())  # which may draw the README's figure
         digest = inputs()
-        build(made)
-        stamp.write_text(digest)
-    print(f"Open {os.path.relpath(made / 'html/index.html')}")
+        build()
+        STAMP.write_text(digest)
+    print(f"Open {os.path.relpath(HTML / 'index.html')}")
 
 
-def build(made: Path) -> None:
+def build() -> None:
     """Build the site from nothing: Sphinx reports the warnings of an unchanged page
     only once.
     """
@@ -109,15 +104,14 @@ def build(made: Path) -> None:
     # only asks for the pages.
     from jupyter_book.cli.main import build as jupyter_book_build
 
-    for name in MADE:
-        shutil.rmtree(made / name, ignore_errors=True)
-    arguments = [str(ROOT), "--path-output", str(made.parent), *STRICT]
+    for name in ("html", ".doctrees", "jupyter_execute", ".jupyter_cache"):
+        shutil.rmtree(MADE / name, ignore_errors=True)
     try:
         with redirect_stdout(StringIO()):
-            jupyter_book_build.main(arguments, standalone_mode=False)
+            jupyter_book_build.main([str(ROOT), *STRICT], standalone_mode=False)
     except (RuntimeError, SystemExit):
         raise SystemExit(
             "The book was not built: see the warnings above; each one counts as an "
             "error."
         ) from None
-    carry(made / "html")
+    carry()

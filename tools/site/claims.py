@@ -4,10 +4,8 @@ roles that refer to them, the box at a page's head, and the tables of claims.
 What is shown is written in the pages' own Markdown, by the template claims.md.
 """
 
-import json
 import re
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,9 @@ from sphinx.domains import Domain, ObjType
 from sphinx.util.docutils import ReferenceRole, SphinxDirective
 from sphinx.util.nodes import make_refnode
 
-from lsalib.book.claims import HEAD, Record, tally, texts
+from lsalib.book.claims import HEAD, tally, texts
 from tools import ledger
 from tools.claims import STATUSES, read_claims
-from tools.ledger import Marked
 from tools.notebooks import install_cell
 from tools.notebooks.pages import ROOT, current
 
@@ -37,14 +34,6 @@ def plain(text: str) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 
-def counted(checks: list[Record], tests: list[Marked]) -> str:
-    """How much evidence there is: “2 checks hold, 1 test”."""
-    counts = [tally(checks)] if checks else []
-    if tests:
-        counts.append("1 test" if len(tests) == 1 else f"{len(tests)} tests")
-    return ", ".join(counts) or "none"
-
-
 @cache
 def template() -> Any:
     """The macros that write Markdown."""
@@ -55,12 +44,12 @@ def template() -> Any:
         address = f"{github[0]}/blob/{install_cell.BRANCH}/"
     env.globals |= {
         "chapters": current().chapters,
-        "counted": counted,
         "heads": [*HEAD],
         "marks": lambda claim: marks().get(claim.id, []),
         "records_of": lambda claim: claim.records(records()),
         "repository": address,
         "statuses": STATUSES,
+        "tally": tally,
         "texts": lambda record: texts(record, rounded=False),
     }
     return env.get_template("claims.md").module
@@ -101,10 +90,6 @@ class ClaimDomain(Domain):
         "claim": "no claim of the ledger is called %(target)s"
     }
 
-    def clear_doc(self, docname):
-        rows = self.data["rows"]
-        self.data["rows"] = {name: at for name, at in rows.items() if at != docname}
-
     def resolve_xref(self, env, fromdocname, builder, typ, target, node, contnode):
         if typ == "check":
             page, _, target = target.partition("#")
@@ -125,7 +110,7 @@ class ClaimDomain(Domain):
 
 
 class Brief(SphinxDirective):
-    """The box at a page's head: a paragraph with the question, others with the answer."""
+    """The box at a page's head: a paragraph with the question, then the answer."""
 
     has_content = True
 
@@ -194,24 +179,6 @@ class Verdicts(SphinxDirective):
         return self.parse_text_to_nodes(template().verdicts(rows))
 
 
-def write_data(app: Sphinx, error: Exception | None) -> None:
-    """Beside the page, all claims with their checks as numbers; a margin is null where
-    a check has no tolerance.
-    """
-    page = Path(app.outdir) / "book/claims.html"
-    if error or not page.is_file():
-        return
-    data = []
-    for claim in claims().values():
-        checks = []
-        for record in claim.records(records()):
-            margin = record.margin if isfinite(record.margin) else None
-            checks.append(record._asdict() | {"margin": margin})
-        data.append(claim._asdict() | {"checks": checks})
-    text = json.dumps(data, indent=1, ensure_ascii=False)
-    page.with_suffix(".json").write_text(text, encoding="utf-8")
-
-
 def setup(app: Sphinx) -> None:
     app.add_domain(ClaimDomain)
     for role in ("claim", "check", "claims"):
@@ -222,4 +189,3 @@ def setup(app: Sphinx) -> None:
         ("verdicts", Verdicts),
     ):
         app.add_directive(name, directive)
-    app.connect("build-finished", write_data)

@@ -14,7 +14,8 @@ from lsalib.book.figures import PALETTE
 
 # What a drawing brings for a file of its own; the style would hold for the whole page.
 FRAME = re.compile(
-    r"^.*?(?=<svg)|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->|<defs>\s*</defs>",
+    r"^.*?(?=<svg)|<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->"
+    r"|<defs>\s*</defs>",
     re.DOTALL,
 )
 IDS = re.compile(r'((?<!\w)id="|href="#|url\(#)')
@@ -32,14 +33,14 @@ def inline(drawing: str, name: str, alt: str) -> str:
     body = FRAME.sub("", drawing).split(">", 1)[1]
     for color, (drawn, _, _) in PALETTE.items():
         body = body.replace(drawn, f"var(--fig-{color})")
-    body = re.sub(
-        r"(?<=: )(#[0-9a-f]{6})\b",
-        r"color-mix(in srgb, \1, var(--fig-shade) 14%)",
-        body,
-    )
-    head = f'<svg class="drawing" role="img" aria-label="{html.escape(" ".join(alt.split()))}" width="{width}"'
+    shaded = r"color-mix(in srgb, \1, var(--fig-shade) 14%)"
+    body = re.sub(r"(?<=: )(#[0-9a-f]{6})\b", shaded, body)
     lines = IDS.sub(rf"\g<1>{name}-", re.sub(r"\s*\n\s*", "\n", body))
-    return f'{head} height="{height}" {box}>{lines}'
+    label = html.escape(" ".join(alt.split()))
+    return (
+        f'<svg class="drawing" role="img" aria-label="{label}" width="{width}" '
+        f'height="{height}" {box}>{lines}'
+    )
 
 
 class DrawingsInline(SphinxPostTransform):
@@ -49,37 +50,27 @@ class DrawingsInline(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        shown = [
-            image
-            for image in self.document.findall(nodes.image)
-            if image["uri"].endswith(".svg")
-        ]
-        for number, image in enumerate(
-            image for image in shown if "jupyter_execute" in image["uri"]
-        ):
-            drawing = (Path(self.app.srcdir) / image["uri"].lstrip("/")).read_text(
-                encoding="utf-8"
-            )
-            svg = inline(drawing, f"drawing-{number}", image.get("alt", ""))
-            image.replace_self(nodes.raw("", svg, format="html"))
+        number = 0
+        for image in list(self.document.findall(nodes.image)):
+            uri = image["uri"]
+            if "jupyter_execute" in uri and uri.endswith(".svg"):
+                file = Path(self.app.srcdir, uri.lstrip("/"))
+                drawing = file.read_text(encoding="utf-8")
+                svg = inline(drawing, f"drawing-{number}", image.get("alt", ""))
+                image.replace_self(nodes.raw("", svg, format="html"))
+                number += 1
 
 
-def add_sheet(
-    app: Sphinx,
-    pagename: str,
-    template: str,
-    context: dict,
-    doctree: nodes.document | None,
-) -> None:
+def add_sheet(app, page, template, context, doctree) -> None:
     """The colors of figures in both themes, from the one table of them; others are
     shaded.
     """
-    inks = "".join(
-        f"--fig-{name}: light-dark({light}, {dark}); "
-        for name, (_, light, dark) in PALETTE.items()
+    sheet = "--fig-shade: light-dark(black, white); "
+    for name, (_, light, dark) in PALETTE.items():
+        sheet += f"--fig-{name}: light-dark({light}, {dark}); "
+    context["metatags"] = (
+        context.get("metatags", "") + f"<style>html {{ {sheet}}}</style>"
     )
-    sheet = f"html {{ --fig-shade: light-dark(black, white); {inks}}}"
-    context["metatags"] = context.get("metatags", "") + f"<style>{sheet}</style>"
 
 
 def setup(app: Sphinx) -> None:

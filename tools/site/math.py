@@ -24,6 +24,8 @@ LARGE = re.compile(r"<(msub|msup|msubsup)>(<mo [^>]*minsize[^>]*>[^<]*</mo>)")
 AROUND = re.compile(
     r'([(\[“]?)<span class="math (?:(?!</span>).)*</span>([.,;:!?)\]’”]*)', re.DOTALL
 )
+# An environment that holds no other.
+INNERMOST = re.compile(r"\\begin\{(\w+\*?)\}((?!\\begin).)*?\\end\{\1\}", re.DOTALL)
 CONVERTER = LatexToMathML(fancy_error=False)
 
 
@@ -32,18 +34,10 @@ def rows(tex: str) -> str:
     environment.
     """
     tex = re.sub(r"\\(begin|end)\{(equation|align|gather)\}", r"\\\1{\2*}", tex.strip())
-    tex, inner = re.sub(r"\n\s*\n", r" \\\\ ", tex), None
+    tex = re.sub(r"\n\s*\n", r" \\\\ ", tex)
     outer = tex
-    while inner != outer:
-        inner, outer = (
-            outer,
-            re.sub(
-                r"\\begin\{(\w+\*?)\}((?!\\begin).)*?\\end\{\1\}",
-                "",
-                outer,
-                flags=re.DOTALL,
-            ),
-        )
+    while INNERMOST.search(outer):
+        outer = INNERMOST.sub("", outer)
     return rf"\begin{{aligned}}{tex}\end{{aligned}}" if r"\\" in outer else tex
 
 
@@ -56,10 +50,8 @@ def mathml(tex: str, display: bool) -> str:
     made = CONVERTER.convert_with_local_state(
         rows(tex) if display else tex, displaystyle=display
     )
-    named = re.sub(
-        r"&(?!lt|gt|amp|quot)\w+;", lambda entity: html.unescape(entity[0]), made
-    )
-    root = ElementTree.fromstring(named)
+    # the one entity that XML does not know
+    root = ElementTree.fromstring(made.replace("&ApplyFunction;", "\u2061"))
     for node in list(root.iter()):
         lower_prime(node)
     first, *others = pieces(root, ends_column if display else ends_line)
@@ -162,9 +154,7 @@ def unbroken(html: str) -> str:
     return AROUND.sub(joined, html)
 
 
-def keep_together(
-    app: Sphinx, page: str, template: str, context: dict, doctree
-) -> None:
+def keep_together(app, page, template, context, doctree) -> None:
     context["body"] = unbroken(context.get("body", ""))
 
 

@@ -1,6 +1,4 @@
-"""The built book as one PDF, whose links lead from page to page: python -m tools pdf
-[--out DIR]
-"""
+"""The built book as one PDF, whose links lead from page to page."""
 
 import argparse
 import os
@@ -9,16 +7,33 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bs4 import BeautifulSoup, Tag
 from playwright.sync_api import sync_playwright
 
-from tools.site.build import ROOT, toc_pages
+from tools.site.build import HTML, offer, toc_pages
 
 WHOLE, PDF = "book/whole.html", "book.pdf"
-FOOTER = '<div style="width: 100%; font: 8px sans-serif; text-align: center" class="pageNumber"></div>'
-# Attributes with an element's id; what is of use on a screen only.
-NAMING = ("id", "aria-labelledby", "aria-describedby", "for")
-SCREEN_ONLY = "script, button, .headerlink, .explorer, .ledger-tools, .copybtn, table.ledger details > :not(summary)"
+FOOTER = (
+    '<div style="width: 100%; font: 8px sans-serif; text-align: center" '
+    'class="pageNumber"></div>'
+)
+# An attribute with names of elements or an address, or a drawing's reference.
+LINK = re.compile(
+    r'(?<![\w-])(id|for|aria-labelledby|aria-describedby|href|src)="([^"]*)"'
+    r"|url\(#([^)]+)\)"
+)
+FRAME = """<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light">
+<head><meta charset="utf-8">{}</head>
+<body class="whole"><main class="bd-main"><div class="bd-content">
+{}
+</div></main></body></html>"""
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+)
 
 
 def chromium() -> dict:
@@ -29,8 +44,7 @@ def chromium() -> dict:
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
         raise SystemExit(f"No browser: none of {', '.join(names)} is installed")
-    quiet = "no-sandbox disable-gpu disable-background-networking disable-component-update disable-sync disable-quic"
-    return {"executable_path": found, "args": [f"--{flag}" for flag in quiet.split()]}
+    return {"executable_path": found, "args": [*FLAGS]}
 
 
 def own(page: str, name: str) -> str:
@@ -42,60 +56,39 @@ def moved(page: str, address: str, pages: list[str]) -> str:
     """The address as it is where all pages are one, in the folder of the first."""
     if re.match(r"[a-z]+:", address):
         return address
-    path, _, anchor = address.partition("#")
+    path, sign, anchor = address.partition("#")
     target = os.path.normpath(Path(page).parent / path) if path else f"{page}.html"
     known = target.removesuffix(".html")
-    return (
-        f"#{own(known, anchor)}"
-        if known in pages
-        else f"../{target}{'#' * bool(anchor)}{anchor}"
-    )
+    return f"#{own(known, anchor)}" if known in pages else f"../{target}{sign}{anchor}"
 
 
-def article(soup: BeautifulSoup, page: str, pages: list[str]) -> Tag:
+def article(text: str, page: str, pages: list[str]) -> str:
     """The page's article, open, with ids of its own; links to pages of the book lead
     into the document.
     """
-    found = soup.select("article.bd-article")[0]
-    for useless in found.select(SCREEN_ONLY):
-        useless.decompose()
-    for details in found.select("details"):
-        details["open"] = ""
-    for tag in found.find_all(True):
-        for name, value in [
-            (name, str(value)) for name, value in tag.attrs.items() if name != "class"
-        ]:
-            if name in NAMING:
-                tag[name] = " ".join(own(page, part) for part in value.split())
-            elif name in ("href", "xlink:href", "src"):
-                tag[name] = moved(page, value, pages)
-            elif "url(#" in value:
-                tag[name] = re.sub(
-                    r"url\(#([^)]+)\)",
-                    lambda found: f"url(#{own(page, found[1])})",
-                    value,
-                )
-    found["id"] = own(page, "")
-    return found
+
+    def renamed(match: re.Match[str]) -> str:
+        name, value, drawn = match.groups()
+        if drawn:
+            return f"url(#{own(page, drawn)})"
+        if name in ("href", "src"):
+            return f'{name}="{moved(page, value, pages)}"'
+        return f'{name}="{" ".join(own(page, part) for part in value.split())}"'
+
+    (found,) = re.findall(r"<article.*</article>", text, re.DOTALL)
+    found = re.sub(r"<script.*?</script>", "", found, flags=re.DOTALL)
+    found = LINK.sub(renamed, found.replace("<details", "<details open"))
+    return found.replace("<article", f'<article id="{own(page, "")}"', 1)
 
 
 def whole(html: Path, pages: list[str]) -> str:
     """All articles in one document, with the style sheets of the first page."""
-    soups = [
-        BeautifulSoup(
-            (html / f"{page}.html").read_text(encoding="utf-8"), "html.parser"
-        )
-        for page in pages
-    ]
-    sheets = soups[0].select("head > link[rel=stylesheet], head > style")
-    articles = "".join(
-        str(article(soup, page, pages)) for soup, page in zip(soups, pages, strict=True)
-    )
-    return (
-        f'<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
-        f"<title>{soups[0].select('title')[0].text.rpartition(' — ')[2]}</title>{''.join(map(str, sheets))}</head>"
-        f'<body class="whole"><main class="bd-main"><div class="bd-content">{articles}</div></main></body></html>'
-    )
+    texts = [(html / f"{page}.html").read_text(encoding="utf-8") for page in pages]
+    head = texts[0].partition("</head>")[0]
+    kept = r'<title>.*?</title>|<style>.*?</style>|<link rel="stylesheet"[^>]*>'
+    sheets = re.findall(kept, head, re.DOTALL)
+    articles = [article(*each, pages) for each in zip(texts, pages, strict=True)]
+    return FRAME.format("\n".join(sheets), "\n".join(articles))
 
 
 def print_pdf(document: Path, target: Path) -> None:
@@ -121,25 +114,11 @@ def print_pdf(document: Path, target: Path) -> None:
         )
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools pdf", description="The built book as one PDF."
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT,
-        metavar="DIR",
-        help="where _build/html is (default: here)",
-    )
-    html = parser.parse_args(argv).out.resolve() / "_build/html"
-    document, target, front = html / WHOLE, html / PDF, html / f"{toc_pages()[0]}.html"
-    document.write_text(whole(html, toc_pages()), encoding="utf-8")
+def main(args: argparse.Namespace) -> None:
+    document, target = HTML / WHOLE, HTML / PDF
+    document.write_text(whole(HTML, toc_pages()), encoding="utf-8")
     print_pdf(document, target)
     document.unlink()
-    link = f'<a href="../{PDF}">The whole book as a PDF</a> ({target.stat().st_size / 1e6:.0f} MB).'
-    front.write_text(
-        front.read_text(encoding="utf-8").replace('<span id="pdf"></span>', link),
-        encoding="utf-8",
-    )
+    size = f"({target.stat().st_size / 1e6:.0f} MB)"
+    offer("pdf", f'<a href="../{PDF}">The whole book as a PDF</a> {size}.')
     print(f"Open {os.path.relpath(target)}")

@@ -42,14 +42,14 @@ def explore(
 
     Args:
         x: increasing numbers, (n,).
-        curves: a name and its values, (*sliders, n), for each. They broadcast: an axis
+        curves: a name and its values, shape (sliders …, n), for each. They broadcast: an axis
             of length 1 does not depend on its slider. NaN is a gap.
         xlabel, ylabel: what the axes measure; ``xlabel`` also names the slider of x.
         question: what the reader should predict.
         answers: each answer, and why it is right or wrong.
         right: the right answer.
         sliders: a name and its positions, numbers or texts, in the order of the axes.
-        exact: a name and the values of a horizontal line, (*sliders,), for each.
+        exact: a name and the values of a horizontal line, shape (sliders …), for each.
         start: where sliders are at first, by name: the position nearest to a number.
             The others begin at their first position.
         colors: of the curves, then of the lines, as in ``charts``.

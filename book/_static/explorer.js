@@ -1,7 +1,7 @@
 /* Interactive figures: the arrays that a page's cell computed, as curves over x for each position of the sliders. */
 (() => {
   "use strict";
-  const digits = (value) => Math.abs(value) < 1e-4 && value !== 0 ? value.toExponential(2).replaceAll("-", "−")
+  const digits = (value) => Math.abs(value) < 1e-4 && value !== 0 ? value.toExponential(3).replaceAll("-", "−")
     : value.toLocaleString("en", { maximumSignificantDigits: 4 }).replace("-", "−");
   const safe = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
   const made = (html) => document.createRange().createContextualFragment(html).firstElementChild;
@@ -57,7 +57,7 @@
       const rungs = y.ticks.map(([at, text]) =>
         `<path d="M${left - 5} ${Y(at)}h5"/><text x="${left - 8}" y="${Y(at) + 4}" text-anchor="end">${text}</text>`);
       const path = (curve) => curve.map((v, k) => (v === null ? "" : `${k && curve[k - 1] !== null ? "L" : "M"}${X(x.values[k])} ${Y(v)}`)).join("");
-      const drawn = parts.map(({ curve, color }) => `<path style="stroke: var(--fig-${color})" ${
+      const drawn = parts.filter(({ curve }) => curve.some((v) => v !== null)).map(({ curve, color }) => `<path style="stroke: var(--fig-${color})" ${
         curve.length > 1 ? `d="${path(curve)}"` : `stroke-dasharray="7 5" d="M${left} ${Y(curve[0])}H${right}"`}/>`);
       const dots = parts.filter((part) => part.curve.length > 1 && value(part) !== null).map((part) =>
         `<circle r="15" opacity="0.25" cx="${X(x.values[now])}" cy="${Y(value(part))}" style="fill: var(--fig-${part.color})"/>

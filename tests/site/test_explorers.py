@@ -66,7 +66,7 @@ def arrival(step, mean, rate):
     t = GaussianTask([float(mean)] * 10, 10)
     options = {"objective": "population", "train_guess": True, "steps": step}
     run = training.fit(jax.random.key(0), t, 1, learning_rate=rate, **options)
-    return [run.losses[0, -1], theory.gd_risk(t)]
+    return [run.losses[-1], theory.gd_risk(t)]
 
 
 def pair(examples, features, mean):
@@ -156,7 +156,7 @@ CASES = {
     "yq_lsa": Case(
         arrival,
         {
-            "training step": [50, 1000],
+            "training step": [50, 990],
             "prior mean, each entry": [1, 3],
             "learning rate": [0.0005, 0.002],
         },
@@ -261,6 +261,11 @@ MOVE = """(input, text) => {
 }"""
 
 
+def position_text(value) -> str:
+    """A slider's position, as the figure says it."""
+    return value if isinstance(value, str) else f"{value:,}".replace("-", "−")
+
+
 class Figure:
     """The interactive figure of an open page."""
 
@@ -279,7 +284,7 @@ class Figure:
 
     def set(self, *positions) -> dict:
         """Move all sliders; what the figure then shows."""
-        texts = [each if isinstance(each, str) else f"{each:,}" for each in positions]
+        texts = [position_text(each) for each in positions]
         for name, text in zip(self.case.sliders, texts, strict=True):
             assert self.slider(name).evaluate(MOVE, text), (name, text)
         shown = self.look()
@@ -394,10 +399,6 @@ def middle(figure: Figure, value: float) -> tuple[float, float]:
     return box["x"] + across, box["y"] + box["height"] / 2
 
 
-def text(value) -> str:
-    return f"{value:,}"
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_dot_follows_mouse_finger_and_keys(page, address, name):
     figure = Figure(page, address, name)
@@ -410,12 +411,12 @@ def test_a_dot_follows_mouse_finger_and_keys(page, address, name):
     # By mouse: at once, and no longer when the button is up.
     page.mouse.move(*middle(figure, last))
     page.mouse.down()
-    assert at() == text(last) and says() != began
+    assert at() == position_text(last) and says() != began
     page.mouse.move(*middle(figure, first), steps=3)
-    assert at() == text(first)
+    assert at() == position_text(first)
     page.mouse.up()
     page.mouse.move(*middle(figure, last))
-    assert at() == text(first)
+    assert at() == position_text(first)
 
     # By key: an arrow is one position, and Escape goes back to where all began.
     slider.focus()
@@ -435,13 +436,13 @@ def test_a_dot_follows_mouse_finger_and_keys(page, address, name):
     for value in (last, first):
         (x, y), scrolled = middle(figure, value), page.evaluate("scrollY")
         swipe(page, [(195 + k * (x - 195) / 8, y + k) for k in range(9)])
-        assert at() == text(value) and page.evaluate("scrollY") == scrolled
+        assert at() == position_text(value) and page.evaluate("scrollY") == scrolled
     x, y = middle(figure, last)
     swipe(page, [(x, y - 20 * k) for k in range(9)])
     page.wait_for_function(f"scrollY > {page.evaluate('scrollY')} - 1")
-    assert at() == text(first)
+    assert at() == position_text(first)
     swipe(page, [middle(figure, last)])
-    assert at() == text(last)
+    assert at() == position_text(last)
 
 
 def swipe(page, places: list[tuple[float, float]]) -> None:

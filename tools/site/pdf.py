@@ -21,6 +21,8 @@ LINK = re.compile(
     r'(?<![\w-])(id|for|aria-labelledby|aria-describedby|href|src)="([^"]*)"'
     r"|url\(#([^)]+)\)"
 )
+# What paper has no use for.
+SCREEN = re.compile(r'<(script|button).*?</\1>|<a class="headerlink".*?</a>', re.DOTALL)
 FRAME = """<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light">
 <head><meta charset="utf-8">{}</head>
 <body class="whole"><main class="bd-main"><div class="bd-content">
@@ -76,7 +78,7 @@ def article(text: str, page: str, pages: list[str]) -> str:
         return f'{name}="{" ".join(own(page, part) for part in value.split())}"'
 
     (found,) = re.findall(r"<article.*</article>", text, re.DOTALL)
-    found = re.sub(r"<script.*?</script>", "", found, flags=re.DOTALL)
+    found = SCREEN.sub("", found)
     found = LINK.sub(renamed, found.replace("<details", "<details open"))
     return found.replace("<article", f'<article id="{own(page, "")}"', 1)
 

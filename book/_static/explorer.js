@@ -46,7 +46,7 @@
       const width = stage.clientWidth, wide = width > 560, now = position().at(-1);
       const left = 54, top = 28, height = wide ? 320 : 264, bottom = height - 44;
       const longest = Math.max(...lines.map(({ name }) => name.length));
-      const right = width - (wide ? Math.min(7.2 * longest + 14, 0.4 * width) : 18);
+      const right = width - (wide ? Math.min(7.2 * longest + 14, 0.4 * width) : 26);
       const X = scale(x, left, right), Y = scale(y, bottom, top);
       const parts = lines.map((line) => ({ ...line, curve: shown(line.values) }));
       const value = ({ curve }) => (curve.length > 1 ? curve[now] : curve[0]);

@@ -102,12 +102,24 @@ def trained(setting: Setting, seeds: int, steps: int = STEPS) -> list:
     return [jax.tree.map(lambda leaf, i=i: leaf[i], ends) for i in range(seeds)]
 
 
-def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
+def longer(setting: Setting, seeds: int) -> list[list[float]]:
+    """Risks of every seed after twice the steps."""
+    return [tested(setting, end) for end in trained(setting, seeds, 2 * STEPS)]
+
+
+def again() -> dict[str, np.ndarray]:
+    """The first setting's first seeds."""
+    ends = trained(SETTINGS[0], 2)
+    return {"risk": np.array([[tested(SETTINGS[0], end) for end in ends]])}
+
+
+def run(seeds: int = SEEDS) -> dict[str, np.ndarray]:
     """``risk`` (settings, seeds, 2); ``built`` (2,): the best head with the right guess,
-    and beside it the built head in place of the guess.
+    and beside it the built head in place of the guess; ``longer`` (2, seeds, 2): the
+    first two settings with twice the steps.
     """
     risk, best = [], {}
-    for setting in settings:
+    for setting in SETTINGS:
         ends = trained(setting, seeds)
         risk.append([tested(setting, end) for end in ends])
         best[setting] = ends[int(np.argmin(np.array(risk[-1])[:, 0]))]
@@ -115,7 +127,11 @@ def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
     pair = jax.tree.map(
         lambda own, added: jnp.stack([own[0], added]), best[Setting(1, MEAN)], built()
     )
-    return {"risk": np.array(risk), "built": np.array(tested(Setting(2, 0.0), pair))}
+    return {
+        "risk": np.array(risk),
+        "built": np.array(tested(Setting(2, 0.0), pair)),
+        "longer": np.array([longer(setting, seeds) for setting in SETTINGS[:2]]),
+    }
 
 
 GRID = {
@@ -134,7 +150,7 @@ ADAM = {
 EXPERIMENT = Experiment(
     "the whole block with one and two heads, with the right guess and with a guess of zero",
     run,
-    partial(run, SETTINGS[:1], SEEDS),
+    again,
     GRID | ADAM,
     rtol=5e-2,
 )

@@ -100,15 +100,19 @@ def namespace(*values):
     )
 
 
-def count(name: str, value) -> int:
-    """A whole number of at least 1."""
+def count(name: str, value, minimum: int = 1) -> int:
+    """A whole number of at least ``minimum``."""
     if traced(value):
         raise ValueError(
             f"{name} must be a number that is known, not one that JAX traces: "
             "it decides the shape of the program"
         )
-    if not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    # True would count as 1
+    whole = hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
+    if not whole or value.__index__() < minimum:
+        raise ValueError(
+            f"{name} must be a whole number of at least {minimum}, got {value!r}"
+        )
     return value.__index__()
 
 
@@ -132,7 +136,7 @@ def number(name: str, value, *, minimum: float = -np.inf, above: float = -np.inf
 def vector(name: str, value, length: int | None = None):
     """A finite vector with at least one entry, in float64."""
     given = array(name, value, ("d" if length is None else length,))
-    if not traced(given) and not (given.size and np.isfinite(given).all()):
+    if not traced(given) and not np.isfinite(given).all():
         raise ValueError(f"{name} must hold finite numbers, got {given}")
     return given if traced(given) else np.array(given, np.float64)
 
@@ -195,10 +199,13 @@ def key(value):
 
 
 def shape(name: str, value, expected: tuple[int | str, ...]):
-    """The array, of this shape; letters in ``expected`` stand for any length."""
+    """The array, of this shape; letters in ``expected`` stand for any length of at
+    least 1.
+    """
     got = np.shape(value)
     if len(got) != len(expected) or any(
-        not isinstance(e, str) and e != g for e, g in zip(expected, got, strict=True)
+        g == 0 if isinstance(e, str) else e != g
+        for e, g in zip(expected, got, strict=True)
     ):
         wanted = str(expected).replace("'", "")
         raise ValueError(f"{name} must have shape {wanted}, got shape {got}")
@@ -207,7 +214,7 @@ def shape(name: str, value, expected: tuple[int | str, ...]):
 
 def context(X, y, x_q=None) -> None:
     """The shapes of a context and, if there is one, of its query."""
-    count("the context size C of X", len(shape("X", X, ("C", "d"))))
+    shape("X", X, ("C", "d"))
     shape("y", y, (len(X),))
     if x_q is not None:
         shape("x_q", x_q, (X.shape[1],))

@@ -125,7 +125,7 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
         noise_std=noise_std,
     )
     if prior_cov is not None:
-        _check.covariance("prior_cov", prior_cov, given[0].shape[-1])
+        _check.covariance("prior_cov", prior_cov, given[2].size)
     return _bayes(*given)
 
 

@@ -134,6 +134,8 @@ def effective_softmax(
         >>> b.shape, A.shape
         ((2, 1, 4), (2, 4, 4))
     """
+    if getattr(params, "_fields", None) != SoftmaxParams._fields:
+        raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
     [params] = _check.floats(params=params)
     _check.shape("W_K", params.W_K, ("H", "D", "D"))
     H, D, _ = params.W_K.shape
@@ -198,6 +200,7 @@ def _heads(params, Z, z_q):
 def _attention(params, X, y, x_q, y_q):
     _check.context(X, y, x_q)
     _check.shape("y_q", y_q, ())
+    effective_softmax(params)  # checks the weights
     _check.shape("W_O", params.W_O, ("H", 1, "D"))
     return y_q + _heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
 

@@ -5,6 +5,7 @@ A new one is a function that returns named arrays, and a line in the registry.
 """
 
 from studies.experiments import (
+    block_heads,
     depth,
     depth_alike,
     depth_products,
@@ -25,4 +26,5 @@ EXPERIMENTS = softmax.EXPERIMENTS | {
     "fast_weights": fast_weights.EXPERIMENT,
     "unit_keys": unit_keys.EXPERIMENT,
     "real_block": real_block.EXPERIMENT,
+    "block_heads": block_heads.EXPERIMENT,
 }

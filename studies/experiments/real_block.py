@@ -35,12 +35,12 @@ class Setting(NamedTuple):
 SETTINGS = [Setting(piece, guess) for piece in PIECES for guess in (MEAN, 0.0)]
 
 
-def start(key) -> dict[str, jax.Array]:
-    """All weights; a setting leaves some unused.
+def start(key, dim: int = DIM) -> dict[str, jax.Array]:
+    """All weights of a head; a setting leaves some unused.
 
     Filters begin near the token itself, gates near 1.
     """
-    n = DIM + 1
+    n = dim + 1
     shapes = (
         dict.fromkeys("KQVG", (n, n))
         | dict.fromkeys(("p", "step", "gate"), (n,))
@@ -81,7 +81,7 @@ def head(has, own, tokens):
     that by the product of the keys.
     """
     *context, query = tokens
-    taps, steps = jnp.split(own["taps"], 3), [own["eta"]] * LENGTH
+    taps, steps = jnp.split(own["taps"], 3), [own["eta"]] * len(context)
     readers = [unit(k) for k in entries(has, own["K"], taps[0], context)]
     values = entries(has, own["V"], taps[1], context)
     q = entries(has, own["Q"], taps[2], tokens[-TAPS:])[-1]
@@ -102,7 +102,7 @@ def head(has, own, tokens):
             ((k * reader).sum(0) * u for k, u in zip(readers, written, strict=False)),
             jnp.zeros(()),
         )
-        if i < LENGTH:
+        if i < len(context):
             written.append(steps[i] * (values[i] - seen))
     if has("output norm"):
         seen = seen * jax.lax.rsqrt(jnp.square(seen).mean(0) + 1e-5)

@@ -56,7 +56,7 @@ def test_an_initial_state_is_a_guess():
     )
 
 
-@pytest.mark.claim("delta-rule-law", kind="certificate")
+@pytest.mark.claim("delta-rule-law", "delta-rule-best-schedule", kind="certificate")
 def test_delta_rule_law():
     """A step multiplies the mean square of an error by ρ, no direction does better, and
     drift has the stated risk.
@@ -118,7 +118,7 @@ def test_a_shift_of_the_state():
         )
 
 
-@pytest.mark.claim("which-layers-need-a-guess", kind="certificate")
+@pytest.mark.claim("which-layers-need-a-guess", "delta-floor", kind="certificate")
 def test_which_layers_need_a_guess():
     """What a multiple of one example's squared length leaves of the constant 1; two
     delta heads in long contexts.
@@ -165,3 +165,49 @@ def test_a_state_that_is_only_erased():
     limit = (1 - 1 / dim) ** size * np.square(start - weights).sum()
     assert risk(1e4) == pytest.approx(limit, rel=1e-6)
     assert risk(1.0) != pytest.approx(limit, rel=1e-2)
+
+
+def silu(entries):
+    return entries * (1 + np.tanh(entries / 2)) / 2  # no overflow
+
+
+@pytest.mark.claim("block-supply", kind="brute force")
+def test_norm_and_gate_supply_a_function_of_the_query():
+    """In every context of two examples on a grid, one head of the block adds u.x_q
+    with fixed weights; not without its norm, and not without its gate.
+    """
+    u, length, grid = np.array([1.0, -0.6]), 1e4, (-1.0, 0.5, 2.0)
+    points = [np.array(point) for point in itertools.product(grid, repeat=2)]
+    labels = (-1.0, 3.0)  # of any size: the head's weights do not read them
+    K = np.zeros((3, 3))
+    K[0, :2] = u
+    V, G = np.zeros((3, 3)), np.zeros((3, 3))
+    V[:2, :2] = u
+    G[:2, :2] = length * np.array([u, -u])
+    p = np.array([1.0, 1.0, 0.0]) / (length * 1.5**0.5)  # the norm leaves (3/2)^1/2
+
+    def key(token):
+        entries = silu(K @ token)
+        return entries / np.linalg.norm(entries)
+
+    def head(context, query, norm=True, gate=True):
+        state = np.zeros((3, 3))
+        for token, fade in zip(context, (0.9, 0.7), strict=True):
+            state = fade * state
+            missing = silu(V @ token) - state @ key(token)
+            state = state + 0.3 * np.outer(missing, key(token))
+        seen = state @ key(query)
+        if norm:
+            seen = seen / np.sqrt(np.mean(seen**2))
+        return p @ (seen * (silu(G @ query) if gate else length))
+
+    tokens = [
+        [np.append(x, y) for x, y in zip(pair, labels, strict=True)]
+        for pair in itertools.product(points, repeat=2)
+    ]
+    cases = [(c, np.append(x_q, 0.0)) for c in tokens for x_q in points]
+    truth = np.array([u @ query[:2] for _, query in cases])
+    adds = lambda **pieces: np.array([head(*case, **pieces) for case in cases])
+    assert np.abs(adds() - truth).max() < 1e-6
+    assert np.abs(adds(norm=False) - truth).max() > 0.1
+    assert np.abs(adds(gate=False) - truth).max() > 0.1

@@ -7,9 +7,15 @@ labels gain nothing in a single layer. Two layers that use products can have les
 """
 
 import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from lsalib import _check
-from lsalib.tasks import GaussianTask
+from lsalib._minimum import minimize
+from lsalib.tasks import GaussianTask, root
 from lsalib.theory._shared import (
     Number,
     full_precision,
@@ -19,19 +25,21 @@ from lsalib.theory._shared import (
     plain,
     rank,
 )
+from lsalib.theory.closed import optimal_risk
 
 
 @full_precision
 def depth_price(task: GaussianTask, layers: int) -> Number:
-    r"""The lowest price, per unit of a guess's mean squared error, of layers that are
-    affine in the labels.
+    r"""What a wrong guess costs layers that are affine in the labels, at the least, per
+    unit of its mean squared error.
 
     .. math:: \binom{L + Ck/2}{L}^{-1} = \prod_{j=1}^{L} \frac{j}{j + Ck/2}
 
-    (:eq:`depth-price` of the book) `k` is the rank of `\Lambda`. For identity
-    covariances, one layer and two pay exactly this, and so does any number of them for
-    one feature; more layers pay it in the limit of large errors. Two layers that
-    multiply labels can pay less.
+    (:eq:`depth-price` of the book) `k` is the rank of `\Lambda`. It is a lower bound,
+    and the limit of large errors, for all covariances. One layer pays exactly this. So
+    do two layers if `\Lambda^{1/2} \Psi \Lambda^{1/2}` is a multiple of the identity;
+    otherwise small errors can cost more, see ``depth_risk``. For one feature it is
+    exact at every depth. Two layers that multiply labels can pay less.
 
     Args:
         task: the task distribution, free of label noise.
@@ -70,9 +78,13 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     \binom{L + C/2}{L}^{-1}`. The prediction is the query's last label, which begins
     with the guess.
 
+    For two layers and a `\Lambda^{1/2} \Psi \Lambda^{1/2}` that is no multiple of the
+    identity, the result is the lowest risk in sixteen searches over all weights. There
+    are layers that have exactly this risk; a lower minimum is not excluded.
+
     Args:
-        task: the task distribution, free of label noise, its covariances multiples of
-            the identity. This is not checked for covariances that JAX traces.
+        task: the task distribution, free of label noise. Covariances that JAX traces
+            are taken for multiples of the identity if there are two layers.
         layers: `L`: 1, 2, or any number if d is 1.
         guess: `g`, the weights of the initial guess, (d,); None means zero.
 
@@ -86,22 +98,93 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     Source: new here; ``depth-gap`` in the ledger.
     """
     price, d, C = depth_price(task, layers), task.dim, task.context_size
-    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
-        raise ValueError(
-            "task must have covariances that are multiples of the identity"
-        )
     if layers > 2 and d > 1:
         raise ValueError(
             f"layers must be 1 or 2 for more than one feature, got {layers}"
         )
-    if d == 1:
-        least = price
-    elif layers == 1:
-        least = (d + 1) / (C + d + 1)
-    else:
+    if layers == 1:
+        return optimal_risk(task, guess)
+    xp, w, L, P, _, guess, price = numbers(task, guess_vector(task, guess), price)
+    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
+        if xp is not np:
+            raise ValueError(
+                "task and guess must be known numbers for two layers and covariances "
+                "that are not multiples of the identity; JAX traces one of them"
+            )
+        white = root(np, L)[:, -int(rank(np, L, task.feature_cov)) :]
+        d, spread = white.shape[1], white.T @ P @ white
+        level = np.trace(spread) / d
+        if np.abs(spread - level * np.eye(d)).max() > 1e-12 * level:
+            return _least_found(spread, white.T @ (w - guess), C)
+    least = price
+    if d > 1:
         above = (d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)
         least = above / ((C + d + 1) * (C**2 + (d + 3) * C + (d - 1) * (d + 4)))
-    xp, w, L, P, _, guess, price, least = numbers(
-        task, guess_vector(task, guess), price, least
-    )
     return plain(xp, xp.trace(L @ P) * least + (w - guess) @ L @ (w - guess) * price)
+
+
+def _least_found(P, u, C: int) -> float:
+    """The lowest risk that searches find for two layers, white features, prior
+    covariance P and a guess that is off by u.
+    """
+    d, unit = len(u), np.sqrt(np.trace(P) / len(u))
+    rng = np.random.default_rng(0)
+    shapes = (2, d, d), (2, d, d), (2, d, d, d)
+    weights = [rng.normal(size=(16, *shape)) / 2 for shape in shapes]
+    with jax.enable_x64(True):
+        risks = _search(*_nodes(d, C), root(np, P) / unit, u / unit, weights)
+        return float(unit**2 * risks.min())
+
+
+@jax.jit
+def _search(S, R, P_root, u, starts):
+    """What searches over N_k, Theta_k and the linear maps M_k end with.
+
+    A label is x^T A (eps, 1), and ``context`` and ``query`` are A at the nodes S.
+    """
+    truth = jnp.broadcast_to(jnp.eye(len(u), len(u) + 1), (len(S), len(u), len(u) + 1))
+    guess = jnp.zeros_like(truth).at[..., -1].set(-u)
+
+    def risk(weights):
+        context, query = truth, guess
+        for N, Theta, M in zip(*weights, strict=True):
+            scale = 1 + jnp.einsum("kij,ij->k", S, Theta)[:, None, None]
+            step = N @ S @ context
+            step = step.at[..., -1].add(jnp.einsum("kij,lij->kl", S, M))
+            context, query = scale * context + step, scale * query + step
+        error = query - truth
+        spread, off = error[..., :-1] @ P_root, error[..., -1]
+        return jnp.sum((R @ spread.reshape(len(S), -1)) ** 2) + jnp.sum((R @ off) ** 2)
+
+    return jax.vmap(partial(minimize, risk, steps=3000, patience=30))(starts).value
+
+
+def _nodes(d: int, C: int):
+    """Matrices S_k, and R with ``E f(S)^2 = |R f|^2``, f_k = f(S_k), for every f that is
+    quadratic in the average S of x x^T over C white Gaussian examples.
+    """
+    i, j = np.tril_indices(d)
+    units = np.eye(d)[i][:, :, None] * np.eye(d)[j][:, None]
+    A = (units + units.swapaxes(1, 2)) / 2
+    B = np.maximum(units, units.swapaxes(1, 2))  # S is I + sum of tr(A (S - I)) B
+    # The cumulants of the entries S_ij = tr(A S), then their moments about the mean.
+    trace = lambda text, *factors: np.einsum(text, *factors, optimize=True)
+    two = 2 / C * trace("aij,bji->ab", A, A)
+    three = 8 / C**2 * trace("aij,bjk,cki->abc", A, A, A)
+    four = 16 / C**3 * trace("aij,bjk,ckl,dli->abcd", A, A, A, A)
+    four += np.einsum("ac,bd->abcd", two, two)
+    four = four + four.transpose(0, 2, 1, 3) + four.transpose(0, 1, 3, 2)
+    n, nothing = len(A), np.zeros((1, len(A)))
+    moments = np.block(
+        [
+            [np.ones((1, 1)), nothing, two.reshape(1, -1)],
+            [nothing.T, two, three.reshape(n, -1)],
+            [two.reshape(-1, 1), three.reshape(n, -1).T, four.reshape(n * n, -1)],
+        ]
+    )
+    i, j = np.tril_indices(n)
+    points = np.concatenate([nothing, np.eye(n), np.eye(n)[i] + np.eye(n)[j]])
+    squares = (points[:, :, None] * points[:, None]).reshape(len(points), -1)
+    values = np.concatenate([np.ones((len(points), 1)), points, squares], 1)
+    R = root(np, moments).T @ np.linalg.pinv(values)
+    return np.eye(d) + np.einsum("kn,nij->kij", points, B), R

@@ -71,6 +71,27 @@ def test_the_risk_of_depth():
     assert depth_risk(GaussianTask([2.0], 6), 2) == pytest.approx(5 * 8 / (8 * 10))
 
 
+@pytest.mark.claim("depth-gap", "depth-unequal")
+def test_depth_for_other_covariances():
+    """Only the features' and weights' joint covariance counts, and the error in its
+    coordinates; the formula holds where this covariance is a multiple of the identity.
+    """
+    general = TASKS["general"]
+    assert depth_risk(general, 1, GUESS) == pytest.approx(
+        theory.optimal_risk(general, GUESS), rel=1e-12
+    )
+    U = np.array([[1.0, 0.0], [0.5, 2.0], [-1.0, 0.3]])  # features U xi
+    back = np.linalg.pinv(U)
+    search = lambda psi: depth_risk(
+        GaussianTask(back.T @ [0.2, 0.0], 2, U @ U.T, 3 * back.T @ np.diag(psi) @ back),
+        2,
+    )
+    white = lambda psi: depth_risk(GaussianTask([0.2, 0.0], 2, None, np.diag(psi)), 2)
+    assert search([12.0, 0.75]) == pytest.approx(white([36.0, 2.25]), rel=1e-7)
+    assert search([1.0, 1.0]) == pytest.approx(white([3.0, 3.0]), rel=1e-9)
+    assert search([1.0, 1.0]) < 0.99 * white([3.0, 3.1])
+
+
 def final_errors(X, noise, w, start, beta, decay, normalized):
     """w - w_C for a batch of tasks, by the rule."""
     state = np.broadcast_to(start, w.shape)
@@ -251,8 +272,8 @@ test_bad_input_is_refused = refusals(
         "layers must be 1 or 2 for more than one feature, got 3",
     ),
     (
-        lambda: depth_risk(TASKS["general"], 1),
-        "task must have covariances that are multiples of the identity",
+        lambda: jax.jit(lambda g: depth_risk(TASKS["general"], 2, g))(GUESS),
+        "task and guess must be known numbers for two layers and covariances",
     ),
     (
         lambda: depth_price(PLAIN, 0),

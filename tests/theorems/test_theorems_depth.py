@@ -4,12 +4,18 @@ and the floor of all layers.
 
 from functools import cache
 
+import numpy as np
 import pytest
 import sympy
 from book_task import GD_STEP, S, dot, loop
+from scipy.optimize import minimize
 from symbolic import C, all_zero, certify, d, fresh, mean, same
-from sympy import Function, Matrix, Symbol, binomial, prod
+from sympy import Function, Matrix, Symbol, binomial, factorial2, prod
 from sympy.polys.matrices import DomainMatrix
+from theory_reference import gauss_hermite
+
+from lsalib.tasks import GaussianTask
+from lsalib.theory import depth_price, depth_risk
 
 # t is the mean square of the features, s stands for S
 t, s, c, f, m, nu = sympy.symbols("t s c f m nu", positive=True)
@@ -78,6 +84,127 @@ def test_depth_gap():
     assert same(q_eps, (c1 + c2) * s + (c1 * f2 + c2 * f1) * t * s + c1 * c2 * s**2)
     certify(q_u, -(1 - linear * t + f1 * f2 * t**2), -(1 - linear * t + t**2))
     assert sympy.Poly(f2 * (m - c1 * f2) / c2, f2).all_coeffs() == [-c1 / c2, m / c2, 0]
+
+
+@pytest.mark.claim("depth-unequal", kind="certificate")
+def test_depth_unequal():
+    """Two features whose weights have the variances p and q: the best polynomial
+    descent, and why no two layers have it and the best stand-in.
+    """
+    p, q = sympy.symbols("p q", positive=True)
+    r, n, x = sympy.symbols("r n x")  # Bartlett: r^2 and x are chi-squared
+    xx, xy, yy = r**2 / C, r * n / C, (n**2 + x) / C
+    rising = lambda low, count: prod([low + 2 * i for i in range(count)])
+
+    def average(polynomial):
+        terms = sympy.Poly(sympy.expand(polynomial), r, n, x).terms()
+        return sympy.Add(
+            *(
+                factor
+                * rising(C, i // 2)
+                * factorial2(j - 1)
+                * rising(C - 1, k)
+                * ((i + 1) % 2 * (j + 1) % 2)
+                for (i, j, k), factor in terms
+            )
+        )
+
+    # The row of the first feature: a + m11 xx + m12 yy on it, b xy on the second one.
+    pairs = (xx, xy), (xx * xx, xx * xy), (yy * xx, yy * xy), (xy * xy, xy * yy)
+    normal = Matrix(
+        4,
+        4,
+        lambda i, j: average(
+            sum(v * f * g for v, f, g in zip((p, q), pairs[i], pairs[j], strict=True))
+        ),
+    )
+    target = Matrix([p * average(own) for own, _ in pairs])
+    below = lambda p, q: (
+        C * p * q * (C + 7) + C * (2 * p**2 + q**2) + 8 * p**2 + 12 * p * q + q**2
+    )
+    top = C**2 * q * (C * p + 6 * p + q) / (C + 2) / below(p, q)
+    a1, b1 = 2 * C * p / (C * p + 2 * p + q), -top
+    m12 = (p + q) / (C * p + 2 * p + q) * top
+    m11 = m12 - C**2 * (C * p * q + 2 * p**2 + 4 * p * q + q**2) / (C + 2) / below(p, q)
+    row = Matrix([a1, m11, m12, b1])
+    assert all_zero(normal * row - target)
+    assert not all_zero(normal * row.subs(q, 2 * q) - target)
+    a2, m22, m21, b2 = (part.subs({p: q, q: p}, simultaneous=True) for part in row)
+    # N_k that mix the features would need this to be zero,
+    both = (C + 2) * below(p, q) * below(q, p)
+    mixed = (
+        2
+        * C**2
+        * (q**2 - p**2)
+        * (2 * C * p * q + 3 * p**2 + 8 * p * q + 3 * q**2)
+        * (
+            C**2 * p * q
+            + C * (p**2 + 8 * p * q + q**2)
+            + 4 * p**2
+            + 13 * p * q
+            + 4 * q**2
+        )
+        / ((C * p + 2 * p + q) * (C * q + 2 * q + p) * both)
+    )
+    certify(a2 * m11 / a1 - m21 - a1 * m22 / a2 + m12, mixed, mixed * C)
+    # and rescalings by multiples of t would need this to be zero.
+    alike = 2 * C**4 * (p - q) ** 2 * (C * p * q + p**2 + 5 * p * q + q**2)
+    alike /= (C + 2) * both
+    certify((m11 - m12) * (m22 - m21) - b1 * b2, alike, alike * C)
+
+
+@pytest.mark.claim("depth-unequal")
+def test_depth_unequal_numbers(x64):
+    """The search against layers that keep the axes, by quadrature over both examples,
+    and against the least squares of all polynomials.
+    """
+    nodes, weights = gauss_hermite(4, 5)
+    X, psi, u = nodes.reshape(-1, 2, 2), np.array([4.0, 0.25]), 0.2
+    S = np.einsum("nci,ncj->nij", X, X) / 2
+    diagonal = np.einsum("nii->ni", S)
+    root = np.sqrt(weights)[:, None]
+
+    def missed(columns, target, variances):
+        sides = [
+            (root * each * np.sqrt(variances)).ravel() for each in (*columns, target)
+        ]
+        *columns, target = sides
+        A = np.stack(columns, 1)
+        return np.sum((target - A @ np.linalg.lstsq(A, target, rcond=None)[0]) ** 2)
+
+    polynomials = lambda i: [
+        S[:, i],
+        *(diagonal[:, k : k + 1] * S[:, i] for k in (0, 1)),
+        S[:, :1, 1] * S[:, 1 - i],
+    ]
+    bound = sum(missed(polynomials(i), np.eye(2)[i] + 0 * S[:, i], psi) for i in (0, 1))
+
+    def risk(numbers, off=u):
+        n1, n2, t1, t2 = numbers.reshape(4, 2)
+        l1, l2 = (diagonal @ t for t in (t1, t2))
+        N1, N2 = np.diag(n1), np.diag(n2)
+        H = (1 + l2)[:, None, None] * (N1 @ S) + (1 + l1)[:, None, None] * (N2 @ S)
+        descent = np.sum(
+            weights[:, None, None] * (H + N2 @ S @ N1 @ S - np.eye(2)) ** 2 * psi
+        )
+        maps = [diagonal[:, k : k + 1] * [1, 0] for k in (0, 1)] + [
+            S[:, :1, 1] * [0, 1]
+        ]
+        again = [
+            (1 + l2)[:, None] * each + (N2 @ S @ each[..., None])[..., 0]
+            for each in maps
+        ]
+        start = ((1 + l1) * (1 + l2))[:, None] * [1, 0]
+        return descent + off**2 * missed([*maps, *again], start, np.ones(2))
+
+    rng = np.random.default_rng(0)
+    ends = [minimize(risk, rng.normal(size=8) / 2, tol=1e-9).fun for _ in range(6)]
+    of = lambda error: depth_risk(GaussianTask([error, 0.0], 2, None, np.diag(psi)), 2)
+    right, wrong = of(0.0), of(u)
+    price = depth_price(GaussianTask([u, 0.0], 2), 2)
+    assert right == pytest.approx(bound, rel=1e-9)
+    assert wrong == pytest.approx(min(ends), rel=1e-7)
+    assert wrong > right + 1.2 * price * u**2
 
 
 @pytest.mark.claim("depth-products", kind="certificate")

@@ -149,29 +149,34 @@ def test_what_init_starts_from():
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_layers_that_write_only_labels_never_multiply_two(x64, depth):
-    """They are affine in the context's labels and the guess.
+    """Values are features, or labels that no label asks for: by loops in NumPy.
 
-    Control: other layers are not, even with a state zero.
+    Control: the same weights without this rule.
     """
-    labels = Layer("linear", H, depth, labels_only=True)
-    free = Layer("linear", H, depth)
-    params = weights(labels)
+    params = weights(Layer("linear", H, depth, labels_only=True))
+    Z = np.vstack([np.column_stack([X, y]), np.append(x_q, params.guess @ x_q)])
+    for place in range(depth):
+        features = Z * np.append(np.ones(d), 0.0)
+        added = 0
+        for W_K, W_Q, W_V, W_P in (
+            tuple(W[place, h] for W in params[:4]) for h in (0, 1)
+        ):
+            for values, queries in ((features, Z), (Z - features, features)):
+                state = (features[:C] @ W_K.T).T @ (values[:C] @ W_V.T) / C
+                added = added + queries @ W_Q.T @ state @ W_P[-1]
+        Z[:, -1] += added
+    found = Layer("linear", H, depth, labels_only=True).predict(params, X, y, x_q)
+    np.testing.assert_allclose(found, Z[-1, -1], rtol=1e-12)
     full = params._replace(state=np.zeros((depth, H, d + 1, d + 1)))
+    assert abs(Layer("linear", H, depth).predict(full, X, y, x_q) - found) > 1e-3
 
-    def bend(layer, params):
-        of = lambda t: float(
-            layer.predict(params._replace(guess=t * params.guess), X, t * y, x_q)
-        )
-        return abs(of(2.0) - 2 * of(1.0) + of(0.0))
 
-    assert bend(labels, params) < 1e-12 and bend(free, full) > 1e-3
-    # Features stay as they are: a head that writes into them changes nothing.
-    other = params._replace(
-        W_P=params.W_P + np.append(np.ones(d), 0)[None, None, :, None]
-    )
-    np.testing.assert_allclose(
-        labels.predict(other, X, y, x_q), labels.predict(params, X, y, x_q), rtol=1e-12
-    )
+def test_frozen_weights_have_no_gradient_and_all_others_have_one():
+    names = ("W_V", "guess", "gate")
+    layer = Layer("gated_delta", H, frozen=names)
+    slope = jax.grad(layer.predict)(layer.init(jax.random.key(0), d), X, y, x_q)
+    still = {name for name, leaf in slope._asdict().items() if not np.any(leaf)}
+    assert still == {*names}
 
 
 PARAMS = weights(Layer("delta", heads=H))

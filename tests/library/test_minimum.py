@@ -45,6 +45,15 @@ def test_the_end_is_the_lowest_point():
     assert (more <= few).all() and (more < few).any()
 
 
+def test_a_search_that_remembers_little_takes_longer(x64):
+    """In a bowl of four curvatures, which four steps tell and one does not."""
+    bowl = lambda x: jnp.sum(10.0 ** jnp.arange(4) * (x - 1) ** 2)
+    short, long = (
+        minimize(bowl, jnp.zeros(4), steps=20, memory=memory).value for memory in (1, 4)
+    )
+    assert long < 1e-3 < 0.1 < short
+
+
 def test_patience_is_counted_in_steps():
     """Where nothing gets lower, three steps of patience are three steps."""
     flat = lambda x: 0 * x.sum()

@@ -28,7 +28,7 @@ from lsalib.theory import (
     optimal_risk,
     population_risk,
 )
-from lsalib.theory.least import _risk_and_gradient, _search, _starts
+from lsalib.theory.least import _risk_and_gradient, _search
 
 PLAIN, SCALED = TASKS["isotropic"], TASKS["isotropic, noisy"]
 GENERAL, NOISY = TASKS["general"], TASKS["general, noisy"]
@@ -39,6 +39,7 @@ SEARCH = {"starts": 16, "steps": 150}
 EXACT = {
     "a right guess": (NOISY, 1, NOISY.prior_mean, 0.0),
     "d heads": (GENERAL, 3, GUESS, BIAS),
+    "a right slope and a bias": (GENERAL, 3, GENERAL.prior_mean, BIAS),
     "d + 1 heads with noise": (NOISY, 4, GUESS, BIAS),
     "singular features, noise: rank + 1 heads": (FLAT, 3, GUESS, BIAS),
     "more than enough": (NOISY, 9, None, 0.0),
@@ -119,8 +120,14 @@ def test_a_search_says_how_it_ended(x64):
         float(risk((b, A)) - after) == pytest.approx(1e-6 * float(norm) ** 2, rel=1e-2)
         and norm > 1e-3
     )
-    first, again, other = (_starts(3, 2, 6, seed) for seed in (0, 0, 1))
-    assert np.array_equal(first, again) and np.abs(first - other).min() > 0
+    # One step is too few, and ends elsewhere for another seed.
+    short = [
+        least_risk(NOISY, 2, GUESS, BIAS, starts=16, steps=1, seed=seed)
+        for seed in (0, 0, 1)
+    ]
+    assert short[0].risk == short[1].risk != short[2].risk
+    assert min(each.risk for each in short) > least.risk + 1e-6
+    assert min(each.gradient for each in short) > 1e-3
 
 
 def test_ends_that_differ_by_rounding_agree_in_any_unit(monkeypatch, x64):

@@ -17,7 +17,7 @@ from theory_reference import (
     moments_of,
 )
 
-from lsalib.attention import LSAParams, from_lift, gd_weights
+from lsalib.attention import LSAParams, gd_weights
 from lsalib.tasks import GaussianTask
 from lsalib.theory import (
     gd_risk,
@@ -176,21 +176,6 @@ def test_the_distance_of_two_layers(name, x64):
     )
     same = one._replace(W_K=2 * one.W_K, W_Q=one.W_Q / 2)
     assert squared_distance(one, same, task, GUESS, GUESS) < 1e-20
-
-
-@pytest.mark.claim("eq19-gradients", "a4-hessian")
-def test_derivatives_of_the_lift_are_those_through_the_weights(x64):
-    """Gradient and curvature are those that JAX computes of the risk of weights; a
-    reversed direction is seen.
-    """
-    task = TASKS["general, noisy"]
-    risk = lifted_risk(task, GUESS, BIAS)
-    M, V = (jnp.asarray(lifted(make_params(seed, 3))) for seed in (0, 1))
-    slope = jax.grad(lambda M: population_risk(from_lift(M), task, GUESS, BIAS))
-    exact, bend = jax.jit(lambda M, V: jax.jvp(slope, (M,), (V,)))(M, V)
-    np.testing.assert_allclose(risk.gradient(M), exact, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(risk.curvature(V), bend, rtol=1e-11, atol=1e-11)
-    assert np.abs(np.asarray(risk.curvature(V[::-1]) - bend)).max() > 1e-2
 
 
 def test_a_large_task_is_in_reach():

@@ -160,9 +160,9 @@ def test_the_distances_of_two_predictors(x64):
     )
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
-    np.testing.assert_allclose(
-        [distance(f, g, X, y, x_q) for distance in each], expected, rtol=1e-12
-    )
+    for pair in ((f, g), (g, f)):
+        found = [distance(*pair, X, y, x_q) for distance in each]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(
         [distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12
     )

@@ -18,7 +18,6 @@ from theory_reference import (
     moments_of,
 )
 
-from lsalib import theory
 from lsalib.attention import effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
 from lsalib.theory import (
@@ -165,30 +164,18 @@ def test_ends_that_differ_by_rounding_agree_in_any_unit(monkeypatch, x64):
     assert not _search(2, NOISY, GUESS, BIAS, 16, 150, 0)[1]
 
 
-def risk_of(task, heads, guess=None, bias=0.0):
-    return float(
-        population_risk(few_heads_weights(task, heads, guess, bias), task, guess, bias)
-    )
-
-
 @pytest.mark.claim("few-heads-optimum", "sharp-head-count")
 def test_d_heads_are_enough_and_a_right_guess_needs_one(x64):
-    """One head fewer falls short, and one head with a guess that is a little wrong.
-
-    Only its distance counts.
-    """
-    for guess in (None, GUESS):
-        assert risk_of(PLAIN, 3, guess) == pytest.approx(
-            optimal_risk(PLAIN, guess), rel=1e-12
-        )
-        assert risk_of(PLAIN, 2, guess) > optimal_risk(PLAIN, guess) + 1e-3
-    assert risk_of(PLAIN, 1, PLAIN.prior_mean) == pytest.approx(
-        theory.yq_risk(PLAIN), rel=1e-13
+    """One head fewer falls short, and one head with a guess that is a little wrong."""
+    of = lambda heads, guess: population_risk(
+        few_heads_weights(PLAIN, heads, guess), PLAIN, guess
     )
-    assert risk_of(PLAIN, 1, PLAIN.prior_mean + 0.1) > theory.yq_risk(PLAIN) + 1e-3
-    turned = GaussianTask([0.0, np.sqrt(6.0), 0.0], 5)
-    assert risk_of(turned, 2) == pytest.approx(risk_of(PLAIN, 2), rel=1e-10)
-    far = least_risk(PLAIN, 2, PLAIN.prior_mean + np.array([1e3, 0, 0]))
+    right = PLAIN.prior_mean
+    for heads, guess, off in ((3, GUESS, GUESS), (1, right, right + 0.1)):
+        least = optimal_risk(PLAIN, guess)
+        assert of(heads, guess) == pytest.approx(least, rel=1e-12)
+        assert of(max(1, heads - 1), off) > optimal_risk(PLAIN, off) + 1e-3
+    far = least_risk(PLAIN, 2, right + np.array([1e3, 0, 0]))
     assert far.exact and far.gradient < 1e-6 * far.risk, (
         "the best mixture is far from one to one"
     )

@@ -28,21 +28,18 @@ PLAIN = TASKS["isotropic"]
 
 @pytest.mark.claim("depth-gap", "depth-floor")
 def test_the_risk_of_depth():
-    """One layer is that of the other pages, two have less risk; one feature has a
-    formula at every depth.
+    """One layer is that of the other pages; other variances are other units; one feature
+    has a formula at every depth.
     """
     task = GaussianTask([1.0, -2.0, 0.5], 5, 2.0 * np.eye(3), 0.3 * np.eye(3))
-    assert depth_risk(task, 1, GUESS) == pytest.approx(
-        theory.optimal_risk(task, GUESS), rel=1e-13
-    )
-    assert depth_risk(task, 2, GUESS) < 0.8 * depth_risk(task, 1, GUESS)
+    one = theory.optimal_risk(task, GUESS)
+    assert depth_risk(task, 1, GUESS) == pytest.approx(one, rel=1e-13)
     scaled = GaussianTask(1.5 * PLAIN.prior_mean, 5, 4.0 * np.eye(3), 9 / 4 * np.eye(3))
     assert depth_risk(scaled, 2) == pytest.approx(9 * depth_risk(PLAIN, 2), rel=1e-13)
-    for layers in (1, 2, 3, 7):
-        assert depth_risk(GaussianTask([2.0], 6), layers) == pytest.approx(
-            5 * depth_price(GaussianTask([2.0], 6), layers)
-        )
-    assert depth_risk(GaussianTask([2.0], 6), 2) == pytest.approx(5 * 8 / (8 * 10))
+    # 1 / binomial(L + 3, 3), times the squared mean and the variance
+    for layers, share in ((1, 4), (2, 10), (7, 120)):
+        risk = depth_risk(GaussianTask([2.0], 6), layers)
+        assert risk == pytest.approx(5 / share)
 
 
 def final_errors(X, noise, w, start, beta, decay, normalized):

@@ -68,24 +68,12 @@ def test_gd_in_one_head(x64):
     )
     moved = w_star - step / size * X.T @ (X @ w_star - y)
     guess = w_star @ x_q
-    for found in (
-        estimators.one_step_gd(X, y, x_q, w_star, step),
-        attention.yq_lsa(attention.gd_weights(w_star, step), w_star, X, y, x_q),
-    ):
-        assert float(found) == pytest.approx(x_q @ moved, rel=1e-12)
-    reads, values = (
-        np.eye(dim + 1),
-        np.outer(np.eye(dim + 1)[-1], np.append(w_star, -1.0)),
-    )
-    reads[-1, -1] = 0
-    layer = lambda write: tuple(
-        W[None] for W in (reads, reads, write * np.eye(dim + 1), values)
-    )
-    assert predict(layer(-step), X, y, x_q, guess) == pytest.approx(
-        x_q @ moved, rel=1e-12
-    )
-    assert abs(predict(layer(-step / size), X, y, x_q, guess) - x_q @ moved) > 1e-3
-    assert abs(predict(layer(-step), X, y, x_q, 0.0) - x_q @ moved) > 1e-3
+    found = float(estimators.one_step_gd(X, y, x_q, w_star, step))
+    assert found == pytest.approx(x_q @ moved, rel=1e-12)
+    layer = attention.gd_weights(w_star, step)
+    of = lambda layer, y_q: predict(layer, X, y, x_q, y_q) - x_q @ moved
+    assert abs(of(layer, guess)) < 1e-12 < 1e-3 < abs(of(layer, 0.0))
+    assert abs(of(layer._replace(W_P=layer.W_P / size), guess)) > 1e-3
 
 
 def step_error(step=eta):

@@ -1,50 +1,221 @@
-"""Every optional argument of a public function is given in a test."""
+"""Every argument of a public function, in one good call each: it is read, and named
+where it is wrong.
+"""
 
-import ast
 import inspect
-from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from theory_reference import TASKS
 
 import lsalib
+from lsalib import attention, estimators, layers, metrics, tasks, theory, training
 
-PUBLIC = {
-    name: getattr(getattr(lsalib, part), name)
-    for part in lsalib.__all__
-    for name in getattr(lsalib, part).__all__
-}
-PUBLIC |= {
-    name: method
-    for owner in PUBLIC.values()
-    for name, method in vars(owner).items()
-    if inspect.isclass(owner) and inspect.isfunction(method) and name[0] != "_"
-}
+d, C, H = 3, 5, 2
+RNG = np.random.default_rng(0)
+draw = lambda *shape: RNG.normal(size=shape)
+SEEN = {"X": draw(C, d), "y": draw(C), "x_q": draw(d)}
+LSA = attention.LSAParams(*draw(4, H, d + 1, d + 1))
+SOFTMAX = attention.SoftmaxParams(*draw(3, H, d + 1, d + 1), draw(H, 1, d + 1))
+KEY, TASK, PLAIN = jax.random.key(0), TASKS["general, noisy"], TASKS["isotropic"]
+COV = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 0.5]])
+GUESS, W_1, W_2, M = draw(d), draw(d + 1, d + 1), draw(d + 1, d + 1), draw(*[d + 1] * 3)
+LAYER = layers.Layer("delta", H)
+PARAMS = LAYER.init(KEY, d)
+RUN = training.Run(TASK, 1)
+ONE = tasks.GaussianTask(GUESS, context_size=1)
+FOURTH = 1.5 * theory.gram_moments(ONE).second[:d, :d, :d, :d]
+quadratic = lambda params, key: (params**2).sum()
+mean_label = lambda X, y, x_q: y.mean()
+guessed = {"guess": GUESS, "bias": 0.4}
+step = {"w0": GUESS, "step_size": 0.3}
+long = {"steps": 2, "snapshots": [1], "callback": print, "every": 1, "progress": False}
+drawn = {"batch_size": 2, "objective": "sampled", "dtype": np.float32}
+of_run = guessed | {"train_guess": True, "learning_rate": 0.1, "init_scale": 0.3}
+EXACT = [
+    (attention.embed, SEEN | {"y_q": 0.5}),
+    (attention.gram, {"X": SEEN["X"], "y": SEEN["y"]}),
+    (attention.lsa, {"params": LSA, "E": draw(d + 1, C + 1)}),
+    (attention.yq_lsa, {"params": LSA, "w": GUESS, **SEEN}),
+    (
+        attention.linear_transformer_block,
+        {"params": LSA, "W_1": W_1, "W_2": W_2, **SEEN},
+    ),
+    (attention.predict, {"params": LSA, "G": W_1, "x_q": SEEN["x_q"], "y_q": 0.5}),
+    (attention.effective, {"params": LSA}),
+    (attention.lift, {"params": LSA}),
+    (attention.from_effective, {"b": draw(H, d + 1), "A": LSA.W_K}),
+    (attention.from_lift, {"M": M}),
+    (attention.gd_weights, {"prior_mean": GUESS, "step_size": 0.5}),
+    (attention.init, {"key": KEY, "dim": d, "heads": H, "scale": 0.3}),
+    (attention.init_softmax, {"key": KEY, "dim": d, "heads": H, "outputs": 2}),
+    (attention.softmax_heads, {"params": SOFTMAX, "Z": W_1, "z_q": W_1[0]}),
+    (attention.softmax_attention, {"params": SOFTMAX, "y_q": 0.5, **SEEN}),
+    (attention.effective_softmax, {"params": SOFTMAX}),
+    (attention.from_effective_softmax, {"b": SOFTMAX.W_O, "A": LSA.W_K}),
+    (attention.reduced_softmax, {"omega": draw(H), "mu": draw(H), **SEEN}),
+    (estimators.one_step_gd, SEEN | step),
+    (estimators.debiased_gd, SEEN | step),
+    (estimators.delta_rule, SEEN | step | {"decay": 0.9, "normalized": True}),
+    (
+        estimators.bayes,
+        SEEN | {"prior_mean": GUESS, "prior_cov": COV, "noise_std": 0.5},
+    ),
+    (tasks.sample, {"key": KEY, "task": PLAIN, "batch_size": 2, "compress": True}),
+    (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3}),
+    (LAYER.predict, {"params": PARAMS, **SEEN}),
+    (theory.gd_risk, {"task": TASK, "step_size": 0.3}),
+    (theory.optimal_risk, {"task": TASK, **guessed}),
+    (theory.optimal_weights, {"task": TASK, "guess": TASK.prior_mean}),
+    (theory.constant_regression, {"task": TASK, "noise_cumulant": 0.5}),
+    (theory.debiased_risk, {"task": TASK, "step_size": 0.3}),
+    (
+        theory.delta_rule_risk,
+        {"task": PLAIN, "step_size": 0.1, "start": GUESS, "decay": 0.9}
+        | {"normalized": True},
+    ),
+    (theory.depth_price, {"task": PLAIN, "layers": 2}),
+    (theory.depth_risk, {"task": PLAIN, "layers": 2, "guess": GUESS}),
+    (theory.few_heads_weights, {"task": PLAIN, "heads": 2, **guessed}),
+    (theory.lifted_risk, {"task": PLAIN, "fourth": FOURTH, **guessed}),
+    (theory.gram_moments, {"task": PLAIN, "fourth": FOURTH}),
+    (theory.population_risk, {"params": LSA, "task": TASK, **guessed}),
+    (theory.ltb_risk, {"params": LSA, "W_1": W_1, "W_2": W_2, "task": TASK}),
+    (
+        theory.squared_distance,
+        {"params": LSA, "other": LSA, "task": TASK, **guessed}
+        | {"other_guess": -GUESS, "other_bias": 0.7},
+    ),
+]
+OTHERS = [
+    (theory.optimal_weights, {"task": TASK, **guessed}),
+    (
+        tasks.GaussianTask,
+        {"prior_mean": GUESS, "context_size": C, "feature_cov": COV}
+        | {"prior_cov": COV, "noise_std": 0.5},
+    ),
+    (
+        layers.Layer,
+        {"rule": "delta", "heads": H, "depth": 2, "value_size": 1, "frozen": ("W_K",)}
+        | {"normalized": True, "labels_only": False},
+    ),
+    (
+        metrics.sampled_risk,
+        {"key": KEY, "task": TASK, "predict": mean_label}
+        | {"batches": 1, "batch_size": 2},
+    ),
+    (
+        theory.least_risk,
+        {"task": TASK, "heads": 2, "starts": 2, "steps": 2, "seed": 1, **guessed},
+    ),
+    (training.Run, {"task": TASK, "heads": H, "start": LSA, **of_run}),
+    (
+        training.fit,
+        {"key": KEY, "task": TASK, "heads": H, "start": LSA, "start_from": None}
+        | {"checkpoint": None, **of_run, **long, **drawn},
+    ),
+    (
+        training.sweep,
+        {"key": KEY, "runs": [RUN], "seeds": 1, "start_from": None}
+        | {"checkpoint": None, **long, **drawn},
+    ),
+    (
+        training.train,
+        {"loss": quadratic, "params": [1.0], "key": KEY, "init": None, "seeds": 1}
+        | {"optimizer": optax.sgd(0.1), "opt_state": None, "checkpoint": None, **long},
+    ),
+    (
+        training.minimize,
+        {"objective": quadratic, "params": [1.0], "steps": 2, "memory": 2}
+        | {"patience": 1},
+    ),
+]
+# Functions, switches, places on the disk; and what is read elsewhere.
+FREE = {"predict", "loss", "objective", "callback", "init", "checkpoint", "dtype"}
+FREE |= {"normalized", "labels_only", "compress", "progress"}
 
 
-def given(path: Path) -> set[tuple[str, str]]:
-    """Pairs of a function and an argument: by its place in a call, or by its name where
-    the module uses the function.
-    """
-    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-    name = lambda node: getattr(node, "attr", getattr(node, "id", ""))
-    words = {node.arg for node in nodes if isinstance(node, ast.keyword)}
-    words |= {node.value for node in nodes if isinstance(node, ast.Constant)}
-    pairs = {
-        (used, word) for used in PUBLIC.keys() & set(map(name, nodes)) for word in words
-    }
-    for call in nodes:
-        if isinstance(call, ast.Call) and name(call.func) in PUBLIC:
-            taken = inspect.signature(PUBLIC[name(call.func)]).parameters
-            places = [each for each in taken if each != "self"][: len(call.args)]
-            pairs |= {(name(call.func), each) for each in places}
-    return pairs
+def test_the_table_has_all_arguments():
+    known: dict[str, set] = {}
+    for f, taken in [*EXACT, *OTHERS]:
+        known[f.__name__] = known.get(f.__name__, set()) | taken.keys()
+    for part in (getattr(lsalib, name) for name in lsalib.__all__):
+        for name in part.__all__:
+            f = getattr(part, name)
+            if inspect.isfunction(f) and any(
+                each.default is not each.empty
+                for each in inspect.signature(f).parameters.values()
+            ):
+                assert known.get(name, set()) >= {*inspect.signature(f).parameters}, (
+                    name
+                )
 
 
-def test_every_optional_argument_is_given():
-    optional = {
-        (name, each.name)
-        for name, function in PUBLIC.items()
-        if not (inspect.isclass(function) and issubclass(function, tuple))
-        for each in inspect.signature(function).parameters.values()
-        if each.default is not each.empty
-    }
-    tests = [*Path(__file__).parents[1].rglob("test_*.py")]
-    assert len(optional) > 60 and optional - set().union(*map(given, tests)) == set()
+def numbers(result):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(result)]
+
+
+def test_an_argument_that_is_left_out_changes_the_result():
+    """What is not read is a silently wrong number."""
+    for f, taken in EXACT:
+        whole, parameters = numbers(f(**taken)), inspect.signature(f).parameters
+        for name in taken:
+            if parameters[name].default is inspect.Parameter.empty:
+                continue
+            try:
+                other = numbers(f(**{key: taken[key] for key in taken if key != name}))
+            except ValueError:  # it is needed beside the others
+                continue
+            same = [np.shape(each) for each in whole] == [*map(np.shape, other)]
+            assert not (same and all(map(np.allclose, whole, other))), name
+
+
+FORMS = (np.ndarray.tolist, np.float32, jnp.asarray, np.int64)
+
+
+def test_every_form_gives_the_same_numbers(unchecked):
+    """Lists, NumPy and JAX, of whole numbers, as users have JAX: types promote."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        for f, taken in EXACT:
+
+            def called(form, f=f, taken=taken):
+                form_of = lambda part: (
+                    form(np.round(3 * part)) if isinstance(part, np.ndarray) else part
+                )
+                fields = lambda part: (
+                    hasattr(part, "_fields") and type(part)(*map(form_of, part))
+                )
+                return numbers(
+                    f(
+                        **{
+                            name: fields(part) or form_of(part)
+                            for name, part in taken.items()
+                        }
+                    )
+                )
+
+            expected = called(np.float64)
+            for form in FORMS:
+                for mine, its in zip(called(form), expected, strict=True):
+                    np.testing.assert_allclose(mine, its, rtol=1e-4, atol=1e-4)
+
+
+def test_a_wrong_argument_is_named(unchecked):
+    """A text; an array of five axes; a count below zero."""
+    accepted = []
+    for f, taken in [*EXACT, *OTHERS]:
+        for name, good in taken.items():
+            array = isinstance(good, np.ndarray | float) or hasattr(good, "_fields")
+            wrong = [] if name in FREE else ["text"]
+            wrong += [np.ones((2,) * 5)] if array else []
+            wrong += [-1] if type(good) is int else []
+            for value in wrong:
+                try:
+                    with pytest.raises(ValueError, match=rf"\b{name}\b.* (got|of) "):
+                        f(**taken | {name: value})
+                except (Exception, pytest.fail.Exception) as error:
+                    accepted.append((f.__name__, name, repr(value)[:9], repr(error)))
+    assert accepted == []

@@ -203,14 +203,6 @@ test_what_cannot_be_measured_is_refused = refusals(
         r"predict must return a scalar or a vector, got shape \(5, 3\)",
     ),
     (
-        lambda: metrics.sampled_risk(0, TASK, zero),
-        "key must be a key of jax.random, got 0",
-    ),
-    (
-        lambda: measure(zero, batches=0),
-        "batches must be a whole number of at least 1, got 0",
-    ),
-    (
         lambda: metrics.gradient_cosine(
             zero, vector, np.eye(3), np.ones(3), np.ones(3)
         ),

@@ -104,22 +104,10 @@ def test_the_largest_sizes_are_right():
 
 
 test_bad_input_is_refused = refusals(
-    (
-        lambda: GaussianTask([[1.0]], 3),
-        r"prior_mean must have shape \(d,\), got shape \(1, 1\)",
-    ),
     (lambda: GaussianTask([np.nan], 3), "prior_mean must hold finite numbers"),
-    (
-        lambda: GaussianTask([1.0], 0),
-        "context_size must be a whole number of at least 1, got 0",
-    ),
     (
         lambda: GaussianTask([1.0], 10**400),
         "context_size must have a size between 1e-30 and 1e30, got 1000",
-    ),
-    (
-        lambda: GaussianTask([1.0], 3, np.eye(2)),
-        r"feature_cov must have shape \(1, 1\), got shape \(2, 2\)",
     ),
     (
         lambda: GaussianTask([1.0], 3, None, [[-1.0]]),
@@ -140,14 +128,5 @@ test_bad_input_is_refused = refusals(
     (
         lambda: GaussianTask([1.0], 3, noise_std=1e200),
         "noise_std must have a size between 1e-30 and",
-    ),
-    (
-        lambda: sample(KEY, object(), 3),
-        r"task must be a GaussianTask, got a object|got <object",
-    ),
-    (lambda: sample(0, GENERAL, 3), "key must be a key of jax.random, got 0"),
-    (
-        lambda: sample(KEY, GENERAL, 0),
-        "batch_size must be a whole number of at least 1, got 0",
     ),
 )

@@ -3,8 +3,6 @@ squares, and the same under JAX.
 """
 
 from dataclasses import replace
-from inspect import signature
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -223,10 +221,6 @@ test_bad_input_is_refused = refusals(
         "context_size must be a number that is known",
     ),
     (
-        lambda: theory.optimal_risk(PLAIN, [1.0, 2.0]),
-        r"guess must have shape \(3,\), got shape \(2,\)",
-    ),
-    (
         lambda: theory.optimal_weights(PLAIN, [1.0, np.nan, 0.0]),
         "guess must hold finite numbers",
     ),
@@ -244,30 +238,4 @@ test_bad_input_is_refused = refusals(
         lambda: theory.debiased_risk(GaussianTask([1.0], 1)),
         "context_size of at least 2 to be centered, got 1",
     ),
-    (
-        lambda: theory.debiased_risk(PLAIN, "a"),
-        "step_size must be a real number, got 'a'",
-    ),
 )
-
-
-TAKEN = {name: signature(getattr(theory, name)).parameters for name in theory.__all__}
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, taken in TAKEN.items() if "task" in taken]
-)
-def test_what_is_no_task_is_refused_first(name, unchecked):
-    """Before any other argument is read; the error says what was meant."""
-    read = [
-        each.name
-        for each in TAKEN[name].values()
-        if each.default is each.empty or each.name == "fourth"
-    ]
-    with pytest.raises(
-        ValueError,
-        match=r"task must be a GaussianTask, got a \w+ \(did you mean its task\?\)",
-    ):
-        getattr(theory, name)(
-            **dict.fromkeys(read, "text") | {"task": SimpleNamespace(task=PLAIN)}
-        )

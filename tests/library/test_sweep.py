@@ -249,6 +249,9 @@ def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):
         ):
             np.testing.assert_allclose(mine, drawn, rtol=1e-6)
     np.testing.assert_array_equal(last.snapshot(12).params.W_K, last.params.W_K)
+    # A guess moves only where it is trained.
+    np.testing.assert_array_equal(swept[0][2].guess, 3 * [[1, 0.5, 0]])
+    assert np.all(swept[0][0].guess != 0)
     assert (
         swept[0][0].snapshot(5).guess.shape == (3, 3)
         and last.snapshot(5).snapshots is None
@@ -422,21 +425,3 @@ def test_a_run_has_the_paper_s_values_by_default():
     ):
         given = inspect.signature(function).parameters
         assert {name: given[name].default for name in paper} == paper
-
-
-@pytest.mark.claim("fig5a-matches-gd", "conjecture-global-optimum")
-def test_a_trained_guess_reaches_one_step_gd_and_a_frozen_one_stays():
-    """Trained on the exact risk, yq-LSA ends at one gradient step from the prior mean,
-    and a zero guess does not.
-    """
-    task = tasks.GaussianTask([1.0, -1.0, 0.5], context_size=5)
-    runs = [
-        Run(task, 4, learning_rate=2e-3, train_guess=train) for train in (True, False)
-    ]
-    trained, frozen = (
-        each.seed(0) for each in sweep(jax.random.key(7), runs, objective="population")
-    )
-    assert trained.losses[-1] == pytest.approx(theory.yq_risk(task), abs=1e-3)
-    np.testing.assert_allclose(trained.guess, task.prior_mean, atol=0.02)
-    assert frozen.losses[-1] == pytest.approx(theory.optimal_risk(task), abs=1e-3)
-    assert not np.any(frozen.guess)

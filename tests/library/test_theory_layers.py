@@ -133,9 +133,7 @@ def plain(d, C, noise_std):
 
 @pytest.mark.parametrize(("d", "C"), [(3, 10), (5, 4)])
 def test_bayes_risk_is_that_of_samples(d, C):
-    """The posterior's trace, in NumPy, with scales of features and prior; X and X^T
-    teach the same; and the limits.
-    """
+    """The posterior's trace, in NumPy, with scales of features and prior, and the limit."""
     of = lambda C, s=0.7: GaussianTask(np.ones(d), C, 2 * np.eye(d), 0.3 * np.eye(d), s)
     X = np.sqrt(2) * np.random.default_rng(d).standard_normal((50_000, C, d))
     draws = 2 * np.linalg.inv(
@@ -145,10 +143,6 @@ def test_bayes_risk_is_that_of_samples(d, C):
         largest_z(draws, bayes_risk(of(C)))
         < z_bound(2)
         < largest_z(draws, bayes_risk(of(C + 1)))
-    )
-    assert bayes_risk(of(C)) < theory.yq_risk(of(C)) < 0.6 * d
-    assert d - bayes_risk(plain(d, C, 0.7)) == pytest.approx(
-        C - bayes_risk(plain(C, d, 0.7)), abs=1e-8
     )
     assert bayes_risk(of(C, 1e-5)) == pytest.approx(bayes_risk(of(C, 0.0)), abs=1e-4)
 

@@ -30,11 +30,11 @@ ONE = tasks.GaussianTask(GUESS, context_size=1)
 FOURTH = 1.5 * theory.gram_moments(ONE).second[:d, :d, :d, :d]
 quadratic = lambda params, key: (params**2).sum()
 mean_label = lambda X, y, x_q: y.mean()
-guessed = {"guess": GUESS, "bias": 0.4}
+guess_and_bias = {"guess": GUESS, "bias": 0.4}
 step = {"w0": GUESS, "step_size": 0.3}
 long = {"steps": 2, "snapshots": [1], "callback": print, "every": 1, "progress": False}
-drawn = {"batch_size": 2, "objective": "sampled", "dtype": np.float32}
-of_run = guessed | {"train_guess": True, "learning_rate": 0.1, "init_scale": 0.3}
+sampling = {"batch_size": 2, "objective": "sampled", "dtype": np.float32}
+of_run = guess_and_bias | {"train_guess": True, "learning_rate": 0.1, "init_scale": 0.3}
 EXACT = [
     (attention.embed, SEEN | {"y_q": 0.5}),
     (attention.gram, {"X": SEEN["X"], "y": SEEN["y"]}),
@@ -68,7 +68,7 @@ EXACT = [
     (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3}),
     (LAYER.predict, {"params": PARAMS, **SEEN}),
     (theory.gd_risk, {"task": TASK, "step_size": 0.3}),
-    (theory.optimal_risk, {"task": TASK, **guessed}),
+    (theory.optimal_risk, {"task": TASK, **guess_and_bias}),
     (theory.optimal_weights, {"task": TASK, "guess": TASK.prior_mean}),
     (theory.constant_regression, {"task": TASK, "noise_cumulant": 0.5}),
     (theory.debiased_risk, {"task": TASK, "step_size": 0.3}),
@@ -79,14 +79,14 @@ EXACT = [
     ),
     (theory.depth_price, {"task": PLAIN, "layers": 2}),
     (theory.depth_risk, {"task": PLAIN, "layers": 2, "guess": GUESS}),
-    (theory.few_heads_weights, {"task": PLAIN, "heads": 2, **guessed}),
-    (theory.lifted_risk, {"task": PLAIN, "fourth": FOURTH, **guessed}),
+    (theory.few_heads_weights, {"task": PLAIN, "heads": 2, **guess_and_bias}),
+    (theory.lifted_risk, {"task": PLAIN, "fourth": FOURTH, **guess_and_bias}),
     (theory.gram_moments, {"task": PLAIN, "fourth": FOURTH}),
-    (theory.population_risk, {"params": LSA, "task": TASK, **guessed}),
+    (theory.population_risk, {"params": LSA, "task": TASK, **guess_and_bias}),
     (theory.ltb_risk, {"params": LSA, "W_1": W_1, "W_2": W_2, "task": TASK}),
     (
         theory.squared_distance,
-        {"params": LSA, "other": LSA, "task": TASK, **guessed}
+        {"params": LSA, "other": LSA, "task": TASK, **guess_and_bias}
         | {"other_guess": -GUESS, "other_bias": 0.7},
     ),
 ]
@@ -103,7 +103,7 @@ OTHERS = [
         (f, {"f": mean_label, "g": mean_label, **SEEN})
         for f in (*DISTANCES, metrics.gradient_cosine)
     ),
-    (theory.optimal_weights, {"task": TASK, **guessed}),
+    (theory.optimal_weights, {"task": TASK, **guess_and_bias}),
     (
         tasks.GaussianTask,
         {"prior_mean": GUESS, "context_size": C, "feature_cov": COV}
@@ -121,18 +121,25 @@ OTHERS = [
     ),
     (
         theory.least_risk,
-        {"task": TASK, "heads": 2, "starts": 2, "steps": 2, "seed": 1, **guessed},
+        {
+            "task": TASK,
+            "heads": 2,
+            "starts": 2,
+            "steps": 2,
+            "seed": 1,
+            **guess_and_bias,
+        },
     ),
     (training.Run, {"task": TASK, "heads": H, "start": LSA, **of_run}),
     (
         training.fit,
         {"key": KEY, "task": TASK, "heads": H, "start": LSA, "start_from": None}
-        | {"checkpoint": None, **of_run, **long, **drawn},
+        | {"checkpoint": None, **of_run, **long, **sampling},
     ),
     (
         training.sweep,
         {"key": KEY, "runs": [RUN], "seeds": 1, "start_from": None}
-        | {"checkpoint": None, **long, **drawn},
+        | {"checkpoint": None, **long, **sampling},
     ),
     (
         training.train,
@@ -145,89 +152,72 @@ OTHERS = [
         | {"patience": 1},
     ),
 ]
-# Functions, switches, places on the disk; and what is read elsewhere.
-FREE = {
-    "f",
-    "g",
-    "predict",
-    "loss",
-    "objective",
-    "callback",
-    "init",
-    "checkpoint",
-    "dtype",
-}
-FREE |= {"normalized", "labels_only", "compress", "progress"}
+# Functions, switches, places on the disk: other values of them are wrong elsewhere.
+FREE = set("f g predict loss objective callback init checkpoint dtype progress".split())
+FREE |= {"normalized", "labels_only", "compress"}
 
 
 def test_the_table_has_all_arguments():
-    known: dict[str, set] = {}
-    for f, taken in [*EXACT, *OTHERS]:
-        known[f.__name__] = known.get(f.__name__, set()) | taken.keys()
+    table: dict[str, set] = {}
+    for f, arguments in [*EXACT, *OTHERS]:
+        table[f.__name__] = table.get(f.__name__, set()) | arguments.keys()
     for part in (getattr(lsalib, name) for name in lsalib.__all__):
-        for name in part.__all__:
-            f = getattr(part, name)
-            if inspect.isfunction(f) and name not in ("save", "load", "rows"):
-                missing = inspect.signature(f).parameters.keys() - known.get(
-                    name, set()
-                )
-                assert missing == set(), name
+        for name in set(part.__all__) - {"save", "load", "rows"}:
+            if inspect.isfunction(f := getattr(part, name)):
+                parameters = inspect.signature(f).parameters
+                assert parameters.keys() - table.get(name, set()) == set(), name
 
 
-def numbers(result):
+def numbers(result) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(result)]
 
 
 def test_an_argument_that_is_left_out_changes_the_result():
     """What is not read is a silently wrong number."""
-    for f, taken in EXACT:
-        whole, parameters = numbers(f(**taken)), inspect.signature(f).parameters
-        for name in taken:
+    for f, arguments in EXACT:
+        whole, parameters = numbers(f(**arguments)), inspect.signature(f).parameters
+        for name in arguments:
             if parameters[name].default is inspect.Parameter.empty:
                 continue
+            others = {key: arguments[key] for key in arguments if key != name}
             try:
-                other = numbers(f(**{key: taken[key] for key in taken if key != name}))
-            except ValueError:  # it is needed beside the others
+                without = numbers(f(**others))
+            except ValueError:  # the others need it
                 continue
-            same = [np.shape(each) for each in whole] == [*map(np.shape, other)]
-            assert not (same and all(map(np.allclose, whole, other))), name
+            same = [*map(np.shape, whole)] == [*map(np.shape, without)]
+            assert not (same and all(map(np.allclose, whole, without))), name
 
 
 FORMS = (np.ndarray.tolist, np.float32, jnp.asarray, np.int64)
 
 
+def of_form(form, value):
+    """Arrays of whole numbers in this form, also those of weights."""
+    if hasattr(value, "_fields"):
+        return type(value)(*(of_form(form, part) for part in value))
+    return form(np.round(3 * value)) if isinstance(value, np.ndarray) else value
+
+
 def test_every_form_gives_the_same_numbers(unchecked):
-    """Lists, NumPy and JAX, of whole numbers, as users have JAX: types promote."""
+    """Lists, NumPy and JAX, as users have JAX: types promote."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        for f, taken in EXACT:
-
-            def called(form, f=f, taken=taken):
-                form_of = lambda part: (
-                    form(np.round(3 * part)) if isinstance(part, np.ndarray) else part
+        for f, arguments in EXACT:
+            expected, *others = (
+                numbers(
+                    f(**{name: of_form(form, each) for name, each in arguments.items()})
                 )
-                fields = lambda part: (
-                    hasattr(part, "_fields") and type(part)(*map(form_of, part))
-                )
-                return numbers(
-                    f(
-                        **{
-                            name: fields(part) or form_of(part)
-                            for name, part in taken.items()
-                        }
-                    )
-                )
-
-            expected = called(np.float64)
-            for form in FORMS:
-                for mine, its in zip(called(form), expected, strict=True):
+                for form in (np.float64, *FORMS)
+            )
+            for result in others:
+                for mine, its in zip(result, expected, strict=True):
                     np.testing.assert_allclose(mine, its, rtol=1e-4, atol=1e-4)
 
 
 def test_a_wrong_argument_is_named(unchecked):
     """A text; an array of five axes; a count below zero."""
-    accepted = []
-    for f, taken in [*EXACT, *OTHERS]:
-        for name, good in taken.items():
+    silent = []
+    for f, arguments in [*EXACT, *OTHERS]:
+        for name, good in arguments.items():
             array = isinstance(good, np.ndarray | float) or hasattr(good, "_fields")
             wrong = [] if name in FREE else ["text"]
             wrong += [np.ones((2,) * 5)] if array else []
@@ -235,7 +225,7 @@ def test_a_wrong_argument_is_named(unchecked):
             for value in wrong:
                 try:
                     with pytest.raises(ValueError, match=rf"\b{name}\b.* (got|of) "):
-                        f(**taken | {name: value})
+                        f(**arguments | {name: value})
                 except (Exception, pytest.fail.Exception) as error:
-                    accepted.append((f.__name__, name, repr(value)[:9], repr(error)))
-    assert accepted == []
+                    silent.append((f.__name__, name, repr(value)[:9], repr(error)))
+    assert silent == []

@@ -124,6 +124,7 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
         prior_cov=prior_cov,
         noise_std=noise_std,
     )
+    _check.context(*given[:3])  # before the covariance is compared with it
     if prior_cov is not None:
         _check.covariance("prior_cov", prior_cov, given[2].size)
     return _bayes(*given)

@@ -23,7 +23,7 @@ from lsalib.theory._shared import isotropic
 
 # What is interpolated is analytic within about pi of the real axis, so the degree grows
 # with the length of the interval; then the relative error is below 1e-9.
-DEGREE, DEGREES_A_UNIT, NODES = 95, 2, 160
+DEGREE, DEGREES_A_UNIT, NODES = 95, 3, 160
 
 
 def bayes_risk(task: GaussianTask) -> float:

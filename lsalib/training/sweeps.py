@@ -71,10 +71,13 @@ def fit(
         ()
     """
     run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale, start)
+    before: Any = None
+    if start_from is not None:
+        before = [start_from.with_seed()] if isinstance(start_from, Fit) else start_from
     fits = sweep(
         key,
         [run],
-        start_from=None if start_from is None else [start_from.with_seed()],
+        start_from=before,
         steps=steps,
         batch_size=batch_size,
         objective=objective,

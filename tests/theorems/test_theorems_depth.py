@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 import sympy
-from book_task import GD_STEP, S, dot, loop
+from book_task import GD_STEP, MISSED, S, dot, loop, number
 from scipy.optimize import minimize
 from symbolic import C, all_zero, certify, d, fresh, mean, same
 from sympy import Function, Matrix, Symbol, binomial, factorial2, prod
 from sympy.polys.matrices import DomainMatrix
-from theory_reference import gauss_hermite
+from theory_reference import GUESS, TASKS, gauss_hermite
 
 from lsalib.tasks import GaussianTask
 from lsalib.theory import depth_price, depth_risk
@@ -22,6 +22,7 @@ t, s, c, f, m, nu = sympy.symbols("t s c f m nu", positive=True)
 K = C * d / 2  # t K has the density of Gamma(K)
 D = C**2 + (d + 3) * C + (d - 1) * (d + 4)
 BEST = 2 * GD_STEP, 2 * GD_STEP * C * d / D, -(C**2) / D  # of S, t S and S^2
+FLAT = GaussianTask([1.0] * 3, 5, TASKS["singular features"].feature_cov)
 LEAST = d * ((d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)) / ((C + d + 1) * D)
 
 
@@ -67,7 +68,11 @@ def test_depth_gap():
     certify(mean_of(error).subs(best), LEAST, LEAST.subs(C, C + 1))
     missed = 1 - 2 * K * t / (K + 1) + K**2 * t**2 / ((K + 1) * (K + 2))
     assert all_zero(mean_of(missed * part) for part in (t, t**2))
-    certify(mean_of(missed) / d, 8 / ((C * d + 2) * (C * d + 4)), 4 / (C * d + 2) ** 2)
+    price = 8 / ((C * d + 2) * (C * d + 4))
+    certify(mean_of(missed) / d, price, 4 / (C * d + 2) ** 2)
+    task = TASKS["isotropic"]
+    stated = number(LEAST + MISSED * price, task, GUESS)
+    assert depth_risk(task, 2, GUESS) == pytest.approx(stated, rel=1e-12)
     # The recursion of the labels: whatever c and f are; where c1 < 0 < c2, f1 and f2
     # have every positive product.
     c1, c2, f1, f2, linear = sympy.symbols("c1 c2 f1 f2 linear")
@@ -303,6 +308,9 @@ def test_depth_floor():
         ]
         assert same(bends[0], 1) and all_zero(against[1:])
         certify(against[0], 1 / top(n), 1 / top(n + 1))
+        for task, rank in ((TASKS["general"], 3), (FLAT, 2), (GaussianTask([1], 3), 1)):
+            stated = number(1 / top(n), task, d=rank)
+            assert depth_price(task, n) == pytest.approx(stated, rel=1e-12)
     # One layer has degree 1 in the entries of G, and two have 4, for one feature and
     # some heads.
     entries = sympy.symbols("xx xy yy")

@@ -7,10 +7,14 @@ import itertools
 import numpy as np
 import pytest
 import sympy
-from book_task import UU, UW, S, W, dot, g, loop, w
+from book_task import MISSED, UU, UW, S, W, dot, g, loop, number, w
 from dense import heads, predict
 from symbolic import C, certify, d, eps, mean, same, x
 from sympy import Matrix, Rational, Symbol
+from theory_reference import GUESS, TASKS
+
+from lsalib.layers import Layer, LayerParams
+from lsalib.theory import delta_rule_risk
 
 beta, alpha, gate = sympy.symbols("beta alpha gate")
 
@@ -29,7 +33,7 @@ def after(v, direction, step):
 
 
 @pytest.mark.claim("initial-state-is-guess", kind="brute force")
-def test_an_initial_state_is_a_guess():
+def test_an_initial_state_is_a_guess(x64):
     """Linear attention with initial states, token by token, is yq-LSA; its guess adds
     what queries read of them.
     """
@@ -47,6 +51,11 @@ def test_an_initial_state_is_a_guess():
         for z in Z:
             state = state + (value @ z) * (keys @ z) / size
         recurrent += state @ queries[:, :-1] @ x_q
+    weights = (K, Q, b[:, None], np.tile(np.eye(dim + 1)[-1:].T, (H, 1, 1)))
+    params = LayerParams(*(W[None] for W in weights), guess, states[None, :, None])
+    layer = Layer("linear", H, value_size=1)
+    found = float(layer.predict(params, Z[:, :-1], Z[:, -1], x_q))
+    assert found == pytest.approx(recurrent, rel=1e-12)
     A = K.swapaxes(1, 2) @ Q
     own = np.einsum("hn,hnj->j", states, Q[..., :-1])
     yq = lambda v: predict(heads(b, A), Z[:, :-1], Z[:, -1], x_q, v @ x_q)
@@ -71,6 +80,11 @@ def test_delta_rule_law():
     best = sympy.solve(rho.diff(beta), beta)[0]
     certify(best, 1 / (d + 2), 1 / (d + 1))
     certify(rho.subs(beta, best), 1 - 1 / (d + 2), 1 - 1 / (d + 1))
+    task = TASKS["isotropic"]
+    for step in (0.3, None):
+        stated = (d + MISSED) * rho.subs(beta, step or best) ** C
+        found = delta_rule_risk(task, step, GUESS)
+        assert found == pytest.approx(number(stated, task, GUESS), rel=1e-12)
     # |eta - x x.zeta|^2 is rho |eta|^2 plus (d + 2) |zeta - eta / (d + 2)|^2.
     square = lambda width: UU - 2 * UW / width + W / width**2
     stated = lambda width: (1 - 1 / (d + 2)) * W + (d + 2) * square(width)

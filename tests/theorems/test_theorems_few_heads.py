@@ -14,6 +14,10 @@ from book_task import GD_STEP, NOISY_STEP, S, a, b, dot, loop, paired, q, s
 from dense import gaussian, least, linear_guess, orthogonal
 from symbolic import C, certify, d, eps, mean, same, sigma2, trace, without_noise
 from sympy import Function, Matrix, Symbol
+from theory_reference import dense_risk, lifted, listed_moments
+
+from lsalib.tasks import GaussianTask
+from lsalib.theory import few_heads_weights
 
 tau, m, v, across, M = (
     Symbol("tau"),
@@ -66,6 +70,10 @@ def test_few_heads_optimum():
         scanned = np.linspace(-7, 7, 201)
         near = scanned[np.argmin([risk(aligned, np.exp(share)) for share in scanned])]
         best = min(risk(aligned, np.exp(near + share)) for share in scanned / 100)
+        task = GaussianTask(u, size, noise_std=noise)
+        stated = lifted(few_heads_weights(task, H, bias=float(bias)))
+        found = dense_risk(stated, task, 0 * u, bias, listed_moments(task))
+        assert found == pytest.approx(best, rel=1e-5)
         assert (
             min(least(given, query, rng.normal(size=(H, dim + 1))) for _ in range(100))
             > best - 1e-6

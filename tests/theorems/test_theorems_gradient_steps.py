@@ -22,6 +22,7 @@ from book_task import (
     dot,
     j,
     loop,
+    number,
     paired,
     q,
     s,
@@ -47,13 +48,17 @@ from symbolic import (
     trace,
 )
 from sympy import Function, Symbol
+from theory_reference import TASKS
+
+from lsalib import attention, estimators, theory
+from lsalib.tasks import GaussianTask
 
 eta, kurtosis, cumulant = sympy.symbols("eta kurtosis cumulant")
 wa, wj = mean(w(a)), mean(w(j))
 
 
 @pytest.mark.claim("gd-in-one-head", kind="brute force")
-def test_gd_in_one_head():
+def test_gd_in_one_head(x64):
     """The weights of eq. 7 with the guess w⋆.x_q take a gradient step, if the factor
     1/C stands once.
     """
@@ -62,21 +67,13 @@ def test_gd_in_one_head():
         rng.normal(size=shape) for shape in (dim, (size, dim), size, dim)
     )
     moved = w_star - step / size * X.T @ (X @ w_star - y)
-    reads, values = (
-        np.eye(dim + 1),
-        np.outer(np.eye(dim + 1)[-1], np.append(w_star, -1.0)),
-    )
-    reads[-1, -1] = 0
-    layer = lambda write: tuple(
-        W[None] for W in (reads, reads, write * np.eye(dim + 1), values)
-    )
-    assert predict(layer(-step), X, y, x_q, w_star @ x_q) == pytest.approx(
-        x_q @ moved, rel=1e-12
-    )
-    assert (
-        abs(predict(layer(-step / size), X, y, x_q, w_star @ x_q) - x_q @ moved) > 1e-3
-    )
-    assert abs(predict(layer(-step), X, y, x_q, 0.0) - x_q @ moved) > 1e-3
+    guess = w_star @ x_q
+    found = float(estimators.one_step_gd(X, y, x_q, w_star, step))
+    assert found == pytest.approx(x_q @ moved, rel=1e-12)
+    layer = attention.gd_weights(w_star, step)
+    of = lambda layer, y_q: predict(layer, X, y, x_q, y_q) - x_q @ moved
+    assert abs(of(layer, guess)) < 1e-12 < 1e-3 < abs(of(layer, 0.0))
+    assert abs(of(layer._replace(W_P=layer.W_P / size), guess)) > 1e-3
 
 
 def step_error(step=eta):
@@ -104,6 +101,12 @@ def test_exact_gd_risk():
         general,
         general + eta**2 * trace("LLLP") / C,
     )
+    best = sympy.solve(general.diff(eta), eta)[0]
+    for task in TASKS.values():
+        stated = number(general, task, eta=0.3), number(general.subs(eta, best), task)
+        found = theory.gd_risk(task, 0.3), theory.gd_risk(task)
+        np.testing.assert_allclose(found, stated, rtol=1e-10)
+        assert theory.optimal_step(task) == pytest.approx(number(best, task))
 
 
 @pytest.mark.claim("thm4-stationary", "thm4-residual-order", kind="certificate")
@@ -338,6 +341,10 @@ def test_the_preconditioned_optimum():
             )
             right = np.abs(gradient).max() < 1e-10 and abs(risk - lowest) < 1e-10
             assert right == bool(equal_pairs)
+            task = GaussianTask(np.ones(dim), size, L, P, noise)
+            off = np.abs((theory.optimal_preconditioner(task) - N) @ L).max()
+            assert (off < 1e-9) == bool(equal_pairs)
+        assert theory.yq_risk(task) == pytest.approx(lowest, rel=1e-9)
 
 
 # Along a direction in which L P has the eigenvalue p, with tau for tr(L P) + sigma^2.
@@ -365,7 +372,7 @@ def test_the_best_step_along_each_direction():
 
 
 @pytest.mark.claim("lemma3-inclusion", kind="brute force")
-def test_lemma3_inclusion():
+def test_lemma3_inclusion(x64):
     """A block for every yq-LSA and a yq-LSA for every block, by the formulas; the
     factor W_3 in the keys breaks it.
     """
@@ -374,12 +381,20 @@ def test_lemma3_inclusion():
     context = rng.normal(size=(5, dim)), rng.normal(size=5), rng.normal(size=dim)
     block = lambda W_1, W_2, *params: (W_2.T @ W_1 @ attend(params, *context, 0.0))[-1]
     yq = lambda v, *params: predict(params, *context, v @ context[-1])
+    layer, mlp = attention.LSAParams(K, Q, P, V), rng.normal(size=(2, width, dim + 1))
+    for found, stated in (
+        (
+            attention.linear_transformer_block(layer, *mlp, *context),
+            block(*mlp, *layer),
+        ),
+        (attention.yq_lsa(layer, v, *context), yq(v, *layer)),
+    ):
+        assert float(found) == pytest.approx(stated, rel=1e-10)
     W_1 = np.block([[np.eye(dim), v[:, None]], [v, v @ v + 1]])
     W_3 = np.block([[np.eye(dim), np.zeros((dim, 1))], [v, 0.0]])
     as_block = lambda K, Q: block(W_1, np.eye(dim + 1), K, Q, np.linalg.inv(W_1) @ P, V)
     assert as_block(K, Q @ W_3) == pytest.approx(yq(v, K, Q, P, V), rel=1e-10)
     assert abs(as_block(K @ W_3, Q @ W_3) - yq(v, K, Q, P, V)) > 1e-3
-    mlp = rng.normal(size=(2, width, dim + 1))
     mixed = mlp[1].T @ mlp[0]
     reads = Q * np.append(np.ones(dim), 0.0)  # nothing of the guess
     assert yq(mixed[-1, :-1], K, reads, mixed @ P, V) == pytest.approx(

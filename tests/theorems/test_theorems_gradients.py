@@ -38,15 +38,18 @@ from symbolic import (
 )
 from sympy import Function, Matrix, Symbol
 
+from lsalib.tasks import GaussianTask
+from lsalib.theory import lifted_risk
+
 wa, wb, wj = mean(w(a)), mean(w(b)), mean(w(j))
 
 
 @pytest.mark.claim("eq18-decomposition", "eq19-gradients", kind="brute force")
-def test_eqs_18_to_20():
+def test_eqs_18_to_20(x64):
     """Risk and gradients, by a sum over all contexts, tasks and queries, are eqs. 18 to
     20 for a constant guess.
 
-    For a guess that is linear in the query they are not.
+    For a guess that is linear in the query they are not; the library has both.
     """
     w_star, size, rng = np.array([0.5, -1.0]), 2, np.random.default_rng(0)
     x, chance = three_values(3.0, 3.0)
@@ -68,8 +71,9 @@ def test_eqs_18_to_20():
         return y_q + np.einsum("nmp,jmp,nj->n", G, M, z) - truth
 
     risk = lambda M, y_q: probability @ errors(M, y_q) ** 2
-    for y_q, holds in ((1.3, True), (1.3 + x[asked] @ [0.7, 0.2], False)):
-        square = probability @ (y_q * np.ones(len(asked))) ** 2
+    for guess, holds in ([0.0, 0.0], True), ([0.7, 0.2], False):
+        y_q = 1.3 + x[asked] @ guess
+        square = probability @ y_q**2
         # Eq. 18, a term for each coordinate of the query and one for its guess.
         on, of = (
             np.einsum("jmn,mnpq,jpq->j", M, known.second, M),
@@ -92,19 +96,9 @@ def test_eqs_18_to_20():
             / 2
         )
         assert (np.abs(found - formula).max() < 1e-10) == holds
-    # By the chain rule, the gradient with respect to a value vector and to a column of
-    # its key matrix.
-    value, keys = rng.normal(size=3), rng.normal(size=(3, 3))
-    head = lambda value: np.einsum("m,nj->jmn", value, keys)
-    by_lift = np.array(
-        [(risk(head(value) + V, 1.3) - risk(head(value) - V, 1.3)) / 2 for V in ways]
-    ).reshape(3, 3, 3)
-    by_value = [
-        (risk(head(value + e), 1.3) - risk(head(value - e), 1.3)) / 2 for e in np.eye(3)
-    ]
-    np.testing.assert_allclose(
-        np.einsum("jmn,nj->m", by_lift, keys), by_value, atol=1e-10
-    )
+        stated = lifted_risk(GaussianTask(w_star, size), guess, 1.3)
+        np.testing.assert_allclose(stated.value(M), risk(M, y_q), rtol=1e-10)
+        np.testing.assert_allclose(stated.gradient(M), found, atol=1e-10)
 
 
 @pytest.mark.claim("eq21-cross-moment", kind="certificate")

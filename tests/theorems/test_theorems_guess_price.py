@@ -17,10 +17,11 @@ from book_task import (
     j,
     lift_gradient,
     loop,
+    number,
     q,
     s,
 )
-from dense import gaussian, least, linear_guess
+from dense import gaussian, heads, least, linear_guess
 from symbolic import (
     C,
     Law,
@@ -35,6 +36,10 @@ from symbolic import (
     without_noise,
 )
 from sympy import Matrix, Symbol
+from theory_reference import BIAS, GUESS, TASKS
+
+from lsalib import attention, theory
+from lsalib.tasks import GaussianTask
 
 kurtosis, cumulant = sympy.symbols("kurtosis kappa4", positive=True)
 
@@ -69,9 +74,24 @@ def test_the_price_of_a_guess_of_any_form():
         share = lambda rank, K=K, size=size, noise=noise: (
             1 / (1 + size * rank / 2 + noise**4 / K)
         )
+        task = GaussianTask(np.zeros(dim), size, L, P, noise)
+        extra = (fourth - 3.0) * noise**4
+        constant = theory.constant_regression(task, noise_cumulant=extra)
+        assert constant.error == pytest.approx(share(rank), rel=1e-9)
+        # Least squares for 1 on the entries of S and q has these coefficients.
+        used = np.zeros((dim + 1, dim + 1))
+        used[:dim, :dim], used[dim, dim] = constant.features, constant.residual
+        left = np.einsum("mn,mnpq,pq->", used, given.second, used)
+        left += 1 - 2 * np.vdot(used, given.mean)
+        assert left == pytest.approx(constant.error, rel=1e-9)
         for slope, offset in ((1, 0.0), (1, 0.8), (0, 0.8)):
-            token = linear_guess(L, slope * rng.normal(size=dim), offset)
-            paid = (least(given, token) - best) / token[-1, -1]
+            guess = slope * rng.normal(size=dim)
+            token = linear_guess(L, -guess, offset)
+            lowest = least(given, token)
+            if fourth == 3:
+                stated = theory.optimal_risk(task, guess, offset)
+                assert lowest == pytest.approx(stated, rel=1e-8)
+            paid = (lowest - best) / token[-1, -1]
             assert paid == pytest.approx(share(rank), rel=1e-7)
             # Controls: another rank, no noise.
             assert abs(paid / share(rank + 1) - 1) > 1e-2
@@ -115,9 +135,9 @@ def test_price_general():
 
 
 @pytest.mark.claim("kurtosis-law", kind="certificate")
-def test_kurtosis_law():
+def test_kurtosis_law(x64):
     """For independent coordinates of any fourth moment: the gradient by the lift is
-    zero, the risk as stated.
+    zero, the risk as stated; the library's quadratic says so, too.
     """
     law, step, share = (
         Law(kurtosis=kurtosis),
@@ -136,6 +156,24 @@ def test_kurtosis_law():
     gap = (kurtosis - 1) * (MISSED + beta**2) / (C * d + kurtosis - 1)
     certify(risk, d * (1 - step) + gap, GD_RISK + gap)
     assert gap.subs(kurtosis, 1) == 0  # random signs
+    task, one, of = TASKS["isotropic"], np.eye(3), {"kurtosis": 1.8}
+    fourth = sum(
+        np.einsum(f"{pairs}->ijkl", one, one) for pairs in ("ij,kl", "ik,jl", "il,jk")
+    )
+    fourth[(range(3),) * 4] += of["kurtosis"] - 3
+    rho = np.append(-task.prior_mean, 1.0)
+    of_step, of_share = (number(each, task, **of) for each in (step, share))
+    add, correct = (
+        np.einsum(f"hm,n->{to}", np.eye(3, 4), rho) for to in ("hnm", "hmn")
+    )
+    best = heads(np.eye(3, 4), of_step * add - of_share * correct)
+    M = attention.lift(attention.LSAParams(*best))
+    quadratic = theory.lifted_risk(task, GUESS, BIAS, fourth=fourth)
+    np.testing.assert_allclose(quadratic.gradient(M), 0, atol=1e-10)
+    stated = number(d * (1 - step) + gap, task, GUESS, BIAS, **of)
+    np.testing.assert_allclose(quadratic.value(M), stated, rtol=1e-10)
+    plain = theory.lifted_risk(task, GUESS, BIAS)
+    assert np.abs(plain.gradient(M)).max() > 1e-2
 
 
 @pytest.mark.claim("kurtosis-family", kind="certificate")

@@ -12,11 +12,15 @@ from book_task import (
     beta,
     heads_error,
     lift_gradient,
+    number,
     target,
     y_q,
 )
 from dense import gaussian, heads, inverse, least, linear_guess, predict
 from symbolic import C, all_zero, certify, d, mean, same, without_noise
+from theory_reference import BIAS, GUESS, TASKS
+
+from lsalib import theory
 
 
 def dimension(d: int, H: int) -> int:
@@ -73,6 +77,9 @@ def test_the_risk_of_d_heads():
     gap = 2 * (MISSED + beta**2) / (C * d + 2)
     least_risk = without_noise(mean(heads_error() * heads_error()))
     certify(least_risk, GD_RISK + gap, GD_RISK + gap.subs(C, C + 1))
+    task = TASKS["isotropic"]
+    stated = number(GD_RISK + gap, task, GUESS, BIAS)
+    assert theory.optimal_risk(task, GUESS, BIAS) == pytest.approx(stated, rel=1e-12)
     slope = 2 / (C * d + 2)
     assert same(least_risk.subs({UU: 0, UW: 0, beta: 0}) - GD_RISK, slope * W)
     assert same(least_risk.subs({W: 0, UW: 0, beta: 0}) - GD_RISK, slope * UU)

@@ -4,11 +4,15 @@ guess.
 
 import numpy as np
 import pytest
-from book_task import Gxy, W, average, dot, target, w, y
+from book_task import Gxy, W, average, dot, number, target, w, y
 from dense import heads, predict
 from scipy import special
 from symbolic import GENERAL, C, certify, d, fresh, mean, noise, query, same, sigma2, x
-from sympy import Symbol
+from sympy import Symbol, solve
+from theory_reference import TASKS, covs
+
+from lsalib import theory
+from lsalib.tasks import GaussianTask
 
 eta = Symbol("eta")
 
@@ -29,7 +33,17 @@ def test_softmax_one_example_less():
         - target()
     )
     on_all = mean(plain() * plain(), GENERAL)
-    certify(mean(debiased() * debiased(), GENERAL), on_all.subs(C, C - 1), on_all)
+    fewer = on_all.subs(C, C - 1)
+    certify(mean(debiased() * debiased(), GENERAL), fewer, on_all)
+    # From the prior mean; the library divides the step by the number of examples.
+    given = TASKS["general, noisy"]
+    size, noise = given.context_size, given.noise_std
+    task = GaussianTask(np.zeros(3), size, *covs(given), noise)
+    stated = number(fewer, task, eta=0.3 / size)
+    assert theory.debiased_risk(task, 0.3) == pytest.approx(stated)
+    best = number(solve(fewer.diff(eta), eta)[0], task)
+    assert theory.debiased_step(task) == pytest.approx(size * best)
+    assert theory.debiased_risk(task) == pytest.approx(number(fewer, task, eta=best))
 
 
 @pytest.mark.claim("softmax-linear-heads", kind="brute force")

@@ -124,7 +124,8 @@ def number(name: str, value, *, minimum: float = -np.inf, above: float = -np.inf
             else f" of at least {minimum:g}"
         )
         raise ValueError(
-            f"{name} must be a finite number{bound * (max(minimum, above) > -np.inf)}, got {value!r}"
+            f"{name} must be a finite number{bound * (max(minimum, above) > -np.inf)}, "
+            f"got {value!r}"
         )
     return found if traced(found) else float(found)
 
@@ -166,7 +167,8 @@ def covariance(name: str, value, dim: int):
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     if values[0] < -max(1e-12, rounding) * values[-1] or values[-1] <= 0:
         raise ValueError(
-            f"{name} must be positive semidefinite and not zero, got eigenvalues {values[[0, -1]]}"
+            f"{name} must be positive semidefinite and not zero, "
+            f"got eigenvalues {values[[0, -1]]}"
         )
     multiple = M[0, 0]
     if np.abs(M - multiple * np.eye(dim)).max() <= rounding * multiple / 8:
@@ -189,7 +191,8 @@ def key(value):
         getattr(value, "dtype", None) == np.uint32 and value.shape in ((2,), (4,))
     ):
         raise ValueError(
-            f"key must be a key of jax.random, got {describe(value)}; write jax.random.key(0)"
+            f"key must be a key of jax.random, got {describe(value)}; "
+            "write jax.random.key(0)"
         )
     return value
 

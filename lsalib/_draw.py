@@ -34,7 +34,7 @@ class Draw(NamedTuple):
 
 # JAX's default stream hashes two words for each number and keeps one. The older stream
 # keeps both, and half the hashes are most of a sampled step. The default could also be
-# computed piece by piece on several devices; here each key's numbers stay on one device.
+# computed piece by piece on several devices; here a key's numbers stay on one device.
 @jax.threefry_partitionable(False)
 def draw(
     key: PRNGKeyArray,

@@ -68,7 +68,8 @@ def minimize(
     ]
     if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
         raise ValueError(
-            f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}"
+            "params must be a pytree of float arrays, "
+            f"got {', '.join(map(str, types)) or 'nothing'}"
         )
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)

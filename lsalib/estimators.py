@@ -29,7 +29,8 @@ def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
         step_size: `\eta`, a number.
 
     Example:
-        >>> float(one_step_gd(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=2.0))
+        >>> X, y, x_q, w_0 = jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0]
+        >>> float(one_step_gd(X, y, x_q, w_0, step_size=2.0))
         3.0
 
     Source: section 4.1 of arXiv 2512.04268.
@@ -82,7 +83,8 @@ def delta_rule(
         normalized: whether each step is divided by its example's squared length.
 
     Example:
-        >>> float(delta_rule(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=[1.0, 0.5]))
+        >>> X, y, x_q, w_0 = jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0]
+        >>> float(delta_rule(X, y, x_q, w_0, step_size=[1.0, 0.5]))
         2.0
 
     Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated

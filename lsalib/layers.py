@@ -62,12 +62,13 @@ class Layer:
     The rule says how a context token changes the state of a head, by its key k and its
     value v:
 
-    =============== ============================================================================================
-    ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of ``attention.lsa`` (eq. 3) with a state
+    =============== =========================================================
+    ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of
+                    ``attention.lsa`` (eq. 3) with a state
     ``gated``       `S_t = \lambda S_{t-1} + v_t k_t^\top`
     ``delta``       `S_t = S_{t-1} + \eta (v_t - S_{t-1} k_t) k_t^\top`
     ``gated_delta`` `S_t = \lambda S_{t-1} (I - \eta k_t k_t^\top) + \eta v_t k_t^\top`
-    =============== ============================================================================================
+    =============== =========================================================
 
     The query's token is never written. Every layer adds to all tokens what its heads
     read, `z + \sum_h W_P o_h`. A context token reads the state after itself, `S_t`;
@@ -95,8 +96,10 @@ class Layer:
 
     Example:
         >>> layer = Layer("delta", frozen=("guess",))
-        >>> params = layer.init(jax.random.key(0), dim=2)._replace(guess=jnp.array([1.0, 2.0]))
-        >>> slope = jax.grad(layer.predict)(params, jnp.eye(2), jnp.array([1.0, 3.0]), jnp.ones(2))
+        >>> params = layer.init(jax.random.key(0), dim=2)
+        >>> params = params._replace(guess=jnp.array([1.0, 2.0]))
+        >>> X, y, x_q = jnp.eye(2), jnp.array([1.0, 3.0]), jnp.ones(2)
+        >>> slope = jax.grad(layer.predict)(params, X, y, x_q)
         >>> slope.guess.tolist(), bool((slope.state != 0).any())
         ([0.0, 0.0], True)
 
@@ -130,7 +133,8 @@ class Layer:
         ):
             found = self.frozen if isinstance(self.frozen, str) else ", ".join(unknown)
             raise ValueError(
-                f"frozen must be a tuple with some of {', '.join(self._names())}, got {found!r}"
+                f"frozen must be a tuple with some of {', '.join(self._names())}, "
+                f"got {found!r}"
             )
         object.__setattr__(self, "frozen", tuple(self.frozen))
 
@@ -201,8 +205,10 @@ class Layer:
 
         Example:
             >>> layer = Layer("linear")
-            >>> params = layer.init(jax.random.key(0), dim=2)._replace(guess=jnp.array([1.0, 2.0]))
-            >>> float(layer.predict(params._replace(W_P=0 * params.W_P), jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
+            >>> params = layer.init(jax.random.key(0), dim=2)
+            >>> guess = jnp.array([1.0, 2.0])
+            >>> params = params._replace(guess=guess, W_P=0 * params.W_P)
+            >>> float(layer.predict(params, jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
             3.0
         """
         return _predict(self, *_check.floats(params=params, X=X, y=y, x_q=x_q))

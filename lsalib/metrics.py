@@ -68,7 +68,9 @@ def sampled_risk(
     Example:
         >>> from lsalib.tasks import GaussianTask
         >>> task = GaussianTask([1.0, 1.0], context_size=2)
-        >>> risk = sampled_risk(jax.random.key(0), task, lambda X, y, x_q: x_q.sum(), batches=2, batch_size=5000)
+        >>> predict = lambda X, y, x_q: x_q.sum()
+        >>> key = jax.random.key(0)
+        >>> risk = sampled_risk(key, task, predict, batches=2, batch_size=5000)
         >>> abs(risk.mean - 2.0) < 5 * risk.standard_error
         True
     """
@@ -78,7 +80,8 @@ def sampled_risk(
     )
     if not callable(predict):
         raise ValueError(
-            f"predict must be a function of (X, y, x_q), such as fit.predict, got {type(predict)}"
+            "predict must be a function of (X, y, x_q), such as fit.predict, "
+            f"got {type(predict)}"
         )
     one = lambda X, y, x_q: _check.array("what predict returns", predict(X, y, x_q))
 
@@ -89,7 +92,8 @@ def sampled_risk(
         )
         if predictions.ndim not in (1, 2):
             raise ValueError(
-                f"predict must return a scalar or a vector, got shape {predictions.shape[1:]}"
+                "predict must return a scalar or a vector, "
+                f"got shape {predictions.shape[1:]}"
             )
         squares = (
             predictions - (target if predictions.ndim == 1 else target[:, None])

@@ -46,7 +46,8 @@ class Task(Protocol):
         ...     dim = 2
         ...     def sample(self, key, n):
         ...         one, two = jax.random.split(key)
-        ...         w, X = jax.random.rademacher(one, (n, 2), float), jax.random.normal(two, (n, 6, 2))
+        ...         w = jax.random.rademacher(one, (n, 2), float)
+        ...         X = jax.random.normal(two, (n, 6, 2))
         ...         y = jnp.einsum("ncd,nd->nc", X, w)
         ...         return Batch(X[:, 1:], y[:, 1:], X[:, 0], y[:, 0])
         >>> isinstance(Signs(), Task), Signs().sample(jax.random.key(0), 4).X.shape
@@ -90,9 +91,11 @@ class GaussianTask:
         >>> task = GaussianTask(prior_mean=[2.0, 2.0], context_size=3)
         >>> task.dim, round(gd_risk(task), 4)  # d (d+1) / (C+d+1)
         (2, 1.0)
-        >>> GaussianTask([2.0, 2.0], 3, feature_cov=[[1.0, 0.0], [0.0, 1e-20]]).feature_cov.tolist()
+        >>> flat = [[1.0, 0.0], [0.0, 1e-20]]
+        >>> GaussianTask([2.0, 2.0], 3, feature_cov=flat).feature_cov.tolist()
         [[1.0, 0.0], [0.0, 0.0]]
-        >>> slope = jax.grad(lambda noise: gd_risk(GaussianTask([2.0], 2, noise_std=noise), step_size=0.5))
+        >>> task = lambda noise: GaussianTask([2.0], 2, noise_std=noise)
+        >>> slope = jax.grad(lambda noise: gd_risk(task(noise), step_size=0.5))
         >>> float(slope(0.3))  # eta^2 d 2 sigma / C
         0.07500000...
 
@@ -129,7 +132,8 @@ class GaussianTask:
             # their products into float64.
             if size > 1e30 or ("cov" in name and size < 1e-30):
                 raise ValueError(
-                    f"{name} must have a size between 1e-30 and 1e30, got {reprlib.repr(value)}"
+                    f"{name} must have a size between 1e-30 and 1e30, "
+                    f"got {reprlib.repr(value)}"
                 )
         self.__dict__.update(fields)
 
@@ -211,7 +215,8 @@ def sample(
             difference.
 
     Example:
-        >>> batch = sample(jax.random.key(0), GaussianTask([2.0, 2.0, 2.0], context_size=5), batch_size=4)
+        >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
+        >>> batch = sample(jax.random.key(0), task, batch_size=4)
         >>> batch.X.shape, batch.y.shape, batch.x_q.shape, batch.target.shape
         ((4, 5, 3), (4, 5), (4, 3), (4,))
     """

@@ -106,7 +106,8 @@ def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
     Example:
         >>> from lsalib.attention import gd_weights
         >>> w = [1.0, 2.0]
-        >>> float(yq_lsa(gd_weights(w, step_size=1.0), w, X=jnp.eye(2), y=w, x_q=[1.0, 1.0]))
+        >>> params = gd_weights(w, step_size=1.0)
+        >>> float(yq_lsa(params, w, X=jnp.eye(2), y=w, x_q=[1.0, 1.0]))
         3.0
     """
     return _yq_lsa(*_check.floats(params=params, w=w, X=X, y=y, x_q=x_q))
@@ -126,7 +127,9 @@ def linear_transformer_block(params: LSAParams, W_1, W_2, X, y, x_q) -> Scalar:
     Example:
         >>> from lsalib.attention import gd_weights
         >>> params = gd_weights([0.0, 0.0], step_size=2.0)
-        >>> float(linear_transformer_block(params, jnp.eye(3), jnp.eye(3), jnp.eye(2), [1.0, 2.0], [1.0, 1.0]))
+        >>> W_1 = W_2 = jnp.eye(3)
+        >>> X, y, x_q = jnp.eye(2), [1.0, 2.0], [1.0, 1.0]
+        >>> float(linear_transformer_block(params, W_1, W_2, X, y, x_q))
         3.0
     """
     return _block(*_check.floats(params=params, W_1=W_1, W_2=W_2, X=X, y=y, x_q=x_q))

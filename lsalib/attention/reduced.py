@@ -148,7 +148,8 @@ def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
 
     Example:
         >>> G = gram(jnp.eye(2), [1.0, 2.0])
-        >>> float(predict(gd_weights([0.0, 0.0], step_size=2.0), G, x_q=[1.0, 1.0], y_q=0.0))
+        >>> params = gd_weights([0.0, 0.0], step_size=2.0)
+        >>> float(predict(params, G, x_q=[1.0, 1.0], y_q=0.0))
         3.0
     """
     return _predict(*_check.floats(params=params, G=G, x_q=x_q, y_q=y_q))

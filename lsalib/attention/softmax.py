@@ -109,7 +109,8 @@ def softmax_attention(params: SoftmaxParams, X, y, x_q, y_q=0.0) -> Scalar:
 
     Example:
         >>> params = from_effective_softmax([[[0.0, 0.0, 1.0]]], jnp.zeros((1, 3, 3)))
-        >>> float(softmax_attention(params, jnp.eye(2), [1.0, 2.0], [1.0, 1.0], y_q=0.5))
+        >>> X, y, x_q = jnp.eye(2), [1.0, 2.0], [1.0, 1.0]
+        >>> float(softmax_attention(params, X, y, x_q, y_q=0.5))
         2.0
 
     Source: He et al., arXiv 2503.12734.
@@ -152,7 +153,8 @@ def from_effective_softmax(b, A) -> SoftmaxParams:
         A: the matrix of the logits, (H, D, D).
 
     Example:
-        >>> b, A = effective_softmax(from_effective_softmax(jnp.ones((1, 1, 4)), jnp.ones((1, 4, 4))))
+        >>> params = from_effective_softmax(jnp.ones((1, 1, 4)), jnp.ones((1, 4, 4)))
+        >>> b, A = effective_softmax(params)
         >>> float(A[0, 0, 0]), float(b[0, 0, 0])
         (1.0, 1.0)
     """

@@ -89,7 +89,8 @@ class Claim:
 
     Example:
         >>> claim = Claim("exact-gd-risk")
-        >>> claim.holds("one gradient step", [5.2381, 5.2380], 110 / 21, atol=2e-4).measured
+        >>> risks = [5.2381, 5.2380]
+        >>> claim.holds("one gradient step", risks, 110 / 21, atol=2e-4).measured
         5.238
         >>> claim.fails("a step twice too long", 6.1, 110 / 21, atol=2e-4).kind
         'control'
@@ -180,7 +181,8 @@ class Claim:
                 _pending.append(record)
                 after_cell(_show_pending)
                 return record
-            found = f"{written(record.measured, '.6g')} {relation} {written(record.expected, '.6g')}"
+            measured, expected = record.measured, record.expected
+            found = f"{written(measured, '.6g')} {relation} {written(expected, '.6g')}"
             apart = (
                 written(record.measured - record.expected, ".2g"),
                 written(record.tolerance, ".2g"),
@@ -209,7 +211,8 @@ def _compare(
     atol, rtol = _real("atol", atol), _real("rtol", rtol)
     if rtol.shape or rtol < 0 or atol.min() < 0:
         raise ValueError(
-            f"atol and rtol must not be negative, and rtol must be one number, got {atol} and {rtol}"
+            "atol and rtol must not be negative, and rtol must be one number, "
+            f"got {atol} and {rtol}"
         )
     want, atol = (
         _broadcast("expected", want, got.shape),
@@ -220,7 +223,8 @@ def _compare(
     # structure are.
     if relation == "=" and not rtol and not atol.all():
         raise ValueError(
-            "atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding"
+            "atol or rtol must be given, a positive tolerance for each entry: "
+            "floats differ by rounding"
         )
     # How far each entry is on the right side of its bound, in tolerances where there is
     # one.
@@ -275,7 +279,8 @@ def _broadcast(name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
         return np.broadcast_to(array, shape)
     except ValueError:
         raise ValueError(
-            f"{name} must broadcast to the shape of measured, {shape}, got shape {array.shape}"
+            f"{name} must broadcast to the shape of measured, {shape}, "
+            f"got shape {array.shape}"
         ) from None
 
 
@@ -296,7 +301,8 @@ def _show_pending() -> None:
         for each in map(html.escape, ids)
     )
     page = (
-        f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)}{said}</summary>'
+        '<details class="claims"><summary><span class="claim-mark">✓</span> '
+        f"{tally(records)}{said}</summary>"
         f"{rows(records)}<p>In the ledger: {links}</p></details>"
     )
     text = "\n".join(

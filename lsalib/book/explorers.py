@@ -42,8 +42,8 @@ def explore(
 
     Args:
         x: increasing numbers, (n,).
-        curves: a name and its values, shape (sliders …, n), for each. They broadcast: an axis
-            of length 1 does not depend on its slider. NaN is a gap.
+        curves: a name and its values, shape (sliders …, n), for each. They broadcast:
+            an axis of length 1 does not depend on its slider. NaN is a gap.
         xlabel, ylabel: what the axes measure; ``xlabel`` also names the slider of x.
         question: what the reader should predict.
         answers: each answer, and why it is right or wrong.

@@ -95,7 +95,8 @@ def table(
     }.items():
         if length != len(head):
             raise ValueError(
-                f"{name} must have {len(head)} entries, one for each column, got {length}"
+                f"{name} must have {len(head)} entries, one for each column, "
+                f"got {length}"
             )
     place = lambda n, k: f"rows[{n}][{k}]"
     texts = [
@@ -116,7 +117,10 @@ def table(
         for row in texts
     )
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    page = f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    page = (
+        f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))

@@ -67,7 +67,7 @@ def plain(xp, value):
 def guess_vector(
     task: GaussianTask, guess, name="guess"
 ) -> Float[np.ndarray | Array, " d"]:
-    """The weights of a linear initial guess, or another start; zero if none are given."""
+    """A linear initial guess, or another start, as weights; zero for None."""
     check_task(task)
     return np.zeros(task.dim) if guess is None else _check.vector(name, guess, task.dim)
 

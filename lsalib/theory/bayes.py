@@ -49,9 +49,12 @@ def bayes_risk(task: GaussianTask) -> float:
         The risk, with a relative error below 1e-9.
 
     Example:
-        >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2)), bayes_risk(GaussianTask([1.0], context_size=2))
-        (1.0, 0.0)
-        >>> round(bayes_risk(GaussianTask([2.0] * 10, context_size=10, noise_std=0.5)), 4)
+        >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2))
+        1.0
+        >>> bayes_risk(GaussianTask([1.0], context_size=2))
+        0.0
+        >>> task = GaussianTask([2.0] * 10, context_size=10, noise_std=0.5)
+        >>> round(bayes_risk(task), 4)
         1.6281
 
     Source: the formula is worked out here.
@@ -62,7 +65,8 @@ def bayes_risk(task: GaussianTask) -> float:
         return 0.0
     if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
         raise ValueError(
-            "task must have covariances that are multiples of the identity; sample estimators.bayes"
+            "task must have covariances that are multiples of the identity; "
+            "sample estimators.bayes"
         )
     scale = float(
         np.prod(

@@ -47,7 +47,8 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
         >>> round(gd_risk(task), 4), gd_risk(task, step_size=0.0)
         (5.2381, 10.0)
-        >>> # Variances 1, 1 and noise 3: 2 - 2 (2 eta) + eta^2 (5/4 * 2 + (2 + 9)/4 * 2) at eta = 1/2.
+        >>> # Variances 1, 1 and noise 3, at eta = 1/2:
+        >>> # 2 - 2 (2 eta) + eta^2 (5/4 * 2 + (2 + 9)/4 * 2)
         >>> gd_risk(GaussianTask([0.0, 0.0], 4, noise_std=3.0), step_size=0.5)
         2.0
 
@@ -93,7 +94,8 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
     N that agrees with this one on the features' directions is as good.
 
     Example:
-        >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
+        >>> task = GaussianTask([0.0, 0.0], context_size=3)
+        >>> optimal_preconditioner(task).round(4).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
     Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors,
@@ -207,7 +209,8 @@ def constant_regression(
         >>> round(error * (1 + 5 * 2 / 2), 12)  # 1 + C k/2
         1.0
         >>> task = GaussianTask([2.0, 2.0], 5, noise_std=2.0)
-        >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
+        >>> regress = lambda n: constant_regression(task, noise_cumulant=n * 2.0**4)
+        >>> [round(regress(n).error, 4) for n in (0, -2, 3)]
         [0.1463, 0.1379, 0.1525]
     """
     extra = _check.number("noise_cumulant", noise_cumulant)
@@ -264,8 +267,10 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAPa
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
-        >>> optimal_weights(task).W_K.shape, optimal_weights(task, guess=[2.0, 2.0, 2.0]).W_K.shape
-        ((3, 4, 4), (1, 4, 4))
+        >>> optimal_weights(task).W_K.shape
+        (3, 4, 4)
+        >>> optimal_weights(task, guess=[2.0, 2.0, 2.0]).W_K.shape
+        (1, 4, 4)
 
     Source: new here; ``sharp-head-count`` in the ledger.
     """

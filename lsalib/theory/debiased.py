@@ -26,7 +26,8 @@ def centered_task(task: GaussianTask) -> GaussianTask:
     check_task(task)
     if task.context_size < 2:
         raise ValueError(
-            f"task must have a context_size of at least 2 to be centered, got {task.context_size}"
+            "task must have a context_size of at least 2 to be centered, "
+            f"got {task.context_size}"
         )
     return replace(task, context_size=task.context_size - 1)
 

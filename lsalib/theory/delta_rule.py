@@ -75,7 +75,8 @@ def delta_rule_risk(
 
     Example:
         >>> task = GaussianTask([1.0] * 5, context_size=10)
-        >>> round(delta_rule_risk(task), 4), round(delta_rule_risk(task, start=task.prior_mean), 4)
+        >>> at_mean = delta_rule_risk(task, start=task.prior_mean)
+        >>> round(delta_rule_risk(task), 4), round(at_mean, 4)
         (2.1406, 1.0703)
 
     Sources: LMS of Feuer and Weinstein (1985); normalized, the randomized Kaczmarz
@@ -101,8 +102,9 @@ def delta_rule_risk(
     w, error, noise = w / size, (w - start) / size, s**2
     M, K, W = (P + xp.outer(u, v) for u, v in ((error, error), (error, w), (w, w)))
 
-    # Only trace(L M) is read, and L is the same at every step. So it is enough to follow
-    # the diagonals in its eigenvectors, or, where these are not known, whole matrices.
+    # Only trace(L M) is read, and L is the same at every step. So it is enough to
+    # follow the diagonals in its eigenvectors, or, where these are not known, whole
+    # matrices.
     one = xp.eye(d, dtype=w.dtype)
     if _check.traced(L):
         left, right = xp.kron(L, one), xp.kron(one, L)

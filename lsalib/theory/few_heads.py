@@ -42,7 +42,8 @@ def few_heads_weights(
     Example:
         >>> from lsalib.theory import population_risk
         >>> task = GaussianTask([2.0] * 10, context_size=10)
-        >>> [round(float(population_risk(few_heads_weights(task, h), task)), 3) for h in (1, 2, 9, 10)]
+        >>> risk = lambda h: population_risk(few_heads_weights(task, h), task)
+        >>> [round(float(risk(h)), 3) for h in (1, 2, 9, 10)]
         [14.431, 9.774, 6.138, 6.022]
 
     Source: new here; ``few-heads-optimum`` in the ledger.
@@ -50,11 +51,13 @@ def few_heads_weights(
     check_task(task)
     if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
         raise ValueError(
-            "task must have covariances that are multiples of the identity; least_risk takes any"
+            "task must have covariances that are multiples of the identity; "
+            "least_risk takes any"
         )
     if _check.count("heads", heads) > task.dim:
         raise ValueError(
-            f"heads must be at most d = {task.dim}, got {heads}; optimal_weights has as many as needed"
+            f"heads must be at most d = {task.dim}, got {heads}; "
+            "optimal_weights has as many as needed"
         )
     _, w, L, P, s, guess, bias = numbers(
         task, guess_vector(task, guess), _check.number("bias", bias)

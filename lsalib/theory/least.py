@@ -157,7 +157,8 @@ def _search(
     _, w, L, _, s = numbers(task)
     if rank(np, L, task.feature_cov) < task.dim:
         raise ValueError(
-            "task must have a positive definite feature_cov if heads are fewer than its rank, plus 1 with noise"
+            "task must have a positive definite feature_cov if heads are fewer than "
+            "its rank, plus 1 with noise"
         )
     d, standard = task.dim, standardize(task)
     # White features, and labels to which each adds a variance of 1 on average.

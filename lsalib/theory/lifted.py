@@ -48,7 +48,8 @@ class LiftedRisk(NamedTuple):
         G, V_k \rangle G]`.
 
         Example:
-            >>> lifted_risk(GaussianTask([0.0], context_size=1)).curvature(jnp.ones((2, 2, 2)))[0].tolist()
+            >>> risk = lifted_risk(GaussianTask([0.0], context_size=1))
+            >>> risk.curvature(jnp.ones((2, 2, 2)))[0].tolist()
             [[12.0, 12.0], [12.0, 24.0]]
         """
         (V,) = _check.floats(V=V)
@@ -65,7 +66,7 @@ class LiftedRisk(NamedTuple):
         return jnp.asarray(self.slope, bend.dtype) + bend
 
     def value(self, M) -> Float[Array, ""]:
-        """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
+        """The risk at M: ``population_risk`` of all weights whose lift is M."""
         bend = self.curvature(M)
         constant, slope, M = (
             jnp.asarray(part, bend.dtype) for part in (self.constant, self.slope, M)
@@ -105,7 +106,8 @@ def lifted_risk(
 
     Example:
         >>> from lsalib.attention import gd_weights, lift
-        >>> risk = lifted_risk(GaussianTask([2.0, 2.0], context_size=3), guess=[2.0, 2.0])
+        >>> task = GaussianTask([2.0, 2.0], context_size=3)
+        >>> risk = lifted_risk(task, guess=[2.0, 2.0])
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
 

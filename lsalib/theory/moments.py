@@ -52,10 +52,14 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
         it.
 
     Example:
-        >>> moments = gram_moments(GaussianTask([2.0], context_size=1))
-        >>> moments.mean.tolist(), moments.second[0, 0].tolist(), moments.cross.tolist()
-        ([[1.0, 2.0], [2.0, 5.0]], [[3.0, 6.0], [6.0, 15.0]], [[[2.0, 5.0], [5.0, 14.0]]])
-        >>> gram_moments(GaussianTask([2.0], context_size=1), fourth=np.ones((1, 1, 1, 1))).second[0, 0].tolist()
+        >>> task = GaussianTask([2.0], context_size=1)
+        >>> moments = gram_moments(task)
+        >>> moments.mean.tolist(), moments.second[0, 0].tolist()
+        ([[1.0, 2.0], [2.0, 5.0]], [[3.0, 6.0], [6.0, 15.0]])
+        >>> moments.cross.tolist()
+        [[[2.0, 5.0], [5.0, 14.0]]]
+        >>> signs = np.ones((1, 1, 1, 1))  # a feature of ±1
+        >>> gram_moments(task, fourth=signs).second[0, 0].tolist()
         [[1.0, 2.0], [2.0, 5.0]]
 
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
@@ -69,7 +73,8 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
         )
         if not off <= 1e-6 * np.abs(given).max():
             raise ValueError(
-                f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}"
+                "fourth must be finite and symmetric, "
+                f"got a largest asymmetry of {off:g}"
             )
         if not _check.traced(task.feature_cov):
             _check_fourth(given, numbers(task)[2])
@@ -113,7 +118,7 @@ def _check_fourth(fourth, L) -> None:
 
 
 def _through_tokens(xp, tokens, corner, P, above):
-    """E[T⊗T⊗T⊗T above] for the random tokens x -> [x; w.x], whose mean is ``tokens``."""
+    """E[T⊗T⊗T⊗T above] for random tokens x -> [x; w.x] with the mean ``tokens``."""
     every = above
     for _ in range(4):  # the first index goes, a token's comes last
         every = xp.tensordot(every, tokens, ((0,), (1,)))

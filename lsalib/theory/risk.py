@@ -45,7 +45,8 @@ def population_risk(
     Example:
         >>> from lsalib.attention import gd_weights
         >>> task = GaussianTask([2.0, 2.0], context_size=3)
-        >>> round(float(population_risk(gd_weights([2.0, 2.0], 0.5), task, guess=[2.0, 2.0])), 4)
+        >>> params = gd_weights([2.0, 2.0], 0.5)
+        >>> round(float(population_risk(params, task, guess=[2.0, 2.0])), 4)
         1.0
     """
     standard = standardize(task)
@@ -78,7 +79,8 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
     Example:
         >>> from lsalib.attention import gd_weights
         >>> task = GaussianTask([0.0, 0.0], context_size=3)
-        >>> round(float(ltb_risk(gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3), task)), 4)
+        >>> params, W_1, W_2 = gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3)
+        >>> round(float(ltb_risk(params, W_1, W_2, task)), 4)
         1.0
 
     Source: the block and, for one head, its minimum risk ``yq_risk`` are those of

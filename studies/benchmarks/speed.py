@@ -1,4 +1,4 @@
-"""Training steps a second: the library's loop beside plain steps in JAX and in PyTorch."""
+"""Training steps a second: the library's loop beside plain steps in JAX and PyTorch."""
 
 from collections.abc import Callable
 
@@ -113,9 +113,10 @@ def measured(name: str, quick: bool) -> str:
     ]
     return f"""# Speed of training
 
-{sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))} JAX runs on {jax.devices()[0].device_kind}.
+{sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))}
+JAX runs on {jax.devices()[0].device_kind}.
 
-Medians of blocks that take turns, without compilation; float32, batch {BATCH}, d = C = 10 unless a row says otherwise.
-The twelve runs have 1 to 12 heads.
+Medians of blocks that take turns, without compilation; float32, batch {BATCH},
+d = C = 10 unless a row says otherwise. The twelve runs have 1 to 12 heads.
 
 {table(["", "ms a step", "times as fast as the plain step in JAX, H = 11"], rows)}"""

@@ -144,7 +144,8 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
         ),
         (
             ["show", "nowhere"],
-            "no finished result in nowhere or below; python -m lsalib.sts run writes one",
+            "no finished result in nowhere or below; python -m lsalib.sts run writes "
+            "one",
         ),
     ]
     for words, message in cases:
@@ -223,7 +224,10 @@ def test_an_interrupted_command_continues_at_another_port():
             process.send_signal(signal.SIGTERM)
             said = process.communicate()[1]
     assert process.returncode == 143
-    kept = r"stopped; what was answered is kept in mine/none,guess; the same command continues from there"
+    kept = (
+        r"stopped; what was answered is kept in mine/none,guess; "
+        r"the same command continues from there"
+    )
     assert re.search(kept, said), said
     none, right = records.own("mine")
     assert 0 < len(none["records"]) < 8 and [

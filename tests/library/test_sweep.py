@@ -358,7 +358,7 @@ def _settings(run):
 
 
 def test_what_is_saved_is_what_was_trained(swept, tmp_path):
-    """Arrays and settings come back bit for bit, and the run of another fit does not."""
+    """Arrays and settings come back bit for bit; the run of another fit does not."""
     warm = fit(
         KEY, TASK, 2, start=swept[0][0].seed(0).params, **OPTIONS | {"snapshots": ()}
     )
@@ -372,7 +372,7 @@ def test_what_is_saved_is_what_was_trained(swept, tmp_path):
 
 
 def test_a_run_that_diverges_leaves_the_others_as_they_are(swept):
-    """A warning names it, and its losses are NaN from there on; alone it is an error."""
+    """A warning names it, and its losses are NaN from there; alone it is an error."""
     with pytest.warns(RuntimeWarning, match="not finite for run 1, seed 0 at step "):
         good, bad = sweep(KEY, [RUNS[0], Run(TASK, 2, learning_rate=1e25)], **OPTIONS)
     np.testing.assert_allclose(good.losses[0], swept[0][0].losses[0], rtol=2e-4)

@@ -151,7 +151,8 @@ def _ends(arrays: Iterable[np.ndarray], log: bool) -> tuple[float, float]:
     if log:
         return low / 1.2, high * 1.2
     room = 0.04 * (high - low or 1.0)
-    return low - room * (low != 0), high + room
+    # an axis from zero begins there
+    return low - (room if low else 0), high + room
 
 
 def _picture(x, arrays, inks, at: list[int], labels, log: str, ends):

@@ -83,9 +83,9 @@ def table(
         >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # is shown
     """
     cells = [list(row) for row in rows]
-    specs = [spec] * len(head) if isinstance(spec, str) else list(spec)
+    specs: list = [spec] * len(head) if isinstance(spec, str) else list(spec)
     names = ["spec", *(f"rows[{n}]" for n in range(len(cells)))]
-    for name, row in zip(names, (specs, *cells), strict=True):
+    for name, row in zip(names, [specs, *cells], strict=True):
         if len(row) != len(head):
             raise ValueError(
                 f"{name} must have {len(head)} entries, one for each column, "

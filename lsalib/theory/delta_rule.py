@@ -17,10 +17,10 @@ from lsalib import _check
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import (
     Number,
+    arrays,
     full_precision,
     guess_vector,
     isotropic,
-    numbers,
     plain,
     settled,
 )
@@ -88,7 +88,7 @@ def delta_rule_risk(
     d, C = task.dim, task.context_size
     best = step_size is None
     step = _check.number("step_size", 1.0 if best else step_size)
-    xp, w, L, P, s, start, decay, eta = numbers(task, start, decay, step)
+    (xp, w, L, P, s), start, decay, eta = arrays(task, start, decay, step)
 
     # In units of the features' variance, and of the largest weight or deviation: all
     # sums are then of numbers near 1, also in float32.
@@ -97,8 +97,7 @@ def delta_rule_risk(
         eta = xp.ones_like(lam) / (d + 2) if best else eta * lam
     size = xp.maximum(xp.sqrt(xp.trace(P)), xp.abs(xp.stack([w, start])).max())
     size = xp.where(size == 0, xp.ones_like(size), size)
-    in_units = L / lam, P / size / size, s / xp.sqrt(lam) / size, eta
-    L, P, s, eta = settled(xp, *in_units)
+    L, P, s, eta = settled(xp, L / lam, P / size / size, s / xp.sqrt(lam) / size, eta)
     w, error, noise = w / size, (w - start) / size, s**2
     M, K, W = (P + xp.outer(u, v) for u, v in ((error, error), (error, w), (w, w)))
 
@@ -153,12 +152,14 @@ def _check_delta(task: GaussianTask, step_size, decay, normalized: bool) -> None
         )
     if step_size is not None:
         return
-    known = not _check.traced(decay)
-    for reason, holds in (
-        ("labels are noisy", task.noisy),
-        ("feature_cov is no multiple of the identity", not alike),
-        ("JAX traces the decay", not known),
-        ("decay is not 1", known and decay != 1),
-    ):
-        if holds:
-            raise ValueError(f"step_size must be given where {reason}, got None")
+    reason = ""
+    if task.noisy:
+        reason = "labels are noisy"
+    elif not alike:
+        reason = "feature_cov is no multiple of the identity"
+    elif _check.traced(decay):
+        reason = "JAX traces the decay"
+    elif decay != 1:
+        reason = "decay is not 1"
+    if reason:
+        raise ValueError(f"step_size must be given where {reason}, got None")

@@ -15,11 +15,10 @@ from jaxtyping import Array, Float
 
 from lsalib import _check
 from lsalib.attention import LSAParams, effective
-from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._shared import Number, full_precision, guess_vector, numbers, plain
+from lsalib.theory._shared import Number, arrays, full_precision, guess_vector, plain
 from lsalib.theory.moments import gram_moments
-from lsalib.theory.risk import as_type, standard_form, standard_parts
+from lsalib.theory.risk import as_type, layer_guess, standard_form, standard_parts
 
 
 class LiftedRisk(NamedTuple):
@@ -54,9 +53,8 @@ class LiftedRisk(NamedTuple):
         """
         (V,) = _check.floats(V=V)
         _check.shape("V", V, self.slope.shape)
-        return _curvature(
-            *(jnp.asarray(part, V.dtype) for part in (self.query, self.second)), V
-        )
+        query, second = (jnp.asarray(x, V.dtype) for x in (self.query, self.second))
+        return _curvature(query, second, V)
 
     def gradient(self, M) -> Float[Array, "D D D"]:
         """The gradient at M, for any task and linear guess; for a constant guess these
@@ -69,7 +67,7 @@ class LiftedRisk(NamedTuple):
         """The risk at M: ``population_risk`` of all weights whose lift is M."""
         bend = self.curvature(M)
         constant, slope, M = (
-            jnp.asarray(part, bend.dtype) for part in (self.constant, self.slope, M)
+            jnp.asarray(x, bend.dtype) for x in (self.constant, self.slope, M)
         )
         return constant + jnp.vdot(slope + bend / 2, M)
 
@@ -114,17 +112,14 @@ def lifted_risk(
     Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is
     another one (``a4-hessian`` in the ledger).
     """
-    given = (
-        *gram_moments(task, fourth=fourth),
-        guess_vector(task, guess),
-        _check.number("bias", bias),
-    )
-    xp, w, L, P, _, mean, second, cross, guess, bias = numbers(task, *given)
+    mean, second, cross = gram_moments(task, fourth=fourth)
+    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
+    of_task, guess, bias, *moments = arrays(task, guess, bias, mean, second, cross)
+    (xp, w, L, P, _), (mean, second, cross) = of_task, moments
     # y_q - w.x_q = (guess - w).x_q + bias, and z_q = [x_q; guess.x_q + bias].
     features = xp.einsum("jk,kmn->jmn", L, xp.tensordot(guess, mean, 0) - cross)
-    slope = xp.concatenate(
-        [features, (xp.tensordot(guess, features, 1) + bias**2 * mean)[None]]
-    )
+    label = xp.tensordot(guess, features, 1) + bias**2 * mean
+    slope = xp.concatenate([features, label[None]])
     reads = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]])
     corner, off = xp.eye(task.dim + 1, dtype=w.dtype)[-1], guess - w
     query = reads @ L @ reads.T + bias**2 * xp.outer(corner, corner)
@@ -173,30 +168,29 @@ def squared_distance(
     Source: new here; ``pythagoras-general`` in the ledger.
     """
     standard = standardize(task)
-    bias = _check.number("bias", bias)
-    other_bias = _check.number("other_bias", other_bias)
-    given = {"params": params, "guess": guess, "bias": bias}
-    given["other"] = other
-    given |= {"other_guess": other_guess, "other_bias": other_bias}
-    optional = ("guess", "other_guess")
-    read = dict(zip(given, _check.floats(optional, jnp.float32, **given), strict=True))
-    layers = []
-    for name, prefix in (("params", ""), ("other", "other_")):
-        weights, bias = read[name], read[f"{prefix}bias"]
-        check_params(weights, task.dim, name)
-        guess = read[f"{prefix}guess"]
-        guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
-        _check.shape(f"{prefix}guess", guess, (task.dim,))
-        layers.append((weights, jnp.append(guess, bias)))
-    return _squared_distance(*layers, as_type(standard, bias.dtype))
+    params, guess, bias, other, other_guess, other_bias = _check.floats(
+        ("guess", "other_guess"),
+        jnp.float32,
+        params=params,
+        guess=guess,
+        bias=_check.number("bias", bias),
+        other=other,
+        other_guess=other_guess,
+        other_bias=_check.number("other_bias", other_bias),
+    )
+    y_q = layer_guess(task, params, guess, bias)
+    other_y_q = layer_guess(task, other, other_guess, other_bias, "other_")
+    return _squared_distance(
+        (params, y_q), (other, other_y_q), as_type(standard, bias.dtype)
+    )
 
 
 @jax.jit
 @full_precision
 def _squared_distance(one, two, task):
     """In standard coordinates, where a prior mean that both layers share is gone."""
-    (b, A, c), (its_b, its_A, its_c) = (
+    (b, A, c), (b_2, A_2, c_2) = (
         standard_form(*effective(params), y_q, y_q, task) for params, y_q in (one, two)
     )
-    heads = jnp.concatenate([b, -its_b]), jnp.concatenate([A, its_A])
-    return standard_parts(*heads, c - its_c, task)[0]
+    heads = jnp.concatenate([b, -b_2]), jnp.concatenate([A, A_2])
+    return standard_parts(*heads, c - c_2, task)[0]

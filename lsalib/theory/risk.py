@@ -12,6 +12,8 @@ The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis'
 theorem).
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,15 +52,15 @@ def population_risk(
         1.0
     """
     standard = standardize(task)
-    bias = _check.number("bias", bias)
-    given = {"params": params, "guess": guess, "bias": bias}
-    params, guess, bias = _check.floats(("guess",), jnp.float32, **given)
-    check_params(params, task.dim)
-    guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
-    _check.shape("guess", guess, (task.dim,))
-    return _population_risk(
-        params, jnp.append(guess, bias), as_type(standard, params.W_K.dtype)
+    params, guess, bias = _check.floats(
+        ("guess",),
+        jnp.float32,
+        params=params,
+        guess=guess,
+        bias=_check.number("bias", bias),
     )
+    y_q = layer_guess(task, params, guess, bias)
+    return _population_risk(params, y_q, as_type(standard, params.W_K.dtype))
 
 
 def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""]:
@@ -87,12 +89,19 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
     Zhang, Wu and Bartlett (2024).
     """
     standard = standardize(task)
-    given = {"params": params, "W_1": W_1, "W_2": W_2}
-    params, W_1, W_2 = _check.floats((), jnp.float32, **given)
+    params, W_1, W_2 = _check.floats((), jnp.float32, params=params, W_1=W_1, W_2=W_2)
     check_params(params, task.dim)
     _check.shape("W_1", W_1, ("m", task.dim + 1))
     _check.shape("W_2", W_2, W_1.shape)
     return _ltb_risk(params, W_1, W_2, as_type(standard, params.W_K.dtype))
+
+
+def layer_guess(task: GaussianTask, params, guess, bias, prefix="") -> Array:
+    """The guess `[g; beta]` of a layer, whose shapes are checked."""
+    check_params(params, task.dim, "other" if prefix else "params")
+    guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
+    _check.shape(f"{prefix}guess", guess, (task.dim,))
+    return jnp.append(guess, bias)
 
 
 def as_type(standard: StandardTask, dtype) -> StandardTask:
@@ -115,13 +124,13 @@ def _population_risk(params, y_q, task: StandardTask):
 @full_precision
 def _ltb_risk(params, W_1, W_2, task: StandardTask):
     v = W_2[:, -1] @ W_1
-    b = jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V)
-    return standard_risk(
-        *standard_form(
-            b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task
-        ),
-        task,
+    b, (_, A) = (
+        jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V),
+        effective(params),
     )
+    # The heads read no guess; what is predicted without them is v.[x_q; 0].
+    y_q, offset = jnp.zeros_like(v), v.at[-1].set(0)
+    return standard_risk(*standard_form(b, A, y_q, offset, task), task)
 
 
 def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, Array]:
@@ -164,13 +173,17 @@ def standard_parts(b, A, c, task: StandardTask) -> tuple:
     mean product of the two.
     """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
-    P, one, spread, square = _prior_cov(task.prior_root, d)
+    # Numbers where P is the identity, which cost nothing.
+    prior: tuple = 1.0, 1.0, d, d
+    if (R := task.prior_root) is not None:
+        P = R @ R.T
+        prior = P, jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P)
+    P, one, spread, square = prior
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
-    norms, trace, weighted, corner, cross = (
-        _lifted if 3 * len(b) >= len(c) else _by_heads
-    )(b, A, P)
+    forms = _lifted(b, A, P) if 3 * len(b) >= len(c) else _by_heads(b, A, P)
+    norms, trace, weighted, corner, cross = forms
     even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
     even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
     # E[s s^T] of s, the average of r x: one factor for each entry, since training in
@@ -180,44 +193,37 @@ def standard_parts(b, A, c, task: StandardTask) -> tuple:
     return square_of_all, spread, jnp.trace(_times(P, cross[:, :d]))
 
 
-def _prior_cov(root, d: int):
-    """The covariance of eps, the identity beside it, tr P and tr P^2; numbers where P
-    is one, which cost nothing.
-    """
-    if root is None:
-        return 1.0, 1.0, d, d
-    P = root @ root.T
-    return P, jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P)
-
-
-def _by_heads(b, A, P):
+class _Forms(NamedTuple):
     """Of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: 2 sum_k |X_k|^2, tr X_k, <P,
     X_k>, corner_k, cross_k.
     """
+
+    norms: Array
+    trace: Array
+    weighted: Array
+    corner: Array
+    cross: Array
+
+
+def _by_heads(b, A, P) -> _Forms:
+    """From pairs of heads, which never build X_k."""
     b_x, b_y, A_x, A_y = b[:, :-1], b[:, -1], A[:, :-1], A[:, -1]
-    # Over pairs of heads, |X_k|^2 needs no X_k.
     pairs = jnp.einsum("hi,gik->hgk", b_x, A_x)
-    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(
-        pairs, pairs.swapaxes(0, 1)
-    )
+    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x))
+    norms += jnp.vdot(pairs, pairs.swapaxes(0, 1))
     weighted = jnp.einsum("hi,hik->k", _times(P, b_x.T).T, A_x)
-    return (
-        norms,
-        jnp.einsum("hhk->k", pairs),
-        weighted,
-        b_y @ A_y,
-        b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x),
-    )
+    cross = b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x)
+    return _Forms(norms, jnp.einsum("hhk->k", pairs), weighted, b_y @ A_y, cross)
 
 
-def _lifted(b, A, P):
-    """The same from ``N = [[X, cross/2], [cross/2, corner]]``, symmetric."""
+def _lifted(b, A, P) -> _Forms:
+    """From ``N = [[X, cross/2], [cross/2, corner]]``, symmetric."""
     N = jnp.einsum("hm,hnk->mnk", b, A)
     N = (N + N.swapaxes(0, 1)) / 2
     X = N[:-1, :-1]
     trace = jnp.einsum("iik->k", X)
     weighted = trace if jnp.ndim(P) == 0 else jnp.einsum("ij,ijk->k", P, X)
-    return 2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1]
+    return _Forms(2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1])
 
 
 def _times(P, vectors):

@@ -11,10 +11,9 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from lsalib import _check
+from lsalib._arrays import Scalar
 
 __all__ = ["Minimum", "minimize"]
-
-Scalar = Float[Array, ""]
 
 
 class Minimum(NamedTuple):

@@ -6,16 +6,16 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Covariance, Features, Labels, Numbers, Real, Scalar, Vector
 
 __all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd"]
 
-Scalar = Float[Array, ""]
 
-
-def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
+def one_step_gd(
+    X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
+) -> Scalar:
     r"""Prediction after one gradient step on the context's squared loss (eqs. 9-10).
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{\eta}{C} X^\top (X w_0 - y)
@@ -40,7 +40,9 @@ def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
     )
 
 
-def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
+def debiased_gd(
+    X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
+) -> Scalar:
     r"""Prediction after one gradient step on the *centered* context: the means of
     labels and features are subtracted.
 
@@ -67,7 +69,14 @@ def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
 
 
 def delta_rule(
-    X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False
+    X: Features,
+    y: Labels,
+    x_q: Vector,
+    w0: Vector,
+    step_size: Numbers,
+    *,
+    decay: Real = 1.0,
+    normalized: bool = False,
 ) -> Scalar:
     r"""Prediction after gradient descent on one example at a time: the delta rule of
     fast weights.
@@ -90,11 +99,18 @@ def delta_rule(
     Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated
     form (Yang et al., 2025).
     """
-    given = _check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size, decay=decay)
-    return _delta_rule(*given, normalized=bool(normalized))
+    arrays = _check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size, decay=decay)
+    return _delta_rule(*arrays, normalized=bool(normalized))
 
 
-def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
+def bayes(
+    X: Features,
+    y: Labels,
+    x_q: Vector,
+    prior_mean: Vector,
+    prior_cov: Covariance = None,
+    noise_std: Real = 0.0,
+) -> Scalar:
     r"""Prediction of the posterior mean: no predictor has a smaller risk.
 
     .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2
@@ -117,7 +133,7 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
     Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
     """
     noise_std = _check.number("noise_std", noise_std, minimum=0.0)
-    given = _check.floats(
+    arrays = _check.floats(
         ("prior_cov",),
         X=X,
         y=y,
@@ -127,8 +143,8 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
         noise_std=noise_std,
     )
     if prior_cov is not None:
-        _check.covariance("prior_cov", prior_cov, given[0].shape[-1])
-    return _bayes(*given)
+        _check.covariance("prior_cov", prior_cov, arrays[0].shape[-1])
+    return _bayes(*arrays)
 
 
 @partial(jax.jit, static_argnames="centered")
@@ -150,13 +166,14 @@ def _delta_rule(X, y, x_q, w0, step_size, decay, *, normalized: bool):
         _check.shape("step_size", step_size, y.shape)
 
     def step(w, example):
-        x, label, beta = example
+        x, label, eta = example
         w = decay * w
         square = x @ x if normalized else jnp.ones_like(label)
         # An example of length zero adds nothing.
-        return w + beta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
+        return w + eta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
 
-    return x_q @ jax.lax.scan(step, w0, (X, y, jnp.broadcast_to(step_size, y.shape)))[0]
+    examples = X, y, jnp.broadcast_to(step_size, y.shape)
+    return x_q @ jax.lax.scan(step, w0, examples)[0]
 
 
 @jax.jit

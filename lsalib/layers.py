@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib._arrays import Features, Labels, Vector
 from lsalib.attention.layer import LSAParams, add_heads, normal, tokens
 
 __all__ = ["Layer", "LayerParams"]
@@ -122,41 +123,39 @@ class Layer:
                 f"rule must be one of {', '.join(RULES)}, got {self.rule!r}"
             )
         for name in ("heads", "depth", "value_size"):
-            if name != "value_size" or self.value_size is not None:
-                object.__setattr__(self, name, _check.count(name, getattr(self, name)))
+            value = getattr(self, name)
+            if name != "value_size" or value is not None:
+                object.__setattr__(self, name, _check.count(name, value))
         if self.normalized and "delta" not in self.rule:
             raise ValueError(f"normalized must be False for the rule {self.rule}")
         if self.labels_only and self.rule != "linear":
             raise ValueError(f"labels_only must be False for the rule {self.rule}")
-        if isinstance(self.frozen, str) or (
-            unknown := sorted({*self.frozen} - {*self._names()})
-        ):
-            found = self.frozen if isinstance(self.frozen, str) else ", ".join(unknown)
+        unknown = sorted({*self.frozen} - {*self._names()})
+        if isinstance(self.frozen, str):  # whose letters would be names
+            unknown = [self.frozen]
+        if unknown:
             raise ValueError(
                 f"frozen must be a tuple with some of {', '.join(self._names())}, "
-                f"got {found!r}"
+                f"got {', '.join(unknown)!r}"
             )
         object.__setattr__(self, "frozen", tuple(self.frozen))
 
     def _names(self) -> tuple[str, ...]:
-        return (
-            "W_K",
-            "W_Q",
-            "W_V",
-            "W_P",
-            "guess",
-            *(() if self.labels_only else RULES[self.rule]),
-        )
+        more = () if self.labels_only else RULES[self.rule]
+        return (*LayerParams._fields[:5], *more)
 
     def _shapes(self, d: int, n: int) -> dict[str, tuple[int, ...]]:
-        N, H, D, m = self.depth, self.heads, d + 1, self.value_size or d + 1
+        each, D, m = (self.depth, self.heads), d + 1, self.value_size or d + 1
         shapes = {
-            "W_K": (N, H, n, D),
-            "W_Q": (N, H, n, D),
-            "W_V": (N, H, m, D),
-            "W_P": (N, H, D, m),
+            "W_K": (*each, n, D),
+            "W_Q": (*each, n, D),
+            "W_V": (*each, m, D),
+            "W_P": (*each, D, m),
+            "guess": (d,),
+            "state": (*each, m, n),
+            "step": each,
+            "gate": each,
         }
-        shapes |= {"guess": (d,), "state": (N, H, m, n), "step": (N, H), "gate": (N, H)}  # type: ignore[dict-item]
         return {name: shapes[name] for name in self._names()}
 
     def init(self, key: PRNGKeyArray, dim: int, *, scale: float = 0.1) -> LayerParams:
@@ -179,23 +178,19 @@ class Layer:
             ((1, 2, 4, 4), [[0.20000000298023224, 0.20000000298023224]], (1, 2))
         """
         d, scale = _check.count("dim", dim), _check.number("scale", scale, above=0.0)
-        keys = dict(
-            zip(
-                ("W_K", "W_Q", "W_V", "W_P"),
-                jax.random.split(_check.key(key), 4),
-                strict=True,
-            )
-        )
+        keys = iter(jax.random.split(_check.key(key), 4))
         rates = {"step": 1.0 if self.normalized else 1 / (d + 2), "gate": 1.0}
         weights = {
-            name: scale * normal(keys[name], shape)
-            if name in keys
+            name: scale * normal(next(keys), shape)
+            if name.startswith("W_")
             else jnp.full(shape, rates.get(name, 0.0))
             for name, shape in self._shapes(d, d + 1).items()
         }
         return LayerParams(**weights)
 
-    def predict(self, params: LayerParams, X, y, x_q) -> Float[Array, ""]:
+    def predict(
+        self, params: LayerParams, X: Features, y: Labels, x_q: Vector
+    ) -> Float[Array, ""]:
         r"""The prediction for one example: the guess, and what the heads of all layers
         have added to it.
 
@@ -218,9 +213,9 @@ class Layer:
 def _predict(layer: Layer, params: LayerParams, X, y, x_q):
     _check.context(X, y, x_q)
     _check_params(layer, params, len(x_q))
-    params = params._replace(
-        **{name: jax.lax.stop_gradient(getattr(params, name)) for name in layer.frozen}
-    )
+    for name in layer.frozen:
+        weight = jax.lax.stop_gradient(getattr(params, name))
+        params = params._replace(**{name: weight})
     examples, query = tokens(X, y), jnp.append(x_q, params.guess @ x_q)[None]
     add = _add_linear if layer.rule == "linear" else _add_recurrent
     for place in range(layer.depth):

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib._arrays import Embedding, Features, Labels, Real, Rows, Scalar, Vector
 
 __all__ = ["LSAParams", "embed", "init", "linear_transformer_block", "lsa", "yq_lsa"]
-
-Scalar = Float[Array, ""]
 
 
 class LSAParams(NamedTuple):
@@ -52,7 +51,7 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAPara
     )
 
 
-def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
+def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Float[Array, "D T"]:
     r"""The embedding of a context and its query, with the initial guess y_q (eq. 2).
 
     .. math:: E = \begin{pmatrix} X^\top & x_q \\ y^\top & y_q \end{pmatrix}
@@ -73,7 +72,7 @@ def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
     return _embed(*_check.floats(X=X, y=y, x_q=x_q, y_q=y_q))
 
 
-def lsa(params: LSAParams, E) -> Scalar:
+def lsa(params: LSAParams, E: Embedding) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
     .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C
@@ -94,7 +93,7 @@ def lsa(params: LSAParams, E) -> Scalar:
     return _lsa(*_check.floats(params=params, E=E))
 
 
-def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
+def yq_lsa(params: LSAParams, w: Vector, X: Features, y: Labels, x_q: Vector) -> Scalar:
     r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with
     trainable w (eqs. 11-12).
 
@@ -113,7 +112,9 @@ def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
     return _yq_lsa(*_check.floats(params=params, w=w, X=X, y=y, x_q=x_q))
 
 
-def linear_transformer_block(params: LSAParams, W_1, W_2, X, y, x_q) -> Scalar:
+def linear_transformer_block(
+    params: LSAParams, W_1: Rows, W_2: Rows, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     r"""LSA followed by a linear MLP, with no initial guess (eq. 30).
 
     .. math:: f(E) = \Big[ W_2^\top W_1 \Big( E + \sum_h W_P W_V E W_M (E^\top W_K^\top

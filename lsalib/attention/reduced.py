@@ -7,6 +7,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import (
+    Features,
+    Gram,
+    Labels,
+    Lift,
+    Looks,
+    Outs,
+    Real,
+    Scalar,
+    Vector,
+)
 from lsalib.attention.layer import LSAParams, check_params, tokens
 
 __all__ = [
@@ -19,10 +30,8 @@ __all__ = [
     "predict",
 ]
 
-Scalar = Float[Array, ""]
 
-
-def gram(X, y) -> Float[Array, "D D"]:
+def gram(X: Features, y: Labels) -> Float[Array, "D D"]:
     r"""The Gram matrix of the context's tokens: all that linear attention reads of the
     context.
 
@@ -64,7 +73,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
     return b, A
 
 
-def from_effective(b, A) -> LSAParams:
+def from_effective(b: Outs, A: Looks) -> LSAParams:
     r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last
     row of W_V is b.
 
@@ -108,7 +117,7 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
     return jnp.einsum("hm,hnj->jmn", b, A)
 
 
-def from_lift(M) -> LSAParams:
+def from_lift(M: Lift) -> LSAParams:
     """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction
     behind Theorem 1.
 
@@ -132,7 +141,7 @@ def from_lift(M) -> LSAParams:
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
-def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
+def predict(params: LSAParams, G: Gram, x_q: Vector, y_q: Real) -> Scalar:
     r"""The prediction of ``lsa``, from what it reads alone.
 
     .. math:: f = y_q + \sum_h b_h^\top G A_h z_q, \qquad z_q = [x_q; y_q]
@@ -155,7 +164,7 @@ def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
     return _predict(*_check.floats(params=params, G=G, x_q=x_q, y_q=y_q))
 
 
-def gd_weights(prior_mean, step_size) -> LSAParams:
+def gd_weights(prior_mean: Vector, step_size: Real) -> LSAParams:
     r"""One head that takes a gradient step of size eta from the prior mean (eq. 7).
 
     .. math:: W_V = \begin{pmatrix} 0 & 0 \\ w_\star^\top & -1 \end{pmatrix}, \quad

@@ -11,13 +11,24 @@ D the length of a token. The query is not among the tokens that are attended to.
 acts only through `b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib._arrays import (
+    Features,
+    Labels,
+    Looks,
+    PerHead,
+    Real,
+    Rows,
+    Scalar,
+    Token,
+    Vector,
+)
 from lsalib.attention.layer import tokens
 
 __all__ = [
@@ -29,8 +40,6 @@ __all__ = [
     "softmax_attention",
     "softmax_heads",
 ]
-
-Scalar = Float[Array, ""]
 
 
 class SoftmaxParams(NamedTuple):
@@ -62,16 +71,15 @@ def init_softmax(
     """
     H, m = _check.count("heads", heads), _check.count("outputs", outputs)
     D = _check.count("dim", dim) + m
-    shapes, bounds = [(H, D, D)] * 3 + [(H, m, D)], [D**-0.5] * 3 + [(D * H) ** -0.5]
-    draw = lambda key, shape, bound: jax.random.uniform(
-        key, shape, minval=-bound, maxval=bound
+    draw = lambda key, rows, bound: jax.random.uniform(
+        key, (H, rows, D), minval=-bound, maxval=bound
     )
-    return SoftmaxParams(
-        *map(draw, jax.random.split(_check.key(key), 4), shapes, bounds)
-    )
+    *keys, last = jax.random.split(_check.key(key), 4)
+    W_K, W_Q, W_V = (draw(each, D, D**-0.5) for each in keys)
+    return SoftmaxParams(W_K, W_Q, W_V, draw(last, m, (D * H) ** -0.5))
 
 
-def softmax_heads(params: SoftmaxParams, Z, z_q) -> Float[Array, "H m"]:
+def softmax_heads(params: SoftmaxParams, Z: Rows, z_q: Token) -> Float[Array, "H m"]:
     r"""What each head adds to the prediction.
 
     .. math:: W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q / \sqrt{D} \big)
@@ -92,7 +100,9 @@ def softmax_heads(params: SoftmaxParams, Z, z_q) -> Float[Array, "H m"]:
     return _heads(*_check.floats(params=params, Z=Z, z_q=z_q))
 
 
-def softmax_attention(params: SoftmaxParams, X, y, x_q, y_q=0.0) -> Scalar:
+def softmax_attention(
+    params: SoftmaxParams, X: Features, y: Labels, x_q: Vector, y_q: Real = 0.0
+) -> Scalar:
     r"""The layer's prediction for one context.
 
     .. math:: f = y_q + \sum_h W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q
@@ -136,16 +146,14 @@ def effective_softmax(
         ((2, 1, 4), (2, 4, 4))
     """
     [params] = _check.floats(params=params)
-    _check.shape("W_K", params.W_K, ("H", "D", "D"))
-    H, D, _ = params.W_K.shape
-    for name, W in zip(params._fields[:3], params, strict=False):
-        _check.shape(name, W, (H, D, D))
-    _check.shape("W_O", params.W_O, (H, "m", D))
+    H, D, _ = _check.shape("W_K", params.W_K, ("H", "D", "D")).shape
+    for name, W in params._asdict().items():
+        _check.shape(name, W, (H, "m" if name == "W_O" else D, D))
     b = jnp.einsum("hmi,hij->hmj", params.W_O, params.W_V)
     return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
-def from_effective_softmax(b, A) -> SoftmaxParams:
+def from_effective_softmax(b: Float[Array, "H m D"] | Any, A: Looks) -> SoftmaxParams:
     """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
 
     Args:
@@ -166,7 +174,9 @@ def from_effective_softmax(b, A) -> SoftmaxParams:
     return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
-def reduced_softmax(omega, mu, X, y, x_q) -> Scalar:
+def reduced_softmax(
+    omega: PerHead, mu: PerHead, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     r"""Softmax attention with two numbers for each head.
 
     .. math:: f = \sum_h \mu_h \sum_l y_l \, \mathrm{softmax}(\omega_h X x_q)_l

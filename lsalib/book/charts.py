@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import isotonic_regression
 
+from lsalib._arrays import Numbers, Real, Series
 from lsalib.book.figures import INK, color_of, use_style
 from lsalib.book.notebook import written
 
@@ -39,7 +40,13 @@ class Chart:
         self._names: list[tuple[float, str, str]] = []
 
     def line(
-        self, x, y, name: str = "", *, color: str = "ink", style: str = "-"
+        self,
+        x: Series,
+        y: Series,
+        name: str = "",
+        *,
+        color: str = "ink",
+        style: str = "-",
     ) -> None:
         """A curve through the points (x, y), for what is exact."""
         x, y = self._pair(x, y)
@@ -47,7 +54,14 @@ class Chart:
         self._name(name, y[-1], color)
 
     def points(
-        self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o"
+        self,
+        x: Series,
+        y: Series,
+        name: str = "",
+        *,
+        error: Numbers = None,
+        color: str = "ink",
+        marker: str = "o",
     ) -> None:
         """Points, for what is sampled or trained, with bars of three standard errors if
         ``error`` is given.
@@ -61,7 +75,7 @@ class Chart:
 
     def curve(
         self,
-        losses,
+        losses: Numbers,
         name: str = "",
         *,
         color: str = "ink",
@@ -93,7 +107,7 @@ class Chart:
 
     def exact(
         self,
-        value,
+        value: Real,
         name: str = "",
         *,
         color: str = "ink",
@@ -103,12 +117,14 @@ class Chart:
         """A horizontal line at an exact value, which follows its name."""
         # above curves and points
         line: Any = {"linestyle": style, "linewidth": 1.4, "zorder": 5}
+        value = float(value)
         self.ax.axhline(value, color=color_of(color), **line)
         if name:
-            self._name(f"{name} {written(float(value), spec)}", value, color)
+            self._name(f"{name} {written(value, spec)}", value, color)
 
-    def upright(self, x, name: str = "", *, color: str = "ink") -> None:
+    def upright(self, x: Real, name: str = "", *, color: str = "ink") -> None:
         """A dotted vertical line, with its name at the top."""
+        x = float(x)
         self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
         if name:
             top = self.ax.get_xaxis_transform()
@@ -169,7 +185,7 @@ class Chart:
             self.ax.text(1.02, at, name, color=color_of(color), **style)
 
 
-def spread(wanted, heights) -> np.ndarray:
+def spread(wanted: Series, heights: Series) -> np.ndarray:
     """The places nearest to those wanted at which boxes of these heights, in this
     order, do not overlap.
 
@@ -192,9 +208,9 @@ def chart(
     ylabel: str,
     *,
     log: str = "",
-    xlim=None,
-    ylim=None,
-    size=(5.6, 3.5),
+    xlim: Numbers = None,
+    ylim: Numbers = None,
+    size: tuple[float, float] = (5.6, 3.5),
     show: bool = True,
 ) -> Chart:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c:
@@ -222,11 +238,11 @@ def chart(
 
 
 def tokens(
-    cells,
+    cells: Sequence[Sequence[str | float]],
     columns: Sequence[str],
     rows: Sequence[str],
     *,
-    size=(5.6, 2.3),
+    size: tuple[float, float] = (5.6, 2.3),
     show: bool = True,
 ) -> Chart:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last

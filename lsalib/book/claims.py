@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lsalib._arrays import Numbers, Real
 from lsalib.book.notebook import after_cell, show, written
 
 __all__ = ["Claim", "ClaimError", "Record"]
@@ -100,11 +101,11 @@ class Claim:
     def holds(
         self,
         label: str,
-        measured,
-        expected,
+        measured: Numbers,
+        expected: Numbers,
         *,
-        atol=0.0,
-        rtol=0.0,
+        atol: Numbers = 0.0,
+        rtol: Real = 0.0,
         relation: str = "=",
         seeds: Sequence[int] | None = None,
         paper_setting: bool = True,
@@ -171,7 +172,9 @@ class Claim:
         warnings.warn(f"{self.id}: {problem}. {ONLY_WARNED}", stacklevel=2)
         return None
 
-    def fails(self, label: str, measured, expected, **how) -> Record | None:
+    def fails(
+        self, label: str, measured: Numbers, expected: Numbers, **how
+    ) -> Record | None:
         """Negative control: assert that the same comparison *fails*, in every entry,
         once one thing is broken.
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.tasks import GaussianTask, check_task
 
 F = TypeVar("F", bound=Callable)
@@ -91,7 +92,7 @@ def plain(xp, value):
 
 
 def guess_vector(
-    task: GaussianTask, guess, name="guess"
+    task: GaussianTask, guess: Vector, name: str = "guess"
 ) -> Float[np.ndarray | Array, " d"]:
     """A linear initial guess, or another start, as weights; zero for None."""
     check_task(task)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import (
@@ -132,7 +133,9 @@ def yq_risk(task: GaussianTask) -> Number:
 
 
 @full_precision
-def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
+def optimal_risk(
+    task: GaussianTask, guess: Vector = None, bias: Number = 0.0
+) -> Number:
     r"""The minimum risk of multi-head LSA with enough heads and a *fixed* initial guess
     `y_q = g^\top x_q + \beta`.
 
@@ -234,7 +237,9 @@ def constant_regression(
     )
 
 
-def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAParams:
+def optimal_weights(
+    task: GaussianTask, guess: Vector = None, bias: Number = 0.0
+) -> LSAParams:
     r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task,
     guess, bias)``.
 

@@ -14,6 +14,7 @@ and for a random direction n, ``E[n n^T V n n^T] = (2 V + tr(V) I) / (d (d + 2))
 import numpy as np
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import (
     Number,
@@ -30,7 +31,7 @@ from lsalib.theory._shared import (
 def delta_rule_risk(
     task: GaussianTask,
     step_size: Number | None = None,
-    start=None,
+    start: Vector = None,
     *,
     normalized: bool = False,
     decay: Number = 1.0,

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import Number, arrays, check_isotropic, guess_vector
 
 
 def few_heads_weights(
-    task: GaussianTask, heads: int, guess=None, bias: Number = 0.0
+    task: GaussianTask, heads: int, guess: Vector = None, bias: Number = 0.0
 ) -> LSAParams:
     r"""Weights of `H \le d` heads with the minimum risk that H heads can have (page
     few_heads).
@@ -68,7 +69,7 @@ def few_heads_weights(
     return from_effective(*own_coordinates(b, A, inverse, w, guess, unit))
 
 
-def own_coordinates(b, A, inverse, w, guess, unit):
+def own_coordinates(b, A, inverse, w: Vector, guess: Vector, unit):
     """Heads for tokens and queries as they are, from those for [xi; (y - w.x)/unit] and
     [xi_q; (y_q - guess.x_q)/unit].
 

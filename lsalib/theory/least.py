@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
@@ -46,7 +47,7 @@ class LeastRisk(NamedTuple):
 def least_risk(
     task: GaussianTask,
     heads: int,
-    guess=None,
+    guess: Vector = None,
     bias: float = 0.0,
     *,
     starts: int = 64,

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Fourth, Lift, Real, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import GaussianTask, standardize
 from lsalib.theory._shared import Number, arrays, full_precision, guess_vector, plain
@@ -42,7 +43,7 @@ class LiftedRisk(NamedTuple):
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
 
-    def curvature(self, V) -> Float[Array, "D D D"]:
+    def curvature(self, V: Lift) -> Float[Array, "D D D"]:
         r"""The Hessian applied to V, `(H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk} E[\langle
         G, V_k \rangle G]`.
 
@@ -56,14 +57,14 @@ class LiftedRisk(NamedTuple):
         query, second = (jnp.asarray(x, V.dtype) for x in (self.query, self.second))
         return _curvature(query, second, V)
 
-    def gradient(self, M) -> Float[Array, "D D D"]:
+    def gradient(self, M: Lift) -> Float[Array, "D D D"]:
         """The gradient at M, for any task and linear guess; for a constant guess these
         are eqs. 19-20.
         """
         bend = self.curvature(M)
         return jnp.asarray(self.slope, bend.dtype) + bend
 
-    def value(self, M) -> Float[Array, ""]:
+    def value(self, M: Lift) -> Float[Array, ""]:
         """The risk at M: ``population_risk`` of all weights whose lift is M."""
         bend = self.curvature(M)
         constant, slope, M = (
@@ -80,7 +81,11 @@ def _curvature(query, second, V):
 
 @full_precision
 def lifted_risk(
-    task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None
+    task: GaussianTask,
+    guess: Vector = None,
+    bias: Number = 0.0,
+    *,
+    fourth: Fourth = None,
 ) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in
     the lift (eqs. 17-20).
@@ -131,10 +136,10 @@ def squared_distance(
     params: LSAParams,
     other: LSAParams,
     task: GaussianTask,
-    guess=None,
-    other_guess=None,
-    bias=0.0,
-    other_bias=0.0,
+    guess: Vector = None,
+    other_guess: Vector = None,
+    bias: Real = 0.0,
+    other_bias: Real = 0.0,
 ) -> Float[Array, ""]:
     r"""The mean squared difference between the predictions of two layers on the same
     tasks, exact.

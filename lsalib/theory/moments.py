@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Fourth
 from lsalib.tasks import GaussianTask, check_task
 from lsalib.theory._shared import arrays, full_precision
 
@@ -27,7 +28,7 @@ class GramMoments(NamedTuple):
 
 
 @full_precision
-def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
+def gram_moments(task: GaussianTask, *, fourth: Fourth = None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its
     correlation with the task weights.
 

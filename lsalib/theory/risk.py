@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Rows, Scalar, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, StandardTask, standardize
@@ -27,7 +28,7 @@ from lsalib.theory._shared import Number, full_precision
 
 
 def population_risk(
-    params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0
+    params: LSAParams, task: GaussianTask, guess: Vector = None, bias: Number = 0.0
 ) -> Float[Array, ""]:
     r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q
     + \beta`, exact.
@@ -52,18 +53,20 @@ def population_risk(
         1.0
     """
     standard = standardize(task)
-    params, guess, bias = _check.floats(
+    params, guess, beta = _check.floats(
         ("guess",),
         jnp.float32,
         params=params,
         guess=guess,
         bias=_check.number("bias", bias),
     )
-    y_q = layer_guess(task, params, guess, bias)
+    y_q = layer_guess(task, params, guess, beta)
     return _population_risk(params, y_q, as_type(standard, params.W_K.dtype))
 
 
-def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""]:
+def ltb_risk(
+    params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask
+) -> Float[Array, ""]:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
     .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] -
@@ -96,7 +99,13 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
     return _ltb_risk(params, W_1, W_2, as_type(standard, params.W_K.dtype))
 
 
-def layer_guess(task: GaussianTask, params, guess, bias, prefix="") -> Array:
+def layer_guess(
+    task: GaussianTask,
+    params: LSAParams,
+    guess: Float[Array, " d"] | None,
+    bias: Scalar,
+    prefix: str = "",
+) -> Array:
     """The guess `[g; beta]` of a layer, whose shapes are checked."""
     check_params(params, task.dim, "other" if prefix else "params")
     guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
@@ -133,7 +142,13 @@ def _ltb_risk(params, W_1, W_2, task: StandardTask):
     return standard_risk(*standard_form(b, A, y_q, offset, task), task)
 
 
-def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, Array]:
+def standard_form(
+    b: Float[Array, "H D"],
+    A: Float[Array, "H D D"],
+    y_q: Float[Array, " D"],
+    offset: Float[Array, " D"],
+    task: StandardTask,
+) -> tuple[Array, Array, Array]:
     r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for
     tokens [x; r] and queries t.
 
@@ -157,7 +172,12 @@ def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, 
     return b, A, c
 
 
-def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
+def standard_risk(
+    b: Float[Array, "H D"],
+    A: Float[Array, "H D D"],
+    c: Float[Array, " D"],
+    task: StandardTask,
+) -> Float[Array, ""]:
     r"""The risk of what ``standard_form`` returns.
 
     .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top
@@ -168,7 +188,12 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     return square + spread - 2 * with_target
 
 
-def standard_parts(b, A, c, task: StandardTask) -> tuple:
+def standard_parts(
+    b: Float[Array, "H D"],
+    A: Float[Array, "H D D"],
+    c: Float[Array, " D"],
+    task: StandardTask,
+) -> tuple:
     """The mean squares of ``<G, N_k> + c_k`` and of ``eps_k``, summed over k, and the
     mean product of the two.
     """

@@ -1,0 +1,31 @@
+"""Names for the shapes of arguments and results. Internal.
+
+The letters are those of the paper: C examples with d features, tokens of length D = d +
+1, H heads. The tests check results as they are written here. Arguments also come as
+lists, whole numbers and arrays of NumPy, hence “| Any”: ``_check`` reads them, and
+refuses other shapes by the argument's name.
+"""
+
+from typing import Any
+
+from jaxtyping import Array, Float
+
+Scalar = Float[Array, ""]
+
+Real = Scalar | Any
+Vector = Float[Array, " d"] | Any
+Features = Float[Array, "C d"] | Any
+Labels = Float[Array, " C"] | Any
+Token = Float[Array, " D"] | Any
+Gram = Float[Array, "D D"] | Any
+Lift = Float[Array, "D D D"] | Any
+Embedding = Float[Array, "D T"] | Any
+Outs = Float[Array, "H D"] | Any
+Looks = Float[Array, "H D D"] | Any
+PerHead = Float[Array, " H"] | Any
+Rows = Float[Array, "m D"] | Any
+Covariance = Float[Array, "d d"] | Any
+Fourth = Float[Array, "d d d d"] | Any
+# What is compared or drawn.
+Numbers = Float[Array, "*shape"] | Any
+Series = Float[Array, " n"] | Any

@@ -11,17 +11,17 @@ from typing import Any
 from jaxtyping import Array, Float
 
 Scalar = Float[Array, ""]
+PerToken = Float[Array, " D"]
+Tokens = Float[Array, "D T"]
+Lift = Float[Array, "D D D"]
+HeadVectors = Float[Array, "H D"]
+HeadMatrices = Float[Array, "H D D"]
 
 Real = Scalar | Any
 Vector = Float[Array, " d"] | Any
 Features = Float[Array, "C d"] | Any
 Labels = Float[Array, " C"] | Any
-Token = Float[Array, " D"] | Any
 Gram = Float[Array, "D D"] | Any
-Lift = Float[Array, "D D D"] | Any
-Embedding = Float[Array, "D T"] | Any
-Outs = Float[Array, "H D"] | Any
-Looks = Float[Array, "H D D"] | Any
 PerHead = Float[Array, " H"] | Any
 Rows = Float[Array, "m D"] | Any
 Covariance = Float[Array, "d d"] | Any

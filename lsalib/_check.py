@@ -45,8 +45,8 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     if jnp.issubdtype(result.dtype, jnp.integer) or result.dtype == bool:
         result = result.astype(jnp.result_type(float))
     if not jnp.issubdtype(result.dtype, jnp.floating):
-        wanted = "a real number" if expected == () else "an array of real numbers"
-        raise ValueError(f"{name} must be {wanted}, got {describe(value)}")
+        kind = "a real number" if expected == () else "an array of real numbers"
+        raise ValueError(f"{name} must be {kind}, got {describe(value)}")
     return result if expected is None else shape(name, result, expected)
 
 
@@ -193,13 +193,13 @@ def key(value):
 
 def shape(name: str, value, expected: tuple[int | str, ...]):
     """The array, of this shape; letters in ``expected`` stand for any length."""
-    got = np.shape(value)
-    fits = len(got) == len(expected) and all(
-        isinstance(e, str) or e == g for e, g in zip(expected, got, strict=True)
+    sizes = np.shape(value)
+    fits = len(sizes) == len(expected) and all(
+        isinstance(e, str) or e == size for e, size in zip(expected, sizes, strict=True)
     )
     if not fits:
-        wanted = str(expected).replace("'", "")
-        raise ValueError(f"{name} must have shape {wanted}, got shape {got}")
+        text = str(expected).replace("'", "")
+        raise ValueError(f"{name} must have shape {text}, got shape {sizes}")
     return value
 
 

@@ -71,21 +71,21 @@ def draw(
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     p = dim + noisy
     key_normal, key_chi = jax.random.split(key)
-    drawn = p * (p - 1) // 2 if compress else context_size * p
+    count = p * (p - 1) // 2 if compress else context_size * p
     # Without the barrier the compiler may draw the same numbers again for each of their
     # users.
     white = lax.optimization_barrier(
-        jax.random.normal(key_normal, (drawn + 2 * dim, batch_size), dtype)
+        jax.random.normal(key_normal, (count + 2 * dim, batch_size), dtype)
     )
-    tokens, query, weights = jnp.split(white, (drawn, drawn + dim))
+    tokens, query, weights = jnp.split(white, (count, count + dim))
     if not compress:
         return Draw(tokens.reshape(context_size, p, batch_size), query, weights)
     degrees = jnp.asarray(context_size, dtype) - jnp.arange(p, dtype=dtype)
     # For each entry of R its place among those above the diagonal, those on it, and one
     # zero.
-    place = np.full((p, p), drawn + p)
-    place[np.triu_indices(p, 1)] = np.arange(drawn)
-    np.fill_diagonal(place, drawn + np.arange(p))
+    place = np.full((p, p), count + p)
+    place[np.triu_indices(p, 1)] = np.arange(count)
+    np.fill_diagonal(place, count + np.arange(p))
     entries = jnp.concatenate(
         [tokens, _chi(key_chi, degrees, batch_size), jnp.zeros((1, batch_size), dtype)]
     )

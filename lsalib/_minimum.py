@@ -74,7 +74,7 @@ def minimize(
     value_and_grad = optax.value_and_grad_from_state(objective)
 
     def step(carry):
-        done, idle, params, state, lowest = carry
+        count, idle, params, state, lowest = carry
         value, gradient = value_and_grad(params, state=state)
         idle = jnp.where(value < lowest.value, 0, idle + 1)
         lowest = jax.tree.map(
@@ -85,7 +85,7 @@ def minimize(
         updates, state = optimizer.update(
             gradient, state, params, value=value, grad=gradient, value_fn=objective
         )
-        return done + 1, idle, optax.apply_updates(params, updates), state, lowest
+        return count + 1, idle, optax.apply_updates(params, updates), state, lowest
 
     @jax.jit
     def search(params):

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
-from lsalib._arrays import Features, Labels, Vector
+from lsalib._arrays import Features, Labels, Scalar, Vector
 from lsalib.attention.layer import LSAParams, add_heads, normal, tokens
 
 __all__ = ["Layer", "LayerParams"]
@@ -190,7 +190,7 @@ class Layer:
 
     def predict(
         self, params: LayerParams, X: Features, y: Labels, x_q: Vector
-    ) -> Float[Array, ""]:
+    ) -> Scalar:
         r"""The prediction for one example: the guess, and what the heads of all layers
         have added to it.
 
@@ -274,7 +274,7 @@ def _add_recurrent(layer: Layer, weights: dict, examples, query, last: bool):
     to_query, to_examples = 0.0, 0.0
     for h in range(layer.heads):
         head = {name: leaf[h] for name, leaf in weights.items()}
-        state, reads = _written(layer, head, examples, with_reads=not last)
+        state, reads = _state_and_reads(layer, head, examples, with_reads=not last)
         W_Q, W_P = head["W_Q"].T, head["W_P"].T
         to_query = to_query + query @ W_Q @ state.T @ W_P
         if not last:  # nobody reads what examples become in the last layer
@@ -282,16 +282,16 @@ def _add_recurrent(layer: Layer, weights: dict, examples, query, last: bool):
     return examples + to_examples, query + to_query
 
 
-def _written(layer: Layer, head: dict, examples, *, with_reads: bool):
+def _state_and_reads(layer: Layer, head: dict, examples, *, with_reads: bool):
     """The state after all examples and, if wanted, what each of them reads then."""
     keys, values = examples @ head["W_K"].T, examples @ head["W_V"].T
     # The step goes into the key that is written: to multiply the state's change by it
     # at each token would take twice as long.
-    written = keys * head["step"] if "step" in head else keys
+    write_keys = keys * head["step"] if "step" in head else keys
     if layer.normalized:
         squares = (keys**2).sum(1, keepdims=True)
         # a key of length zero writes nothing
-        written = written / jnp.where(squares > 0, squares, 1)
+        write_keys = write_keys / jnp.where(squares > 0, squares, 1)
 
     def write(S, token):
         k, v, to, *queries = token
@@ -300,7 +300,7 @@ def _written(layer: Layer, head: dict, examples, *, with_reads: bool):
         S = S + jnp.outer(v - S @ k if "delta" in layer.rule else v, to)
         return S, S @ queries[0] if with_reads else None
 
-    tokens: tuple = (keys, values, written)
+    tokens: tuple = (keys, values, write_keys)
     if with_reads:
         tokens += (examples @ head["W_Q"].T,)
     return jax.lax.scan(write, head["state"], tokens)

@@ -101,7 +101,9 @@ def sampled_risk(
         jax.device_get(moments(*checked_sample(task, key, n)))
         for key in jax.random.split(_check.key(key), batches)
     ]
-    means, spreads = (np.array(each, np.float64) for each in zip(*results, strict=True))
+    means, spreads = (
+        np.array(column, np.float64) for column in zip(*results, strict=True)
+    )
     # Deviations from each batch's own mean, and of these from the whole mean: no large
     # numbers are subtracted.
     mean = means.mean(axis=0)

@@ -4,14 +4,23 @@ All faster forms are compared with ``lsa``.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
-from lsalib._arrays import Embedding, Features, Labels, Real, Rows, Scalar, Vector
+from lsalib._arrays import (
+    Features,
+    HeadMatrices,
+    Labels,
+    Real,
+    Rows,
+    Scalar,
+    Tokens,
+    Vector,
+)
 
 __all__ = ["LSAParams", "embed", "init", "linear_transformer_block", "lsa", "yq_lsa"]
 
@@ -21,10 +30,10 @@ class LSAParams(NamedTuple):
     + 1.
     """
 
-    W_K: Float[Array, "H D D"]
-    W_Q: Float[Array, "H D D"]
-    W_P: Float[Array, "H D D"]
-    W_V: Float[Array, "H D D"]
+    W_K: HeadMatrices
+    W_Q: HeadMatrices
+    W_P: HeadMatrices
+    W_V: HeadMatrices
 
 
 def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAParams:
@@ -51,7 +60,7 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAPara
     )
 
 
-def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Float[Array, "D T"]:
+def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Tokens:
     r"""The embedding of a context and its query, with the initial guess y_q (eq. 2).
 
     .. math:: E = \begin{pmatrix} X^\top & x_q \\ y^\top & y_q \end{pmatrix}
@@ -72,7 +81,7 @@ def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Float[Array, "D T"]
     return _embed(*_check.floats(X=X, y=y, x_q=x_q, y_q=y_q))
 
 
-def lsa(params: LSAParams, E: Embedding) -> Scalar:
+def lsa(params: LSAParams, E: Tokens | Any) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
     .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C
@@ -168,7 +177,7 @@ def _block(params, W_1, W_2, X, y, x_q):
     return W_2[:, -1] @ (W_1 @ add_heads(params, E)[:, -1])
 
 
-def add_heads(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
+def add_heads(params: LSAParams, E: Tokens) -> Tokens:
     """``E + sum_h head_h(E)`` (eqs. 5-6). Keys and values may have any length."""
     C = E.shape[1] - 1
     W_M = jnp.diag(jnp.ones(C + 1, E.dtype).at[-1].set(0))

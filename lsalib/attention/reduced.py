@@ -2,6 +2,8 @@
 predictions.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,10 +12,10 @@ from lsalib import _check
 from lsalib._arrays import (
     Features,
     Gram,
+    HeadMatrices,
+    HeadVectors,
     Labels,
     Lift,
-    Looks,
-    Outs,
     Real,
     Scalar,
     Vector,
@@ -51,7 +53,7 @@ def gram(X: Features, y: Labels) -> Float[Array, "D D"]:
     return _gram(*_check.floats(X=X, y=y))
 
 
-def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
+def effective(params: LSAParams) -> tuple[HeadVectors, HeadMatrices]:
     r"""What a head does to a prediction: `b_h`, the last row of `W_P W_V`, and `A_h =
     W_K^\top W_Q`.
 
@@ -73,7 +75,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
     return b, A
 
 
-def from_effective(b: Outs, A: Looks) -> LSAParams:
+def from_effective(b: HeadVectors | Any, A: HeadMatrices | Any) -> LSAParams:
     r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last
     row of W_V is b.
 
@@ -96,7 +98,7 @@ def from_effective(b: Outs, A: Looks) -> LSAParams:
     return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
 
 
-def lift(params: LSAParams) -> Float[Array, "D D D"]:
+def lift(params: LSAParams) -> Lift:
     r"""The lifted parameters (appendix A.1), in which the risk is convex.
 
     .. math:: M_j = \sum_h b_h a_{h,j}^\top
@@ -117,7 +119,7 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
     return jnp.einsum("hm,hnj->jmn", b, A)
 
 
-def from_lift(M: Lift) -> LSAParams:
+def from_lift(M: Lift | Any) -> LSAParams:
     """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction
     behind Theorem 1.
 

@@ -20,13 +20,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from lsalib import _check
 from lsalib._arrays import (
     Features,
+    HeadMatrices,
     Labels,
-    Looks,
     PerHead,
+    PerToken,
     Real,
     Rows,
     Scalar,
-    Token,
     Vector,
 )
 from lsalib.attention.layer import tokens
@@ -45,9 +45,9 @@ __all__ = [
 class SoftmaxParams(NamedTuple):
     """The weights of a softmax layer with H heads, tokens of length D and m outputs."""
 
-    W_K: Float[Array, "H D D"]
-    W_Q: Float[Array, "H D D"]
-    W_V: Float[Array, "H D D"]
+    W_K: HeadMatrices
+    W_Q: HeadMatrices
+    W_V: HeadMatrices
     W_O: Float[Array, "H m D"]
 
 
@@ -79,7 +79,9 @@ def init_softmax(
     return SoftmaxParams(W_K, W_Q, W_V, draw(last, m, (D * H) ** -0.5))
 
 
-def softmax_heads(params: SoftmaxParams, Z: Rows, z_q: Token) -> Float[Array, "H m"]:
+def softmax_heads(
+    params: SoftmaxParams, Z: Rows, z_q: PerToken | Any
+) -> Float[Array, "H m"]:
     r"""What each head adds to the prediction.
 
     .. math:: W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q / \sqrt{D} \big)
@@ -130,7 +132,7 @@ def softmax_attention(
 
 def effective_softmax(
     params: SoftmaxParams,
-) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
+) -> tuple[Float[Array, "H m D"], HeadMatrices]:
     r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q /
     \sqrt{D}`, the “OV” and “KQ” circuits.
 
@@ -153,7 +155,9 @@ def effective_softmax(
     return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
-def from_effective_softmax(b: Float[Array, "H m D"] | Any, A: Looks) -> SoftmaxParams:
+def from_effective_softmax(
+    b: Float[Array, "H m D"] | Any, A: HeadMatrices | Any
+) -> SoftmaxParams:
     """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
 
     Args:

@@ -185,9 +185,9 @@ class Chart:
             self.ax.text(1.02, at, name, color=color_of(color), **style)
 
 
-def spread(wanted: Series, heights: Series) -> np.ndarray:
-    """The places nearest to those wanted at which boxes of these heights, in this
-    order, do not overlap.
+def spread(centers: Series, heights: Series) -> np.ndarray:
+    """The places nearest to ``centers`` at which boxes of these heights, in this order,
+    do not overlap.
 
     With the heights taken off, the places only have to rise: an isotonic regression.
 
@@ -200,7 +200,7 @@ def spread(wanted: Series, heights: Series) -> np.ndarray:
     """
     gaps = np.add(heights[1:], heights[:-1]) / 2
     offsets = np.concatenate([[0.0], np.cumsum(gaps)])
-    return isotonic_regression(np.subtract(wanted, offsets)).x + offsets
+    return isotonic_regression(np.subtract(centers, offsets)).x + offsets
 
 
 def chart(

@@ -196,14 +196,15 @@ def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
     """
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
-    got, rtol = _real("measured", measured), _real("rtol", rtol)
-    want, atol = _real("expected", expected, got.shape), _real("atol", atol, got.shape)
+    values, rtol = _real("measured", measured), _real("rtol", rtol)
+    targets = _real("expected", expected, values.shape)
+    atol = _real("atol", atol, values.shape)
     if rtol.shape or rtol < 0 or atol.min() < 0:
         raise ValueError(
             "atol and rtol must not be negative, and rtol must be one number, "
             f"got {atol} and {rtol}"
         )
-    allowed = atol + rtol * np.abs(want)
+    allowed = atol + rtol * np.abs(targets)
     # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a
     # structure are.
     if relation == "=" and not rtol and not atol.all():
@@ -214,9 +215,9 @@ def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
     # How far each entry is on the right side of its bound, in tolerances where there is
     # one.
     slack = {
-        "=": allowed - np.abs(got - want),
-        "<": want - allowed - got,
-        ">": got - want - allowed,
+        "=": allowed - np.abs(values - targets),
+        "<": targets - allowed - values,
+        ">": values - targets - allowed,
     }[relation]
     holds = slack >= 0 if relation == "=" else slack > 0
     slack = np.divide(slack, allowed, out=np.array(slack), where=allowed > 0)
@@ -225,10 +226,10 @@ def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
     closest = np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1))
     return {
-        "measured": float(got.flat[closest]),
-        "expected": float(want.flat[closest]),
+        "measured": float(values.flat[closest]),
+        "expected": float(targets.flat[closest]),
         "tolerance": float(allowed.flat[closest]),
-        "entries": got.size,
+        "entries": values.size,
         "passed": bool(holds.all() if kind == "check" else not holds.any()),
     }
 

@@ -135,12 +135,12 @@ def glue(
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
         >>> glue(spec=".0%", share=0.15, rest=0.85)
     """
-    named = ({name: value} if name else {}) | values
-    if not named:
+    values = ({name: value} if name else {}) | values
+    if not values:
         raise ValueError(
             "glue needs a name and a value, or values as keywords, got neither"
         )
-    for key, each in named.items():
+    for key, each in values.items():
         text = _entry(f"the value of {key!r}", each, spec, spec)
         about = {"name": key, "mime_prefix": _PREFIX}
         show({f"{_PREFIX}text/plain": text}, {"scrapbook": about})

@@ -118,16 +118,20 @@ def delta_rule_risk(
         spread = (2 * unit + xp.outer(of(one), of(one))) / (d * (d + 2))
         B, A = unit - 2 * eta / d * unit + eta**2 * spread, unit - eta / d * unit
         # E[1/|x|^2] = 1 / (d - 2)
-        heard = eta**2 * noise * of(one) / (max(d - 2, 1) * d)
+        from_noise = eta**2 * noise * of(one) / (max(d - 2, 1) * d)
     else:
         B = unit - eta * (left + right) + eta**2 * (2 * left @ right + xp.outer(l, l))
-        A, heard = unit - eta * left, eta**2 * noise * l
+        A, from_noise = unit - eta * left, eta**2 * noise * l
 
     # One example, as a matrix on E[e e^T], E[e w^T] and the constant 1.
-    keep, renew = decay, 1 - decay
+    fresh = 1 - decay
     rows = [
-        [keep**2 * B, 2 * keep * renew * B, (renew**2 * B @ of(W) + heard)[:, None]],
-        [0 * unit, keep * A, (renew * A @ of(W))[:, None]],
+        [
+            decay**2 * B,
+            2 * decay * fresh * B,
+            (fresh**2 * B @ of(W) + from_noise)[:, None],
+        ],
+        [0 * unit, decay * A, (fresh * A @ of(W))[:, None]],
         [xp.zeros((1, 2 * len(l)), w.dtype), xp.ones((1, 1), w.dtype)],
     ]
     step = xp.concatenate([xp.concatenate(row, axis=1) for row in rows])

@@ -226,16 +226,16 @@ def _lowest(inverse, best, counts, starts, steps):
         return B, best @ B, B.T @ inverse @ B
 
     def excess(V):
-        _, missed, weight = constraints(V)
+        _, gaps, weight = constraints(V)
         # Only the space that V spans counts; the last term keeps V orthonormal.
         uneven = V.T @ V - jnp.eye(V.shape[1], dtype=V.dtype)
-        price = jnp.vdot(missed * counts[:, None], _solve(weight, missed.T).T)
+        price = jnp.vdot(gaps * counts[:, None], _solve(weight, gaps.T).T)
         return price + jnp.sum(uneven**2)
 
     ends = jax.vmap(partial(minimize, excess, steps=steps, patience=10))(starts)
     V = ends.params[jnp.argmin(ends.value)]
-    B, missed, weight = constraints(V)
-    entries = (best - _solve(weight, missed.T).T @ B.T @ inverse) / norm[None]
+    B, gaps, weight = constraints(V)
+    entries = (best - _solve(weight, gaps.T).T @ B.T @ inverse) / norm[None]
     forms = jnp.zeros((len(V), len(V), len(best)), V.dtype)
     forms = forms.at[rows, columns].set(entries.T).at[columns, rows].set(entries.T)
     return V, jnp.moveaxis(forms, -1, 0), ends.value

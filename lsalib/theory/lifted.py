@@ -6,7 +6,7 @@ independent of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[
 and one slope.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
-from lsalib._arrays import Fourth, Lift, Real, Vector
+from lsalib._arrays import Fourth, Lift, Real, Scalar, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import GaussianTask, standardize
 from lsalib.theory._shared import Number, arrays, full_precision, guess_vector, plain
 from lsalib.theory.moments import gram_moments
-from lsalib.theory.risk import as_type, layer_guess, standard_form, standard_parts
+from lsalib.theory.risk import as_type, read_layer, standard_form, standard_parts
 
 
 class LiftedRisk(NamedTuple):
@@ -43,7 +43,7 @@ class LiftedRisk(NamedTuple):
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
 
-    def curvature(self, V: Lift) -> Float[Array, "D D D"]:
+    def curvature(self, V: Lift | Any) -> Lift:
         r"""The Hessian applied to V, `(H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk} E[\langle
         G, V_k \rangle G]`.
 
@@ -57,14 +57,14 @@ class LiftedRisk(NamedTuple):
         query, second = (jnp.asarray(x, V.dtype) for x in (self.query, self.second))
         return _curvature(query, second, V)
 
-    def gradient(self, M: Lift) -> Float[Array, "D D D"]:
+    def gradient(self, M: Lift | Any) -> Lift:
         """The gradient at M, for any task and linear guess; for a constant guess these
         are eqs. 19-20.
         """
         bend = self.curvature(M)
         return jnp.asarray(self.slope, bend.dtype) + bend
 
-    def value(self, M: Lift) -> Float[Array, ""]:
+    def value(self, M: Lift | Any) -> Scalar:
         """The risk at M: ``population_risk`` of all weights whose lift is M."""
         bend = self.curvature(M)
         constant, slope, M = (
@@ -140,7 +140,7 @@ def squared_distance(
     other_guess: Vector = None,
     bias: Real = 0.0,
     other_bias: Real = 0.0,
-) -> Float[Array, ""]:
+) -> Scalar:
     r"""The mean squared difference between the predictions of two layers on the same
     tasks, exact.
 
@@ -173,21 +173,11 @@ def squared_distance(
     Source: new here; ``pythagoras-general`` in the ledger.
     """
     standard = standardize(task)
-    params, guess, bias, other, other_guess, other_bias = _check.floats(
-        ("guess", "other_guess"),
-        jnp.float32,
-        params=params,
-        guess=guess,
-        bias=_check.number("bias", bias),
-        other=other,
-        other_guess=other_guess,
-        other_bias=_check.number("other_bias", other_bias),
-    )
-    y_q = layer_guess(task, params, guess, bias)
-    other_y_q = layer_guess(task, other, other_guess, other_bias, "other_")
-    return _squared_distance(
-        (params, y_q), (other, other_y_q), as_type(standard, bias.dtype)
-    )
+    one = read_layer(task, params, guess, bias)
+    two = read_layer(task, other, other_guess, other_bias, "other_", "other")
+    dtype = jnp.promote_types(one[1].dtype, two[1].dtype)
+    one, two = jax.tree.map(lambda leaf: leaf.astype(dtype), (one, two))
+    return _squared_distance(one, two, as_type(standard, dtype))
 
 
 @jax.jit

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from lsalib import _check
-from lsalib._arrays import Rows, Scalar, Vector
+from lsalib._arrays import HeadMatrices, HeadVectors, PerToken, Rows, Scalar, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, StandardTask, standardize
@@ -29,7 +29,7 @@ from lsalib.theory._shared import Number, full_precision
 
 def population_risk(
     params: LSAParams, task: GaussianTask, guess: Vector = None, bias: Number = 0.0
-) -> Float[Array, ""]:
+) -> Scalar:
     r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q
     + \beta`, exact.
 
@@ -53,20 +53,11 @@ def population_risk(
         1.0
     """
     standard = standardize(task)
-    params, guess, beta = _check.floats(
-        ("guess",),
-        jnp.float32,
-        params=params,
-        guess=guess,
-        bias=_check.number("bias", bias),
-    )
-    y_q = layer_guess(task, params, guess, beta)
-    return _population_risk(params, y_q, as_type(standard, params.W_K.dtype))
+    params, y_q = read_layer(task, params, guess, bias)
+    return _population_risk(params, y_q, as_type(standard, y_q.dtype))
 
 
-def ltb_risk(
-    params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask
-) -> Float[Array, ""]:
+def ltb_risk(params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask) -> Scalar:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
     .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] -
@@ -99,18 +90,17 @@ def ltb_risk(
     return _ltb_risk(params, W_1, W_2, as_type(standard, params.W_K.dtype))
 
 
-def layer_guess(
-    task: GaussianTask,
-    params: LSAParams,
-    guess: Float[Array, " d"] | None,
-    bias: Scalar,
-    prefix: str = "",
-) -> Array:
-    """The guess `[g; beta]` of a layer, whose shapes are checked."""
-    check_params(params, task.dim, "other" if prefix else "params")
+def read_layer(
+    task: GaussianTask, params, guess, bias, prefix: str = "", name: str = "params"
+) -> tuple[LSAParams, PerToken]:
+    """The weights of a layer and its guess `[g; beta]`, in one type."""
+    values = {name: params, f"{prefix}guess": guess}
+    values[f"{prefix}bias"] = _check.number(f"{prefix}bias", bias)
+    params, guess, bias = _check.floats((f"{prefix}guess",), jnp.float32, **values)
+    check_params(params, task.dim, name)
     guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
     _check.shape(f"{prefix}guess", guess, (task.dim,))
-    return jnp.append(guess, bias)
+    return params, jnp.append(guess, bias)
 
 
 def as_type(standard: StandardTask, dtype) -> StandardTask:
@@ -143,10 +133,10 @@ def _ltb_risk(params, W_1, W_2, task: StandardTask):
 
 
 def standard_form(
-    b: Float[Array, "H D"],
-    A: Float[Array, "H D D"],
-    y_q: Float[Array, " D"],
-    offset: Float[Array, " D"],
+    b: HeadVectors,
+    A: HeadMatrices,
+    y_q: PerToken,
+    offset: PerToken,
     task: StandardTask,
 ) -> tuple[Array, Array, Array]:
     r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for
@@ -173,11 +163,11 @@ def standard_form(
 
 
 def standard_risk(
-    b: Float[Array, "H D"],
-    A: Float[Array, "H D D"],
-    c: Float[Array, " D"],
+    b: HeadVectors,
+    A: HeadMatrices,
+    c: PerToken,
     task: StandardTask,
-) -> Float[Array, ""]:
+) -> Scalar:
     r"""The risk of what ``standard_form`` returns.
 
     .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top
@@ -189,9 +179,9 @@ def standard_risk(
 
 
 def standard_parts(
-    b: Float[Array, "H D"],
-    A: Float[Array, "H D D"],
-    c: Float[Array, " D"],
+    b: HeadVectors,
+    A: HeadMatrices,
+    c: PerToken,
     task: StandardTask,
 ) -> tuple:
     """The mean squares of ``<G, N_k> + c_k`` and of ``eps_k``, summed over k, and the

@@ -3,11 +3,17 @@
 Tracers are checked for shape only.
 """
 
+import inspect
 import reprlib
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+F = TypeVar("F", bound=Callable)
 
 
 def describe(value) -> str:
@@ -78,6 +84,32 @@ def floats(optional: tuple[str, ...] = (), least=None, **values) -> list:
         widest = jax.tree.leaves((arrays, least))
         dtype = jnp.result_type(float, *widest)
     return jax.tree.map(lambda part: part.astype(dtype), arrays)
+
+
+def compiled(function: F) -> F:
+    """A decorator: the arguments become arrays by ``floats``, and the function a
+    program of JAX.
+
+    What is a bool by default belongs to the program.
+    """
+    signature = inspect.signature(function)
+    static = [
+        name
+        for name, argument in signature.parameters.items()
+        if isinstance(argument.default, bool)
+    ]
+    program = jax.jit(function, static_argnames=static)
+
+    @wraps(function)
+    def call(*args, **options):
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        values = bound.arguments
+        switches = {name: bool(values.pop(name)) for name in static}
+        arrays = zip(values, floats(**values), strict=True)
+        return program(**dict(arrays), **switches)
+
+    return cast(F, call)
 
 
 def namespace(*values):

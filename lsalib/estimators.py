@@ -2,8 +2,6 @@
 for one example each.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
@@ -13,6 +11,7 @@ from lsalib._arrays import Covariance, Features, Labels, Numbers, Real, Scalar, 
 __all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd"]
 
 
+@_check.compiled
 def one_step_gd(
     X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
 ) -> Scalar:
@@ -35,11 +34,10 @@ def one_step_gd(
 
     Source: section 4.1 of arXiv 2512.04268.
     """
-    return _step(
-        *_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=False
-    )
+    return _step(X, y, x_q, w0, step_size, centered=False)
 
 
+@_check.compiled
 def debiased_gd(
     X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
 ) -> Scalar:
@@ -63,11 +61,10 @@ def debiased_gd(
     Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax
     attention, started from w0.
     """
-    return _step(
-        *_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=True
-    )
+    return _step(X, y, x_q, w0, step_size, centered=True)
 
 
+@_check.compiled
 def delta_rule(
     X: Features,
     y: Labels,
@@ -99,8 +96,21 @@ def delta_rule(
     Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated
     form (Yang et al., 2025).
     """
-    arrays = _check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size, decay=decay)
-    return _delta_rule(*arrays, normalized=bool(normalized))
+    _check.context(X, y, x_q)
+    _check.shape("w0", w0, x_q.shape)
+    _check.shape("decay", decay, ())
+    if step_size.ndim:
+        _check.shape("step_size", step_size, y.shape)
+
+    def step(w, example):
+        x, label, eta = example
+        w = decay * w
+        square = x @ x if normalized else jnp.ones_like(label)
+        # An example of length zero adds nothing.
+        return w + eta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
+
+    examples = X, y, jnp.broadcast_to(step_size, y.shape)
+    return x_q @ jax.lax.scan(step, w0, examples)[0]
 
 
 def bayes(
@@ -147,7 +157,6 @@ def bayes(
     return _bayes(*arrays)
 
 
-@partial(jax.jit, static_argnames="centered")
 def _step(X, y, x_q, w0, step_size, *, centered: bool):
     _check.context(X, y, x_q)
     _check.shape("w0", w0, x_q.shape)
@@ -155,25 +164,6 @@ def _step(X, y, x_q, w0, step_size, *, centered: bool):
     residual = y - X @ w0
     residual = residual - residual.mean() if centered else residual
     return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
-
-
-@partial(jax.jit, static_argnames="normalized")
-def _delta_rule(X, y, x_q, w0, step_size, decay, *, normalized: bool):
-    _check.context(X, y, x_q)
-    _check.shape("w0", w0, x_q.shape)
-    _check.shape("decay", decay, ())
-    if step_size.ndim:
-        _check.shape("step_size", step_size, y.shape)
-
-    def step(w, example):
-        x, label, eta = example
-        w = decay * w
-        square = x @ x if normalized else jnp.ones_like(label)
-        # An example of length zero adds nothing.
-        return w + eta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
-
-    examples = X, y, jnp.broadcast_to(step_size, y.shape)
-    return x_q @ jax.lax.scan(step, w0, examples)[0]
 
 
 @jax.jit

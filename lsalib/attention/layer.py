@@ -60,6 +60,7 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAPara
     )
 
 
+@_check.compiled
 def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Tokens:
     r"""The embedding of a context and its query, with the initial guess y_q (eq. 2).
 
@@ -78,9 +79,12 @@ def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Tokens:
         >>> embed([[1.0, 2.0]], [3.0], [4.0, 5.0], 6.0).tolist()
         [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     """
-    return _embed(*_check.floats(X=X, y=y, x_q=x_q, y_q=y_q))
+    _check.context(X, y, x_q)
+    _check.shape("y_q", y_q, ())
+    return jnp.concatenate([tokens(X, y), jnp.append(x_q, y_q)[None]]).T
 
 
+@_check.compiled
 def lsa(params: LSAParams, E: Tokens | Any) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
@@ -99,9 +103,13 @@ def lsa(params: LSAParams, E: Tokens | Any) -> Scalar:
         >>> float(lsa(gd_weights([0.0, 0.0], step_size=2.0), E))
         3.0
     """
-    return _lsa(*_check.floats(params=params, E=E))
+    D = check_params(params)
+    _check.shape("E", E, (D, "C+1"))
+    _check.count("the context size, the columns of E less one,", E.shape[1] - 1)
+    return add_heads(params, E)[-1, -1]
 
 
+@_check.compiled
 def yq_lsa(params: LSAParams, w: Vector, X: Features, y: Labels, x_q: Vector) -> Scalar:
     r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with
     trainable w (eqs. 11-12).
@@ -118,9 +126,12 @@ def yq_lsa(params: LSAParams, w: Vector, X: Features, y: Labels, x_q: Vector) ->
         >>> float(yq_lsa(params, w, X=jnp.eye(2), y=w, x_q=[1.0, 1.0]))
         3.0
     """
-    return _yq_lsa(*_check.floats(params=params, w=w, X=X, y=y, x_q=x_q))
+    _check.context(X, y, x_q)
+    _check.shape("w", w, x_q.shape)
+    return lsa(params, embed(X, y, x_q, w @ x_q))
 
 
+@_check.compiled
 def linear_transformer_block(
     params: LSAParams, W_1: Rows, W_2: Rows, X: Features, y: Labels, x_q: Vector
 ) -> Scalar:
@@ -142,38 +153,11 @@ def linear_transformer_block(
         >>> float(linear_transformer_block(params, W_1, W_2, X, y, x_q))
         3.0
     """
-    return _block(*_check.floats(params=params, W_1=W_1, W_2=W_2, X=X, y=y, x_q=x_q))
-
-
-@jax.jit
-def _embed(X, y, x_q, y_q):
-    _check.context(X, y, x_q)
-    _check.shape("y_q", y_q, ())
-    return jnp.concatenate([tokens(X, y), jnp.append(x_q, y_q)[None]]).T
-
-
-@jax.jit
-def _lsa(params, E):
-    D = check_params(params)
-    _check.shape("E", E, (D, "C+1"))
-    _check.count("the context size, the columns of E less one,", E.shape[1] - 1)
-    return add_heads(params, E)[-1, -1]
-
-
-@jax.jit
-def _yq_lsa(params, w, X, y, x_q):
-    _check.context(X, y, x_q)
-    _check.shape("w", w, x_q.shape)
-    return _lsa(params, _embed(X, y, x_q, w @ x_q))
-
-
-@jax.jit
-def _block(params, W_1, W_2, X, y, x_q):
     _check.context(X, y, x_q)
     D = check_params(params, len(x_q))
     _check.shape("W_1", W_1, ("m", D))
     _check.shape("W_2", W_2, W_1.shape)
-    E = _embed(X, y, x_q, jnp.zeros((), x_q.dtype))
+    E = embed(X, y, x_q, 0.0)
     return W_2[:, -1] @ (W_1 @ add_heads(params, E)[:, -1])
 
 

@@ -4,7 +4,6 @@ predictions.
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -33,6 +32,7 @@ __all__ = [
 ]
 
 
+@_check.compiled
 def gram(X: Features, y: Labels) -> Float[Array, "D D"]:
     r"""The Gram matrix of the context's tokens: all that linear attention reads of the
     context.
@@ -50,7 +50,9 @@ def gram(X: Features, y: Labels) -> Float[Array, "D D"]:
         >>> gram([[1.0], [3.0]], [1.0, 1.0]).tolist()
         [[5.0, 2.0], [2.0, 1.0]]
     """
-    return _gram(*_check.floats(X=X, y=y))
+    _check.context(X, y)
+    Z = tokens(X, y)
+    return Z.T @ Z / len(y)
 
 
 def effective(params: LSAParams) -> tuple[HeadVectors, HeadMatrices]:
@@ -143,6 +145,7 @@ def from_lift(M: Lift | Any) -> LSAParams:
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
+@_check.compiled
 def predict(params: LSAParams, G: Gram, x_q: Vector, y_q: Real) -> Scalar:
     r"""The prediction of ``lsa``, from what it reads alone.
 
@@ -163,7 +166,13 @@ def predict(params: LSAParams, G: Gram, x_q: Vector, y_q: Real) -> Scalar:
         >>> float(predict(params, G, x_q=[1.0, 1.0], y_q=0.0))
         3.0
     """
-    return _predict(*_check.floats(params=params, G=G, x_q=x_q, y_q=y_q))
+    D = check_params(params)
+    _check.shape("G", G, (D, D))
+    _check.shape("x_q", x_q, (D - 1,))
+    _check.shape("y_q", y_q, ())
+    # The lift first: it does not depend on the example, so ``jax.vmap`` computes it
+    # once for a whole batch.
+    return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), lift(params), 1))
 
 
 def gd_weights(prior_mean: Vector, step_size: Real) -> LSAParams:
@@ -197,21 +206,3 @@ def gd_weights(prior_mean: Vector, step_size: Real) -> LSAParams:
     return LSAParams(
         *(W[None] for W in (reads_features, reads_features, -step_size * identity, W_V))
     )
-
-
-@jax.jit
-def _gram(X, y):
-    _check.context(X, y)
-    Z = tokens(X, y)
-    return Z.T @ Z / len(y)
-
-
-@jax.jit
-def _predict(params, G, x_q, y_q):
-    D = check_params(params)
-    _check.shape("G", G, (D, D))
-    _check.shape("x_q", x_q, (D - 1,))
-    _check.shape("y_q", y_q, ())
-    # The lift first: it does not depend on the example, so ``jax.vmap`` computes it
-    # once for a whole batch.
-    return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), lift(params), 1))

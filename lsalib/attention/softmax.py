@@ -79,6 +79,7 @@ def init_softmax(
     return SoftmaxParams(W_K, W_Q, W_V, draw(last, m, (D * H) ** -0.5))
 
 
+@_check.compiled
 def softmax_heads(
     params: SoftmaxParams, Z: Rows, z_q: PerToken | Any
 ) -> Float[Array, "H m"]:
@@ -99,9 +100,14 @@ def softmax_heads(
         >>> softmax_heads(params, [[1.0, 1.0], [5.0, 3.0]], [7.0, 0.0]).tolist()
         [[4.0]]
     """
-    return _heads(*_check.floats(params=params, Z=Z, z_q=z_q))
+    b, A = effective_softmax(params)
+    _check.shape("Z", Z, ("L", A.shape[1]))
+    _check.shape("z_q", z_q, Z.shape[1:])
+    weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
+    return jnp.einsum("hmi,li,hl->hm", b, Z, weights)
 
 
+@_check.compiled
 def softmax_attention(
     params: SoftmaxParams, X: Features, y: Labels, x_q: Vector, y_q: Real = 0.0
 ) -> Scalar:
@@ -127,7 +133,10 @@ def softmax_attention(
 
     Source: He et al., arXiv 2503.12734.
     """
-    return _attention(*_check.floats(params=params, X=X, y=y, x_q=x_q, y_q=y_q))
+    _check.context(X, y, x_q)
+    _check.shape("y_q", y_q, ())
+    _check.shape("W_O", params.W_O, ("H", 1, "D"))
+    return y_q + softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
 
 
 def effective_softmax(
@@ -178,6 +187,7 @@ def from_effective_softmax(
     return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
+@_check.compiled
 def reduced_softmax(
     omega: PerHead, mu: PerHead, X: Features, y: Labels, x_q: Vector
 ) -> Scalar:
@@ -198,28 +208,6 @@ def reduced_softmax(
 
     Source: He et al., arXiv 2503.12734.
     """
-    return _reduced(*_check.floats(omega=omega, mu=mu, X=X, y=y, x_q=x_q))
-
-
-@jax.jit
-def _heads(params, Z, z_q):
-    b, A = effective_softmax(params)
-    _check.shape("Z", Z, ("L", A.shape[1]))
-    _check.shape("z_q", z_q, Z.shape[1:])
-    weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
-    return jnp.einsum("hmi,li,hl->hm", b, Z, weights)
-
-
-@jax.jit
-def _attention(params, X, y, x_q, y_q):
-    _check.context(X, y, x_q)
-    _check.shape("y_q", y_q, ())
-    _check.shape("W_O", params.W_O, ("H", 1, "D"))
-    return y_q + _heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
-
-
-@jax.jit
-def _reduced(omega, mu, X, y, x_q):
     _check.context(X, y, x_q)
     _check.shape("omega", omega, ("H",))
     _check.shape("mu", mu, omega.shape)

@@ -122,10 +122,10 @@ class Chart:
         if name:
             self._name(f"{name} {written(value, spec)}", value, color)
 
-    def upright(self, x: Real, name: str = "", *, color: str = "ink") -> None:
+    def upright(self, x: Real, name: str = "") -> None:
         """A dotted vertical line, with its name at the top."""
         x = float(x)
-        self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
+        self.ax.axvline(x, color=INK, linestyle=":", linewidth=1.4)
         if name:
             top = self.ax.get_xaxis_transform()
             place: Any = {"xycoords": top, "textcoords": "offset points"}

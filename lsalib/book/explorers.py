@@ -33,7 +33,6 @@ def explore(
     start: Mapping[str, Any] | None = None,
     colors: Sequence[str] = (),
     log: str = "",
-    ylim: tuple[float, float] | None = None,
 ) -> None:
     """Ask a question, and let the reader move curves over x with sliders.
 
@@ -54,7 +53,6 @@ def explore(
             The others begin at their first position.
         colors: of the curves, then of the lines, as in ``charts``.
         log: which axes are logarithmic: "", "x", "y" or "xy".
-        ylim: the ends of the vertical axis; None takes those of all arrays.
 
     Example:
         # a notebook shows it
@@ -87,8 +85,7 @@ def explore(
     if len(inks) != len(arrays):
         raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {inks}")
 
-    ends = ylim or _ends(arrays.values(), "y" in log)
-    picture = _picture(x, arrays, inks, [*at.values()], (xlabel, ylabel), log, ends)
+    picture = _picture(x, arrays, inks, [*at.values()], (xlabel, ylabel), log)
     data = {
         "x": _axis(picture.ax.xaxis) | {"values": _rounded(x)},
         "y": _axis(picture.ax.yaxis),
@@ -155,12 +152,13 @@ def _ends(arrays: Iterable[np.ndarray], log: bool) -> tuple[float, float]:
     return low - (room if low else 0), high + room
 
 
-def _picture(x, arrays, inks, at: list[int], labels, log: str, ends):
+def _picture(x, arrays, inks, at: list[int], labels, log: str):
     """The chart with the sliders at their start."""
     # Only here: it brings matplotlib.
     from lsalib.book.charts import chart
 
-    with chart(*labels, log=log, xlim=(x[0], x[-1]), ylim=ends, show=False) as picture:
+    ends: Any = {"xlim": (x[0], x[-1]), "ylim": _ends(arrays.values(), "y" in log)}
+    with chart(*labels, log=log, **ends, show=False) as picture:
         for ink, (name, array) in zip(inks, arrays.items(), strict=True):
             # an axis of length 1 has one position
             values = array[tuple(np.minimum(at[:-1], np.subtract(array.shape[:-1], 1)))]

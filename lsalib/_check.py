@@ -129,15 +129,19 @@ def namespace(*values):
     )
 
 
-def count(name: str, value) -> int:
-    """A whole number of at least 1."""
+def count(name: str, value, minimum: int = 1) -> int:
+    """A whole number of at least ``minimum``."""
     if traced(value):
         raise ValueError(
             f"{name} must be a number that is known, not one that JAX traces: "
             "it decides the shape of the program"
         )
-    if not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    # True would count as 1
+    whole = hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
+    if not whole or value.__index__() < minimum:
+        raise ValueError(
+            f"{name} must be a whole number of at least {minimum}, got {value!r}"
+        )
     return value.__index__()
 
 
@@ -161,7 +165,7 @@ def vector(name: str, value, length: int | None = None):
     result = array(name, value, ("d" if length is None else length,))
     if traced(result):
         return result
-    if not (result.size and np.isfinite(result).all()):
+    if not np.isfinite(result).all():
         raise ValueError(f"{name} must hold finite numbers, got {result}")
     # a copy: who changes the original later does not change a task
     return np.array(result, np.float64)
@@ -224,10 +228,13 @@ def key(value):
 
 
 def shape(name: str, value, expected: tuple[int | str, ...]):
-    """The array, of this shape; letters in ``expected`` stand for any length."""
+    """The array, of this shape; letters in ``expected`` stand for any length of at
+    least 1.
+    """
     sizes = np.shape(value)
     fits = len(sizes) == len(expected) and all(
-        isinstance(e, str) or e == size for e, size in zip(expected, sizes, strict=True)
+        size > 0 if isinstance(e, str) else e == size
+        for e, size in zip(expected, sizes, strict=True)
     )
     if not fits:
         text = str(expected).replace("'", "")
@@ -237,7 +244,7 @@ def shape(name: str, value, expected: tuple[int | str, ...]):
 
 def context(X, y, x_q=None) -> None:
     """The shapes of a context and, if there is one, of its query."""
-    count("the context size C of X", len(shape("X", X, ("C", "d"))))
+    shape("X", X, ("C", "d"))
     shape("y", y, (len(X),))
     if x_q is not None:
         shape("x_q", x_q, (X.shape[1],))

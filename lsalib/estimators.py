@@ -153,7 +153,7 @@ def bayes(
         noise_std=noise_std,
     )
     if prior_cov is not None:
-        _check.covariance("prior_cov", prior_cov, arrays[0].shape[-1])
+        _check.covariance("prior_cov", prior_cov, arrays[2].size)
     return _bayes(*arrays)
 
 

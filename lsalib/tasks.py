@@ -178,6 +178,10 @@ def checked_sample(task: Task, key: PRNGKeyArray, n: int) -> list:
     """Contexts, labels, queries and targets of n tasks of any distribution, in one
     float type.
     """
+    if isinstance(task, type) or not hasattr(task, "sample"):
+        raise ValueError(
+            f"task must have dim and sample(key, n), got {_check.describe(task)}"
+        )
     batch, names = task.sample(key, n), ("X", "y", "x_q", "target")
     if not all(hasattr(batch, name) for name in names):
         raise ValueError(

@@ -188,8 +188,6 @@ def check_params(
     D: int | str = "D" if dim is None else dim + 1
     _check.shape(f"{name}.W_K", params.W_K, ("H", D, D))
     H, D, _ = params.W_K.shape
-    if H == 0:
-        raise ValueError(f"{name} must have at least one head, got shape {(H, D, D)}")
     for field, W in params._asdict().items():
         _check.shape(f"{name}.{field}", W, (H, D, D))
     return D

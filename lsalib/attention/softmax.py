@@ -135,6 +135,7 @@ def softmax_attention(
     """
     _check.context(X, y, x_q)
     _check.shape("y_q", y_q, ())
+    effective_softmax(params)  # checks the weights
     _check.shape("W_O", params.W_O, ("H", 1, "D"))
     return y_q + softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
 
@@ -156,6 +157,8 @@ def effective_softmax(
         >>> b.shape, A.shape
         ((2, 1, 4), (2, 4, 4))
     """
+    if getattr(params, "_fields", None) != SoftmaxParams._fields:
+        raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
     [params] = _check.floats(params=params)
     H, D, _ = _check.shape("W_K", params.W_K, ("H", "D", "D")).shape
     for name, W in params._asdict().items():

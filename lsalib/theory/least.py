@@ -91,6 +91,7 @@ def least_risk(
     guess, bias = guess_vector(task, guess), _check.number("bias", bias)
     counts = {"heads": heads, "starts": starts, "steps": steps}
     heads, starts, steps = (_check.count(name, value) for name, value in counts.items())
+    seed = _check.count("seed", seed, minimum=0)
     with jax.enable_x64(True):
         params, exact = optimal_weights(task, guess, bias), True
         reason = "heads enough for optimal_risk (page heads)"

@@ -192,12 +192,20 @@ def test_init_softmax_has_its_bounds():
 E = np.ones((d + 1, C + 1))
 test_wrong_shapes_are_named = refusals(
     (
+        lambda: attention.softmax_attention(SOFTMAX[:3], X, y, x_q),
+        "params must be SoftmaxParams, got",
+    ),
+    (
+        lambda: attention.effective_softmax(jax.tree.map(lambda W: W[:0], SOFTMAX)),
+        r"W_K must have shape \(H, D, D\), got shape \(0, 4, 4\)",
+    ),
+    (
         lambda: attention.embed(X, y[1:], x_q, 0),
         r"y must have shape \(5,\), got shape \(4,\)",
     ),
     (
         lambda: attention.embed(X[:0], y[:0], x_q, 0),
-        "context size C of X must be a whole number of at least 1, got 0",
+        r"X must have shape \(C, d\), got shape \(0, 3\)",
     ),
     (
         lambda: attention.embed(X, y, x_q, y),

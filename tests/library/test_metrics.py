@@ -175,6 +175,10 @@ UNPACKED = Own(change=lambda batch, _: tuple(batch))
 vector = lambda X, y, x_q: x_q
 test_what_cannot_be_measured_is_refused = refusals(
     (
+        lambda: measure(zero, None),
+        r"task must have dim and sample\(key, n\), got None",
+    ),
+    (
         lambda: measure(zero, UNPACKED),
         "the task's sample must return a tasks.Batch, got a tuple",
     ),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from book_task import Gxy, W, average, dot, target, w, y
 from dense import heads, predict
-from symbolic import GENERAL, C, certify, d, mean, noise, query, same, sigma2, x
+from scipy import special
+from symbolic import GENERAL, C, certify, d, fresh, mean, noise, query, same, sigma2, x
 from sympy import Symbol
 
 eta = Symbol("eta")
@@ -67,32 +68,124 @@ def test_softmax_linear_heads():
 
 @pytest.mark.claim("softmax-guess-floor", kind="certificate")
 def test_softmax_guess_floor():
-    """The moments of the function g that no layer without a guess sees, at any weights;
-    nor does a linear head.
+    """The moments of the function g of the centered tokens that no layer without a
+    guess sees, at any weights; nor does a debiased step.
     """
 
+    def centered(entry, other):
+        """The mean over tokens of a product, less the product of the means."""
+        product = average(lambda i: entry(i) * other(i))
+        return product - average(entry) * average(other)
+
     def white():
-        """The squared length of the numbers behind the context, less its mean, and that
-        of the query's.
+        """The squared length of the numbers behind the centered tokens, less its mean,
+        and that of the query's.
         """
-        square = average(
-            lambda i: (
-                dot(lambda c: x(i, c), lambda c: x(i, c)) + noise(i) * noise(i) / sigma2
-            )
-        )
-        return C * square - C * (d + 1) - dot(query, query) + d
+        a = fresh()
+        square = centered(lambda i: x(i, a), lambda i: x(i, a))
+        square += centered(noise, noise) / sigma2
+        return C * square - (C - 1) * (d + 1) - dot(query, query) + d
 
     label = lambda i: dot(lambda c: x(i, c), w) + noise(i)
     # doubles as layers without a guess do
-    linear = lambda: dot(query, lambda c: average(lambda i: x(i, c) * label(i)))
+    debiased = lambda: dot(query, lambda c: centered(lambda i: x(i, c), label))
     g = lambda: dot(w, query) * white()
     certify(mean(dot(w, query) * g()), -2 * W, -W)
-    certify(
-        mean(g() * g()),
-        W * (2 * C * (d + 1) + 2 * d + 8),
-        W * (2 * C * (d + 1) + 2 * d),
-    )
-    certify(mean(linear() * g()), 0, 1)
-    assert not same(
-        mean(linear() * dot(w, query) * (white() + dot(query, query) - d)), 0
-    )
+    bound = lambda tokens: W * (2 * tokens * (d + 1) + 2 * d + 8)
+    certify(mean(g() * g()), bound(C - 1), bound(C))
+    certify(mean(debiased() * g()), 0, 1)
+    uncentered = dot(query, lambda c: average(lambda i: x(i, c) * label(i)))
+    assert not same(mean(uncentered * g()), 0)
+
+
+def normal(*sizes):
+    """Grids of independent standard normal numbers, and their weights."""
+    rules = [np.polynomial.hermite_e.hermegauss(size) for size in sizes]
+    grids = np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")
+    weights = np.meshgrid(*(each / each.sum() for _, each in rules), indexing="ij")
+    return [grid.ravel() for grid in grids], np.prod(weights, axis=0).ravel()
+
+
+def one_feature(omega, mu, tokens, x_q):
+    """Softmax heads of one feature without a guess: tokens[i] holds the features, which
+    are the labels of w = 1.
+    """
+    tokens = np.array(tokens)
+    scores = np.multiply.outer(omega, tokens * x_q)
+    return mu @ (special.softmax(scores, axis=1) * tokens).sum(1)
+
+
+@pytest.mark.claim("softmax-guess-floor", kind="brute force")
+def test_softmax_mean_token():
+    """The risk of heads without a guess is that of their mean token plus that of the
+    same heads on centered tokens, if the tokens have one variance.
+    """
+    (x_1, x_2, x_3, x_q), weights = normal(16, 16, 16, 16)
+    omega, mu = np.array([0.3, -0.2]), np.array([0.7, -0.2])
+
+    def two_risks(length):
+        tokens = np.array([x_1, x_2, length * x_3])
+        middle = tokens.mean(0)
+        risk = weights @ (one_feature(omega, mu, tokens, x_q) - x_q) ** 2
+        centered = one_feature(omega, mu, tokens - middle, x_q)
+        parts = (mu.sum() * middle) ** 2 + (centered - x_q) ** 2
+        return risk, weights @ parts
+
+    risk, parts = two_risks(length=1)
+    assert risk == pytest.approx(parts, rel=1e-9)
+    risk, parts = two_risks(length=2)
+    assert abs(risk / parts - 1) > 0.01
+
+
+@pytest.mark.claim("softmax-guess-floor", kind="brute force")
+def test_softmax_floor_for_two_examples():
+    """One feature, two examples, w = 1 known, no noise: sixteen heads come close to the
+    infimum over all functions that double as heads do, and it is above the floor 1/3.
+
+    Such a function is D g(s) with s = D x_q and the difference D of the examples, of
+    variance 1. So the best g is s / E(D^2 | s), where the mean is |s| K_1 / K_0.
+    """
+    s = np.exp(np.linspace(-14, 4, 2000))
+    ratio = special.k0e(s) / special.k1e(s)
+    infimum = 1 - 2 / np.pi * np.trapezoid(s * ratio * special.k0(s) * s, np.log(s))
+
+    points = (np.arange(200) + 0.5) / 25  # risks are even in D and x_q: positive ones
+    weights = np.exp(-(points**2) / 2)
+    D, x_q = (grid.ravel() for grid in np.meshgrid(points, points))
+    weights = np.outer(weights, weights).ravel() / weights.sum() ** 2
+
+    def least_risk(tokens):
+        """The least risk of eight pairs with these scales on these tokens."""
+        omega, signs = np.geomspace(0.1, 16, 8), np.array([1, -1])
+        pairs = [one_feature(each * signs, signs, tokens, x_q) for each in omega]
+        scale = weights**0.5
+        mu = np.linalg.lstsq(scale[:, None] * np.array(pairs).T, scale * x_q)[0]
+        return weights @ (mu @ pairs - x_q) ** 2
+
+    floor = 2 / (1 + 1 + 4)
+    halves = np.array([1, -1])[:, None] / 2**0.5
+    assert floor < infimum == pytest.approx(least_risk(halves * D), rel=1e-4)
+    # tokens of one length do not double, and supply the constant
+    assert least_risk(halves * np.ones_like(D)) < 0.01 * floor
+
+
+@pytest.mark.claim("softmax-guess-floor", kind="brute force")
+def test_softmax_floor_with_bayes():
+    """One feature, one fresh example with noise: what Bayes' predictor loses by
+    doubling as heads do not, against the formula of the proof.
+    """
+    mean_w, psi, sigma = 1.5, 0.6, 1.5
+    (x_1, n, eps, x_q), weights = normal(60, 4, 4, 60)
+    w = mean_w + psi**0.5 * eps
+    y = x_1 * w + sigma * n
+    left = 1 / (1 / psi + x_1**2 / sigma**2)  # the posterior variance
+    bayes = (mean_w + left * x_1 * (y - x_1 * mean_w) / sigma**2) * x_q
+    g = w * x_q * (x_1**2 + n**2 - 2 - x_q**2 + 1)
+
+    m, R = mean_w**2 + psi, weights @ left
+    learned = weights @ (psi - left) ** 2 / psi
+    assert weights @ (bayes - w * x_q) ** 2 == pytest.approx(R)
+    assert weights @ (bayes * g) == pytest.approx(-2 * (mean_w**2 + learned))
+    assert mean_w**2 + learned > m - 2 * R > 0
+    pair = y * np.tanh(0.3 * x_1 * x_q)  # on the fresh example and its negative
+    assert weights @ (pair * g) == pytest.approx(0, abs=1e-6)

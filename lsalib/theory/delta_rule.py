@@ -124,17 +124,15 @@ def delta_rule_risk(
         A, from_noise = unit - eta * left, eta**2 * noise * l
 
     # One example, as a matrix on E[e e^T], E[e w^T] and the constant 1.
-    fresh = 1 - decay
-    rows = [
+    fresh, zero = 1 - decay, 0 * unit
+    ends = (fresh**2 * B @ of(W) + from_noise)[:, None], (fresh * A @ of(W))[:, None]
+    step = xp.block(
         [
-            decay**2 * B,
-            2 * decay * fresh * B,
-            (fresh**2 * B @ of(W) + from_noise)[:, None],
-        ],
-        [0 * unit, decay * A, (fresh * A @ of(W))[:, None]],
-        [xp.zeros((1, 2 * len(l)), w.dtype), xp.ones((1, 1), w.dtype)],
-    ]
-    step = xp.concatenate([xp.concatenate(row, axis=1) for row in rows])
+            [decay**2 * B, 2 * decay * fresh * B, ends[0]],
+            [zero, decay * A, ends[1]],
+            [zero[:1], zero[:1], xp.ones((1, 1), w.dtype)],
+        ]
+    )
     state = xp.concatenate([of(M), of(K), xp.ones(1, w.dtype)])
     with np.errstate(over="ignore", invalid="ignore"):
         risk = l @ (xp.linalg.matrix_power(step, C) @ state)[: len(l)]

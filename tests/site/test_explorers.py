@@ -49,7 +49,7 @@ def gap(examples, features, error):
 def answer(error, examples, features):
     """By the formula of the main theorem."""
     step = theory.gd_risk(task(features, examples))
-    return [step + 2 * error / (examples * features + 2), step]
+    return [1 + 2 * error / (examples * features + 2) / step, 1]
 
 
 def small_task(guess, step_size):
@@ -135,8 +135,8 @@ CASES = {
         answer,
         {
             "squared error of the guess": [2, 40, 60],
-            "examples": [1, 100],
-            "features": [1, 20],
+            "examples": [5, 100],
+            "features": [5, 20],
         },
         log="",
         right="A correct guess",

@@ -26,6 +26,3 @@ PerHead = Float[Array, " H"] | Any
 Rows = Float[Array, "m D"] | Any
 Covariance = Float[Array, "d d"] | Any
 Fourth = Float[Array, "d d d d"] | Any
-# What is compared or drawn.
-Numbers = Float[Array, "*shape"] | Any
-Series = Float[Array, " n"] | Any

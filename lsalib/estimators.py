@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lsalib import _check
-from lsalib._arrays import Covariance, Features, Labels, Numbers, Real, Scalar, Vector
+from lsalib._arrays import Covariance, Features, Labels, Real, Scalar, Vector
 
 __all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd"]
 
@@ -70,7 +70,7 @@ def delta_rule(
     y: Labels,
     x_q: Vector,
     w0: Vector,
-    step_size: Numbers,
+    step_size: Real | Labels,
     *,
     decay: Real = 1.0,
     normalized: bool = False,

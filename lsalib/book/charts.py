@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import isotonic_regression
 
-from lsalib._arrays import Numbers, Real, Series
 from lsalib.book.figures import INK, color_of, use_style
-from lsalib.book.notebook import written
+from lsalib.book.notebook import Numbers, Series, written
 
 __all__ = ["Chart", "chart", "tokens"]
 
@@ -107,7 +106,7 @@ class Chart:
 
     def exact(
         self,
-        value: Real,
+        value: Numbers,
         name: str = "",
         *,
         color: str = "ink",
@@ -122,7 +121,7 @@ class Chart:
         if name:
             self._name(f"{name} {written(value, spec)}", value, color)
 
-    def upright(self, x: Real, name: str = "") -> None:
+    def upright(self, x: Numbers, name: str = "") -> None:
         """A dotted vertical line, with its name at the top."""
         x = float(x)
         self.ax.axvline(x, color=INK, linestyle=":", linewidth=1.4)
@@ -238,7 +237,7 @@ def chart(
 
 
 def tokens(
-    cells: Sequence[Sequence[str | float]],
+    cells: Sequence[Sequence[Any]],
     columns: Sequence[str],
     rows: Sequence[str],
     *,

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lsalib._arrays import Numbers, Real
-from lsalib.book.notebook import after_cell, show, written
+from lsalib.book.notebook import Numbers, after_cell, show, written
 
 __all__ = ["Claim", "ClaimError", "Record"]
 
@@ -105,7 +104,7 @@ class Claim:
         expected: Numbers,
         *,
         atol: Numbers = 0.0,
-        rtol: Real = 0.0,
+        rtol: Numbers = 0.0,
         relation: str = "=",
         seeds: Sequence[int] | None = None,
         paper_setting: bool = True,

@@ -10,8 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from lsalib._arrays import Numbers
-from lsalib.book.notebook import shell
+from lsalib.book.notebook import Numbers, shell
 
 __all__ = ["COLORS", "INK", "PALETTE", "color_of", "tint", "use_style"]
 

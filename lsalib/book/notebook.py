@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 __all__ = ["glue", "table"]
 
+# Lists, and arrays of any library: NumPy reads them.
+Numbers = Float[np.ndarray, "*shape"] | Any
+Series = Float[np.ndarray, " n"] | Any
 # Where MyST-NB looks for values.
 _PREFIX = "application/papermill.record/"
 _hooks: dict[Callable[[], None], Callable[[object], None]] = {}

@@ -70,7 +70,8 @@ def main(
             jax.random.key(1), task, predict, batches=8
         )
         print(
-            f"trained with the {name}: squared error on new tasks {risk.mean:.3f} ± {risk.standard_error:.3f}"
+            f"trained with the {name}: squared error on new tasks {risk.mean:.3f} ± "
+            f"{risk.standard_error:.3f}"
         )
         print(f"    the learned guess: {params[1].round(2)}")
     print(f"best gradient step from the right guess, exact: {best_step(task):.3f}")

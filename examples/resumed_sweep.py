@@ -29,7 +29,8 @@ def main(steps: int, checkpoint: str = "sweep") -> list[training.Fit]:
     fits = training.sweep(jax.random.key(0), runs, **options)
     for mean, fit in zip(MEANS, fits, strict=True):
         print(
-            f"prior mean {mean}: risks {fit.population_risk()}, minimum {theory.optimal_risk(fit.task):.3f}"
+            f"prior mean {mean}: risks {fit.population_risk()}, "
+            f"minimum {theory.optimal_risk(fit.task):.3f}"
         )
     return fits
 

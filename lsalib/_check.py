@@ -3,24 +3,28 @@
 Tracers are checked for shape only.
 """
 
+import inspect
 import reprlib
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+F = TypeVar("F", bound=Callable)
 
 
 def describe(value) -> str:
     """A short description of a value, for an error message."""
     if hasattr(value, "dtype"):
         return f"{value.dtype} of shape {np.shape(value)}"
-    # of a trained layer
+    # A trained layer has both, and both are arguments of many functions.
     parts = [part for part in ("params", "task") if hasattr(value, part)]
-    return (
-        f"a {type(value).__name__} (did you mean its {' or '.join(parts)}?)"
-        if parts
-        else reprlib.repr(value)
-    )
+    if not parts:
+        return reprlib.repr(value)
+    return f"a {type(value).__name__} (did you mean its {' or '.join(parts)}?)"
 
 
 def traced(*values) -> bool:
@@ -37,28 +41,26 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     if np.ma.is_masked(value):
         raise ValueError(f"{name} must have no masked entries, got {value!r}")
     try:
-        found = (
-            value
-            if isinstance(value, jax.Array)
-            else (jnp if traced(value) else np).asarray(value)
-        )
+        # A list that holds tracers is none itself, and NumPy cannot read it.
+        read = jnp.asarray if traced(value) else np.asarray
+        result = value if isinstance(value, jax.Array) else read(value)
     except (TypeError, ValueError):
-        found = np.asarray(None)
-    if found.dtype == np.longdouble:  # which JAX does not have
-        found = found.astype(np.float64)
-    if jnp.issubdtype(found.dtype, jnp.integer) or found.dtype == bool:
-        found = found.astype(jnp.result_type(float))
-    if not jnp.issubdtype(found.dtype, jnp.floating):
-        wanted = "a real number" if expected == () else "an array of real numbers"
-        raise ValueError(f"{name} must be {wanted}, got {describe(value)}")
-    return found if expected is None else shape(name, found, expected)
+        result = np.asarray(None)
+    if result.dtype == np.longdouble:  # which JAX does not have
+        result = result.astype(np.float64)
+    if jnp.issubdtype(result.dtype, jnp.integer) or result.dtype == bool:
+        result = result.astype(jnp.result_type(float))
+    if not jnp.issubdtype(result.dtype, jnp.floating):
+        kind = "a real number" if expected == () else "an array of real numbers"
+        raise ValueError(f"{name} must be {kind}, got {describe(value)}")
+    return result if expected is None else shape(name, result, expected)
 
 
-def floats(optional: tuple[str, ...] = (), least=None, **given) -> list:
+def floats(optional: tuple[str, ...] = (), least=None, **values) -> list:
     """Arrays of JAX, all of the widest float type among them and ``least``, which
     Python's own numbers take; what is ``optional`` may be None and stays so.
     """
-    for name, value in given.items():
+    for name, value in values.items():
         if value is None and name not in optional:
             raise ValueError(f"{name} must be given, got None")
         if hasattr(value, "params"):  # a trained layer, whose fields are no weights
@@ -66,21 +68,48 @@ def floats(optional: tuple[str, ...] = (), least=None, **given) -> list:
             hint = f"got a {kind}: did you mean {kind.lower()}.params?"
             raise ValueError(f"{name} must be the weights of a layer, {hint}")
 
-    def read(path, value):
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
+    def read(name, value):
+        if value is None:
+            return None
+        if hasattr(value, "_fields"):  # weights: field by field
+            parts = zip(value._fields, value, strict=True)
+            return type(value)(
+                *(read(f"{name}.{field}", part) for field, part in parts)
+            )
+        # Python's numbers stay weak, so that they take the type of the arrays.
         return jnp.asarray(value if type(value) in (float, int) else array(name, value))
 
-    # weights: field by field
-    one = lambda value: (
-        not (value is None or value is given or hasattr(value, "_fields"))
-    )
-    found = jax.tree_util.tree_map_with_path(read, given, is_leaf=one)
+    arrays = [read(name, value) for name, value in values.items()]
     with jax.numpy_dtype_promotion("standard"):
-        widest = [*jax.tree.leaves(found), *([] if least is None else [least])]
+        widest = jax.tree.leaves((arrays, least))
         dtype = jnp.result_type(float, *widest)
-    return [
-        jax.tree.map(lambda part: part.astype(dtype), found[name]) for name in given
+    return jax.tree.map(lambda part: part.astype(dtype), arrays)
+
+
+def compiled(function: F) -> F:
+    """A decorator: the arguments become arrays by ``floats``, and the function a
+    program of JAX.
+
+    What is a bool by default belongs to the program.
+    """
+    signature = inspect.signature(function)
+    static = [
+        name
+        for name, argument in signature.parameters.items()
+        if isinstance(argument.default, bool)
     ]
+    program = jax.jit(function, static_argnames=static)
+
+    @wraps(function)
+    def call(*args, **options):
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        values = bound.arguments
+        switches = {name: bool(values.pop(name)) for name in static}
+        arrays = zip(values, floats(**values), strict=True)
+        return program(**dict(arrays), **switches)
+
+    return cast(F, call)
 
 
 def namespace(*values):
@@ -118,27 +147,28 @@ def count(name: str, value, minimum: int = 1) -> int:
 
 def number(name: str, value, *, minimum: float = -np.inf, above: float = -np.inf):
     """A finite real number, at least ``minimum`` and greater than ``above``."""
-    found = array(name, value, ())
-    if not traced(found) and not (
-        np.isfinite(found) and found >= minimum and found > above
-    ):
-        bound = (
-            f" greater than {above:g}"
-            if above > -np.inf
-            else f" of at least {minimum:g}"
-        )
-        raise ValueError(
-            f"{name} must be a finite number{bound * (max(minimum, above) > -np.inf)}, got {value!r}"
-        )
-    return found if traced(found) else float(found)
+    result = array(name, value, ())
+    if traced(result):
+        return result
+    if not (np.isfinite(result) and result >= minimum and result > above):
+        bound = ""
+        if above > -np.inf:
+            bound = f" greater than {above:g}"
+        elif minimum > -np.inf:
+            bound = f" of at least {minimum:g}"
+        raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
+    return float(result)
 
 
 def vector(name: str, value, length: int | None = None):
     """A finite vector with at least one entry, in float64."""
-    given = array(name, value, ("d" if length is None else length,))
-    if not traced(given) and not np.isfinite(given).all():
-        raise ValueError(f"{name} must hold finite numbers, got {given}")
-    return given if traced(given) else np.array(given, np.float64)
+    result = array(name, value, ("d" if length is None else length,))
+    if traced(result):
+        return result
+    if not np.isfinite(result).all():
+        raise ValueError(f"{name} must hold finite numbers, got {result}")
+    # a copy: who changes the original later does not change a task
+    return np.array(result, np.float64)
 
 
 def negligible(dim: int, dtype) -> float:
@@ -158,19 +188,19 @@ def covariance(name: str, value, dim: int):
     that type later: eigenvalues that are ``negligible`` become zero, and what is a
     multiple of the identity up to rounding becomes one.
     """
-    given = array(name, value, (dim, dim))
-    if traced(given):
-        return given
-    M, rounding = np.array(given, np.float64), negligible(dim, given.dtype)
-    if not (
-        np.isfinite(M).all()
-        and np.allclose(M, M.T, 0, max(1e-6, 12 * rounding) * np.abs(M).max())
-    ):
+    cov = array(name, value, (dim, dim))
+    if traced(cov):
+        return cov
+    M, rounding = np.array(cov, np.float64), negligible(dim, cov.dtype)
+    # Products of two factors in float32 or less are symmetric up to rounding.
+    tolerance = max(1e-6, 12 * rounding) * np.abs(M).max()
+    if not (np.isfinite(M).all() and np.allclose(M, M.T, 0, tolerance)):
         raise ValueError(f"{name} must be finite and symmetric, got {M}")
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     if values[0] < -max(1e-12, rounding) * values[-1] or values[-1] <= 0:
         raise ValueError(
-            f"{name} must be positive semidefinite and not zero, got eigenvalues {values[[0, -1]]}"
+            f"{name} must be positive semidefinite and not zero, "
+            f"got eigenvalues {values[[0, -1]]}"
         )
     multiple = M[0, 0]
     if np.abs(M - multiple * np.eye(dim)).max() <= rounding * multiple / 8:
@@ -184,16 +214,15 @@ def key(value):
     """One key of ``jax.random``, or the raw numbers of one, as ``jax.random.PRNGKey``
     makes them.
     """
-    typed = (
-        isinstance(value, jax.Array)
-        and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        and value.shape == ()
-    )
-    if not typed and not (
-        getattr(value, "dtype", None) == np.uint32 and value.shape in ((2,), (4,))
-    ):
+    dtype = getattr(value, "dtype", np.dtype(object))
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        shapes: tuple = ((),)
+    else:
+        shapes = ((2,), (4,)) if dtype == np.uint32 else ()
+    if np.shape(value) not in shapes:
         raise ValueError(
-            f"key must be a key of jax.random, got {describe(value)}; write jax.random.key(0)"
+            f"key must be a key of jax.random, got {describe(value)}; "
+            "write jax.random.key(0)"
         )
     return value
 
@@ -202,13 +231,14 @@ def shape(name: str, value, expected: tuple[int | str, ...]):
     """The array, of this shape; letters in ``expected`` stand for any length of at
     least 1.
     """
-    got = np.shape(value)
-    if len(got) != len(expected) or any(
-        g == 0 if isinstance(e, str) else e != g
-        for e, g in zip(expected, got, strict=True)
-    ):
-        wanted = str(expected).replace("'", "")
-        raise ValueError(f"{name} must have shape {wanted}, got shape {got}")
+    sizes = np.shape(value)
+    fits = len(sizes) == len(expected) and all(
+        size > 0 if isinstance(e, str) else e == size
+        for e, size in zip(expected, sizes, strict=True)
+    )
+    if not fits:
+        text = str(expected).replace("'", "")
+        raise ValueError(f"{name} must have shape {text}, got shape {sizes}")
     return value
 
 

@@ -32,9 +32,18 @@ class Draw(NamedTuple):
     weights: Float[Array, "d B"]
 
 
+class Data(NamedTuple):
+    """B tasks: contexts, labels, queries and weights."""
+
+    X: Float[Array, "m d B"]
+    y: Float[Array, "m B"]
+    x_q: Float[Array, "d B"]
+    w: Float[Array, "d B"]
+
+
 # JAX's default stream hashes two words for each number and keeps one. The older stream
 # keeps both, and half the hashes are most of a sampled step. The default could also be
-# computed piece by piece on several devices; here each key's numbers stay on one device.
+# computed piece by piece on several devices; here a key's numbers stay on one device.
 @jax.threefry_partitionable(False)
 def draw(
     key: PRNGKeyArray,
@@ -62,31 +71,26 @@ def draw(
     dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     p = dim + noisy
     key_normal, key_chi = jax.random.split(key)
-    drawn = p * (p - 1) // 2 if compress else context_size * p
+    count = p * (p - 1) // 2 if compress else context_size * p
     # Without the barrier the compiler may draw the same numbers again for each of their
     # users.
     white = lax.optimization_barrier(
-        jax.random.normal(key_normal, (drawn + 2 * dim, batch_size), dtype)
+        jax.random.normal(key_normal, (count + 2 * dim, batch_size), dtype)
     )
-    tokens, query, weights = (
-        white[:drawn],
-        white[drawn : drawn + dim],
-        white[drawn + dim :],
-    )
+    tokens, query, weights = jnp.split(white, (count, count + dim))
     if not compress:
         return Draw(tokens.reshape(context_size, p, batch_size), query, weights)
     degrees = jnp.asarray(context_size, dtype) - jnp.arange(p, dtype=dtype)
     # For each entry of R its place among those above the diagonal, those on it, and one
     # zero.
-    place = np.full((p, p), drawn + p)
-    place[np.triu_indices(p, 1)] = np.arange(drawn)
-    np.fill_diagonal(place, drawn + np.arange(p))
+    place = np.full((p, p), count + p)
+    place[np.triu_indices(p, 1)] = np.arange(count)
+    np.fill_diagonal(place, count + np.arange(p))
     entries = jnp.concatenate(
         [tokens, _chi(key_chi, degrees, batch_size), jnp.zeros((1, batch_size), dtype)]
     )
-    return Draw(
-        jnp.sqrt(jnp.asarray(p / context_size, dtype)) * entries[place], query, weights
-    )
+    scale = jnp.sqrt(jnp.asarray(p / context_size, dtype))
+    return Draw(scale * entries[place], query, weights)
 
 
 def _chi(
@@ -111,9 +115,8 @@ def _chi(
         # t <= -1 is never accepted: the logarithm is then -inf or NaN, and every
         # comparison with NaN is false.
         log_ratio = 3 * g * (jnp.log1p(new) - new + new**2 / 2 - new**3 / 3)
-        accepted = waiting & (
-            -jax.random.exponential(key_uniform, shape, degrees.dtype) < log_ratio
-        )
+        log_uniform = -jax.random.exponential(key_uniform, shape, degrees.dtype)
+        accepted = waiting & (log_uniform < log_ratio)
         return trial + 1, jnp.where(accepted, new, t), waiting & ~accepted
 
     start = (0, jnp.zeros(shape, degrees.dtype), jnp.ones(shape, bool))
@@ -140,25 +143,21 @@ def contract(
 
 def data_from_draw(
     white: Draw, prior_mean, feature_root, prior_root, noise_std
-) -> tuple[Array, Array, Array, Array]:
+) -> Data:
     r"""Data from white randomness, `x = U \xi`, `w = w_\star + R g`, `y = w^\top x +
     \sigma n`.
 
-    None means no mean, the identity, no noise. Returns contexts (m, d, B), labels (m,
-    B), queries and weights (d, B).
+    None means no mean, the identity, no noise.
     """
     d = len(white.query)
-    features, query = (
-        apply_root(feature_root, white.tokens[:, :d]),
-        apply_root(feature_root, white.query),
-    )
+    features = apply_root(feature_root, white.tokens[:, :d])
     weights = apply_root(prior_root, white.weights)
     if prior_mean is not None:
         weights = weights + prior_mean[:, None]
     labels = contract(features, weights)
     if noise_std is not None:
         labels = labels + noise_std * white.tokens[:, d]
-    return features, labels, query, weights
+    return Data(features, labels, apply_root(feature_root, white.query), weights)
 
 
 def apply_root(

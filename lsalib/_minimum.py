@@ -11,10 +11,9 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from lsalib import _check
+from lsalib._arrays import Scalar
 
 __all__ = ["Minimum", "minimize"]
-
-Scalar = Float[Array, ""]
 
 
 class Minimum(NamedTuple):
@@ -68,13 +67,14 @@ def minimize(
     ]
     if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
         raise ValueError(
-            f"params must be a pytree of float arrays, got {', '.join(map(str, types)) or 'nothing'}"
+            "params must be a pytree of float arrays, "
+            f"got {', '.join(map(str, types)) or 'nothing'}"
         )
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)
 
     def step(carry):
-        done, idle, params, state, lowest = carry
+        count, idle, params, state, lowest = carry
         value, gradient = value_and_grad(params, state=state)
         idle = jnp.where(value < lowest.value, 0, idle + 1)
         lowest = jax.tree.map(
@@ -85,7 +85,7 @@ def minimize(
         updates, state = optimizer.update(
             gradient, state, params, value=value, grad=gradient, value_fn=objective
         )
-        return done + 1, idle, optax.apply_updates(params, updates), state, lowest
+        return count + 1, idle, optax.apply_updates(params, updates), state, lowest
 
     @jax.jit
     def search(params):

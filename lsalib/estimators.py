@@ -2,20 +2,19 @@
 for one example each.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Covariance, Features, Labels, Real, Scalar, Vector
 
 __all__ = ["bayes", "debiased_gd", "delta_rule", "one_step_gd"]
 
-Scalar = Float[Array, ""]
 
-
-def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
+@_check.compiled
+def one_step_gd(
+    X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
+) -> Scalar:
     r"""Prediction after one gradient step on the context's squared loss (eqs. 9-10).
 
     .. math:: f = w_1^\top x_q, \qquad w_1 = w_0 - \frac{\eta}{C} X^\top (X w_0 - y)
@@ -29,17 +28,19 @@ def one_step_gd(X, y, x_q, w0, step_size) -> Scalar:
         step_size: `\eta`, a number.
 
     Example:
-        >>> float(one_step_gd(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=2.0))
+        >>> X, y, x_q, w_0 = jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0]
+        >>> float(one_step_gd(X, y, x_q, w_0, step_size=2.0))
         3.0
 
     Source: section 4.1 of arXiv 2512.04268.
     """
-    return _step(
-        *_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=False
-    )
+    return _step(X, y, x_q, w0, step_size, centered=False)
 
 
-def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
+@_check.compiled
+def debiased_gd(
+    X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
+) -> Scalar:
     r"""Prediction after one gradient step on the *centered* context: the means of
     labels and features are subtracted.
 
@@ -60,13 +61,19 @@ def debiased_gd(X, y, x_q, w0, step_size) -> Scalar:
     Source: the predictor that He et al. (arXiv 2503.12734) find in trained softmax
     attention, started from w0.
     """
-    return _step(
-        *_check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size), centered=True
-    )
+    return _step(X, y, x_q, w0, step_size, centered=True)
 
 
+@_check.compiled
 def delta_rule(
-    X, y, x_q, w0, step_size, *, decay=1.0, normalized: bool = False
+    X: Features,
+    y: Labels,
+    x_q: Vector,
+    w0: Vector,
+    step_size: Real | Labels,
+    *,
+    decay: Real = 1.0,
+    normalized: bool = False,
 ) -> Scalar:
     r"""Prediction after gradient descent on one example at a time: the delta rule of
     fast weights.
@@ -82,17 +89,38 @@ def delta_rule(
         normalized: whether each step is divided by its example's squared length.
 
     Example:
-        >>> float(delta_rule(jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0], step_size=[1.0, 0.5]))
+        >>> X, y, x_q, w_0 = jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0]
+        >>> float(delta_rule(X, y, x_q, w_0, step_size=[1.0, 0.5]))
         2.0
 
     Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated
     form (Yang et al., 2025).
     """
-    given = _check.floats(X=X, y=y, x_q=x_q, w0=w0, step_size=step_size, decay=decay)
-    return _delta_rule(*given, normalized=bool(normalized))
+    _check.context(X, y, x_q)
+    _check.shape("w0", w0, x_q.shape)
+    _check.shape("decay", decay, ())
+    if step_size.ndim:
+        _check.shape("step_size", step_size, y.shape)
+
+    def step(w, example):
+        x, label, eta = example
+        w = decay * w
+        square = x @ x if normalized else jnp.ones_like(label)
+        # An example of length zero adds nothing.
+        return w + eta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
+
+    examples = X, y, jnp.broadcast_to(step_size, y.shape)
+    return x_q @ jax.lax.scan(step, w0, examples)[0]
 
 
-def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
+def bayes(
+    X: Features,
+    y: Labels,
+    x_q: Vector,
+    prior_mean: Vector,
+    prior_cov: Covariance = None,
+    noise_std: Real = 0.0,
+) -> Scalar:
     r"""Prediction of the posterior mean: no predictor has a smaller risk.
 
     .. math:: f = w^\top x_q, \qquad w = w_\star + \Psi X^\top (X \Psi X^\top + \sigma^2
@@ -115,7 +143,7 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
     Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
     """
     noise_std = _check.number("noise_std", noise_std, minimum=0.0)
-    given = _check.floats(
+    arrays = _check.floats(
         ("prior_cov",),
         X=X,
         y=y,
@@ -124,13 +152,12 @@ def bayes(X, y, x_q, prior_mean, prior_cov=None, noise_std=0.0) -> Scalar:
         prior_cov=prior_cov,
         noise_std=noise_std,
     )
-    _check.context(*given[:3])  # before the covariance is compared with it
+    _check.context(*arrays[:3])  # before the covariance is compared with it
     if prior_cov is not None:
-        _check.covariance("prior_cov", prior_cov, given[2].size)
-    return _bayes(*given)
+        _check.covariance("prior_cov", prior_cov, arrays[2].size)
+    return _bayes(*arrays)
 
 
-@partial(jax.jit, static_argnames="centered")
 def _step(X, y, x_q, w0, step_size, *, centered: bool):
     _check.context(X, y, x_q)
     _check.shape("w0", w0, x_q.shape)
@@ -138,24 +165,6 @@ def _step(X, y, x_q, w0, step_size, *, centered: bool):
     residual = y - X @ w0
     residual = residual - residual.mean() if centered else residual
     return x_q @ w0 + step_size * (x_q @ (X.T @ residual)) / len(y)
-
-
-@partial(jax.jit, static_argnames="normalized")
-def _delta_rule(X, y, x_q, w0, step_size, decay, *, normalized: bool):
-    _check.context(X, y, x_q)
-    _check.shape("w0", w0, x_q.shape)
-    _check.shape("decay", decay, ())
-    if step_size.ndim:
-        _check.shape("step_size", step_size, y.shape)
-
-    def step(w, example):
-        x, label, beta = example
-        w = decay * w
-        square = x @ x if normalized else jnp.ones_like(label)
-        # An example of length zero adds nothing.
-        return w + beta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
-
-    return x_q @ jax.lax.scan(step, w0, (X, y, jnp.broadcast_to(step_size, y.shape)))[0]
 
 
 @jax.jit

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib._arrays import Features, Labels, Scalar, Vector
 from lsalib.attention.layer import LSAParams, add_heads, normal, tokens
 
 __all__ = ["Layer", "LayerParams"]
@@ -62,12 +63,13 @@ class Layer:
     The rule says how a context token changes the state of a head, by its key k and its
     value v:
 
-    =============== ============================================================================================
-    ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of ``attention.lsa`` (eq. 3) with a state
+    =============== =========================================================
+    ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of
+                    ``attention.lsa`` (eq. 3) with a state
     ``gated``       `S_t = \lambda S_{t-1} + v_t k_t^\top`
     ``delta``       `S_t = S_{t-1} + \eta (v_t - S_{t-1} k_t) k_t^\top`
     ``gated_delta`` `S_t = \lambda S_{t-1} (I - \eta k_t k_t^\top) + \eta v_t k_t^\top`
-    =============== ============================================================================================
+    =============== =========================================================
 
     The query's token is never written. Every layer adds to all tokens what its heads
     read, `z + \sum_h W_P o_h`. A context token reads the state after itself, `S_t`;
@@ -95,8 +97,10 @@ class Layer:
 
     Example:
         >>> layer = Layer("delta", frozen=("guess",))
-        >>> params = layer.init(jax.random.key(0), dim=2)._replace(guess=jnp.array([1.0, 2.0]))
-        >>> slope = jax.grad(layer.predict)(params, jnp.eye(2), jnp.array([1.0, 3.0]), jnp.ones(2))
+        >>> params = layer.init(jax.random.key(0), dim=2)
+        >>> params = params._replace(guess=jnp.array([1.0, 2.0]))
+        >>> X, y, x_q = jnp.eye(2), jnp.array([1.0, 3.0]), jnp.ones(2)
+        >>> slope = jax.grad(layer.predict)(params, X, y, x_q)
         >>> slope.guess.tolist(), bool((slope.state != 0).any())
         ([0.0, 0.0], True)
 
@@ -119,40 +123,39 @@ class Layer:
                 f"rule must be one of {', '.join(RULES)}, got {self.rule!r}"
             )
         for name in ("heads", "depth", "value_size"):
-            if name != "value_size" or self.value_size is not None:
-                object.__setattr__(self, name, _check.count(name, getattr(self, name)))
+            value = getattr(self, name)
+            if name != "value_size" or value is not None:
+                object.__setattr__(self, name, _check.count(name, value))
         if self.normalized and "delta" not in self.rule:
             raise ValueError(f"normalized must be False for the rule {self.rule}")
         if self.labels_only and self.rule != "linear":
             raise ValueError(f"labels_only must be False for the rule {self.rule}")
-        if isinstance(self.frozen, str) or (
-            unknown := sorted({*self.frozen} - {*self._names()})
-        ):
-            found = self.frozen if isinstance(self.frozen, str) else ", ".join(unknown)
+        unknown = sorted({*self.frozen} - {*self._names()})
+        if isinstance(self.frozen, str):  # whose letters would be names
+            unknown = [self.frozen]
+        if unknown:
             raise ValueError(
-                f"frozen must be a tuple with some of {', '.join(self._names())}, got {found!r}"
+                f"frozen must be a tuple with some of {', '.join(self._names())}, "
+                f"got {', '.join(unknown)!r}"
             )
         object.__setattr__(self, "frozen", tuple(self.frozen))
 
     def _names(self) -> tuple[str, ...]:
-        return (
-            "W_K",
-            "W_Q",
-            "W_V",
-            "W_P",
-            "guess",
-            *(() if self.labels_only else RULES[self.rule]),
-        )
+        more = () if self.labels_only else RULES[self.rule]
+        return (*LayerParams._fields[:5], *more)
 
     def _shapes(self, d: int, n: int) -> dict[str, tuple[int, ...]]:
-        N, H, D, m = self.depth, self.heads, d + 1, self.value_size or d + 1
+        each, D, m = (self.depth, self.heads), d + 1, self.value_size or d + 1
         shapes = {
-            "W_K": (N, H, n, D),
-            "W_Q": (N, H, n, D),
-            "W_V": (N, H, m, D),
-            "W_P": (N, H, D, m),
+            "W_K": (*each, n, D),
+            "W_Q": (*each, n, D),
+            "W_V": (*each, m, D),
+            "W_P": (*each, D, m),
+            "guess": (d,),
+            "state": (*each, m, n),
+            "step": each,
+            "gate": each,
         }
-        shapes |= {"guess": (d,), "state": (N, H, m, n), "step": (N, H), "gate": (N, H)}  # type: ignore[dict-item]
         return {name: shapes[name] for name in self._names()}
 
     def init(self, key: PRNGKeyArray, dim: int, *, scale: float = 0.1) -> LayerParams:
@@ -175,23 +178,19 @@ class Layer:
             ((1, 2, 4, 4), [[0.20000000298023224, 0.20000000298023224]], (1, 2))
         """
         d, scale = _check.count("dim", dim), _check.number("scale", scale, above=0.0)
-        keys = dict(
-            zip(
-                ("W_K", "W_Q", "W_V", "W_P"),
-                jax.random.split(_check.key(key), 4),
-                strict=True,
-            )
-        )
+        keys = iter(jax.random.split(_check.key(key), 4))
         rates = {"step": 1.0 if self.normalized else 1 / (d + 2), "gate": 1.0}
         weights = {
-            name: scale * normal(keys[name], shape)
-            if name in keys
+            name: scale * normal(next(keys), shape)
+            if name.startswith("W_")
             else jnp.full(shape, rates.get(name, 0.0))
             for name, shape in self._shapes(d, d + 1).items()
         }
         return LayerParams(**weights)
 
-    def predict(self, params: LayerParams, X, y, x_q) -> Float[Array, ""]:
+    def predict(
+        self, params: LayerParams, X: Features, y: Labels, x_q: Vector
+    ) -> Scalar:
         r"""The prediction for one example: the guess, and what the heads of all layers
         have added to it.
 
@@ -201,8 +200,10 @@ class Layer:
 
         Example:
             >>> layer = Layer("linear")
-            >>> params = layer.init(jax.random.key(0), dim=2)._replace(guess=jnp.array([1.0, 2.0]))
-            >>> float(layer.predict(params._replace(W_P=0 * params.W_P), jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
+            >>> params = layer.init(jax.random.key(0), dim=2)
+            >>> guess = jnp.array([1.0, 2.0])
+            >>> params = params._replace(guess=guess, W_P=0 * params.W_P)
+            >>> float(layer.predict(params, jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
             3.0
         """
         return _predict(self, *_check.floats(params=params, X=X, y=y, x_q=x_q))
@@ -212,9 +213,9 @@ class Layer:
 def _predict(layer: Layer, params: LayerParams, X, y, x_q):
     _check.context(X, y, x_q)
     _check_params(layer, params, len(x_q))
-    params = params._replace(
-        **{name: jax.lax.stop_gradient(getattr(params, name)) for name in layer.frozen}
-    )
+    for name in layer.frozen:
+        weight = jax.lax.stop_gradient(getattr(params, name))
+        params = params._replace(**{name: weight})
     examples, query = tokens(X, y), jnp.append(x_q, params.guess @ x_q)[None]
     add = _add_linear if layer.rule == "linear" else _add_recurrent
     for place in range(layer.depth):
@@ -273,7 +274,7 @@ def _add_recurrent(layer: Layer, weights: dict, examples, query, last: bool):
     to_query, to_examples = 0.0, 0.0
     for h in range(layer.heads):
         head = {name: leaf[h] for name, leaf in weights.items()}
-        state, reads = _written(layer, head, examples, with_reads=not last)
+        state, reads = _state_and_reads(layer, head, examples, with_reads=not last)
         W_Q, W_P = head["W_Q"].T, head["W_P"].T
         to_query = to_query + query @ W_Q @ state.T @ W_P
         if not last:  # nobody reads what examples become in the last layer
@@ -281,16 +282,16 @@ def _add_recurrent(layer: Layer, weights: dict, examples, query, last: bool):
     return examples + to_examples, query + to_query
 
 
-def _written(layer: Layer, head: dict, examples, *, with_reads: bool):
+def _state_and_reads(layer: Layer, head: dict, examples, *, with_reads: bool):
     """The state after all examples and, if wanted, what each of them reads then."""
     keys, values = examples @ head["W_K"].T, examples @ head["W_V"].T
     # The step goes into the key that is written: to multiply the state's change by it
     # at each token would take twice as long.
-    written = keys * head["step"] if "step" in head else keys
+    write_keys = keys * head["step"] if "step" in head else keys
     if layer.normalized:
         squares = (keys**2).sum(1, keepdims=True)
         # a key of length zero writes nothing
-        written = written / jnp.where(squares > 0, squares, 1)
+        write_keys = write_keys / jnp.where(squares > 0, squares, 1)
 
     def write(S, token):
         k, v, to, *queries = token
@@ -299,7 +300,7 @@ def _written(layer: Layer, head: dict, examples, *, with_reads: bool):
         S = S + jnp.outer(v - S @ k if "delta" in layer.rule else v, to)
         return S, S @ queries[0] if with_reads else None
 
-    tokens: tuple = (keys, values, written)
+    tokens: tuple = (keys, values, write_keys)
     if with_reads:
         tokens += (examples @ head["W_Q"].T,)
     return jax.lax.scan(write, head["state"], tokens)

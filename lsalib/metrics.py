@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
-from lsalib.tasks import checked_sample
+from lsalib._arrays import Features, Labels, Scalar, Vector
+from lsalib.tasks import Task, checked_sample
 
 __all__ = [
     "Estimate",
@@ -21,8 +22,6 @@ __all__ = [
     "prediction_difference",
     "sampled_risk",
 ]
-
-Scalar = Float[Array, ""]
 
 
 class Estimate(NamedTuple):
@@ -36,7 +35,7 @@ class Estimate(NamedTuple):
 
 def sampled_risk(
     key: PRNGKeyArray,
-    task,
+    task: Task,
     predict: Callable,
     *,
     batches: int = 32,
@@ -68,17 +67,18 @@ def sampled_risk(
     Example:
         >>> from lsalib.tasks import GaussianTask
         >>> task = GaussianTask([1.0, 1.0], context_size=2)
-        >>> risk = sampled_risk(jax.random.key(0), task, lambda X, y, x_q: x_q.sum(), batches=2, batch_size=5000)
+        >>> predict = lambda X, y, x_q: x_q.sum()
+        >>> key = jax.random.key(0)
+        >>> risk = sampled_risk(key, task, predict, batches=2, batch_size=5000)
         >>> abs(risk.mean - 2.0) < 5 * risk.standard_error
         True
     """
-    batches, n = (
-        _check.count("batches", batches),
-        _check.count("batch_size", batch_size),
-    )
+    batches = _check.count("batches", batches)
+    n = _check.count("batch_size", batch_size)
     if not callable(predict):
         raise ValueError(
-            f"predict must be a function of (X, y, x_q), such as fit.predict, got {type(predict)}"
+            "predict must be a function of (X, y, x_q), such as fit.predict, "
+            f"got {type(predict)}"
         )
     one = lambda X, y, x_q: _check.array("what predict returns", predict(X, y, x_q))
 
@@ -89,32 +89,33 @@ def sampled_risk(
         )
         if predictions.ndim not in (1, 2):
             raise ValueError(
-                f"predict must return a scalar or a vector, got shape {predictions.shape[1:]}"
+                "predict must return a scalar or a vector, "
+                f"got shape {predictions.shape[1:]}"
             )
-        squares = (
-            predictions - (target if predictions.ndim == 1 else target[:, None])
-        ) ** 2
+        target = target if predictions.ndim == 1 else target[:, None]
+        squares = (predictions - target) ** 2
         mean = squares.mean(axis=0)
         return mean, ((squares - mean[None]) ** 2).mean(axis=0)
 
-    found = [
+    results = [
         jax.device_get(moments(*checked_sample(task, key, n)))
         for key in jax.random.split(_check.key(key), batches)
     ]
-    means, spreads = (np.array(each, np.float64) for each in zip(*found, strict=True))
+    means, spreads = (
+        np.array(column, np.float64) for column in zip(*results, strict=True)
+    )
     # Deviations from each batch's own mean, and of these from the whole mean: no large
     # numbers are subtracted.
     mean = means.mean(axis=0)
     variance = spreads.mean(axis=0) + ((means - mean) ** 2).mean(axis=0)
-    error = (
-        np.sqrt(variance / (batches * n - 1))
-        if batches * n > 1
-        else math.nan * variance
-    )
+    count = batches * n
+    error = np.sqrt(variance / (count - 1)) if count > 1 else math.nan * variance
     return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))
 
 
-def prediction_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:
+def prediction_difference(
+    f: Callable, g: Callable, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     """Size of the difference in prediction, `| f(x_q) - g(x_q) |` (appendix C.2).
 
     Args:
@@ -130,7 +131,9 @@ def prediction_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:
     return jnp.abs(_scalar("f", f, X, y, x_q) - _scalar("g", g, X, y, x_q))
 
 
-def gradient_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:
+def gradient_difference(
+    f: Callable, g: Callable, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     r"""Norm of the difference of the gradients by the query, `\| \nabla_{x_q} f -
     \nabla_{x_q} g \|` (appendix C.2).
 
@@ -147,7 +150,9 @@ def gradient_difference(f: Callable, g: Callable, X, y, x_q) -> Scalar:
     )
 
 
-def gradient_cosine(f: Callable, g: Callable, X, y, x_q) -> Scalar:
+def gradient_cosine(
+    f: Callable, g: Callable, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     """Cosine of the angle between the gradients by the query (appendix C.2); NaN where
     a gradient is zero.
 

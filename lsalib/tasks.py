@@ -46,7 +46,8 @@ class Task(Protocol):
         ...     dim = 2
         ...     def sample(self, key, n):
         ...         one, two = jax.random.split(key)
-        ...         w, X = jax.random.rademacher(one, (n, 2), float), jax.random.normal(two, (n, 6, 2))
+        ...         w = jax.random.rademacher(one, (n, 2), float)
+        ...         X = jax.random.normal(two, (n, 6, 2))
         ...         y = jnp.einsum("ncd,nd->nc", X, w)
         ...         return Batch(X[:, 1:], y[:, 1:], X[:, 0], y[:, 0])
         >>> isinstance(Signs(), Task), Signs().sample(jax.random.key(0), 4).X.shape
@@ -90,9 +91,11 @@ class GaussianTask:
         >>> task = GaussianTask(prior_mean=[2.0, 2.0], context_size=3)
         >>> task.dim, round(gd_risk(task), 4)  # d (d+1) / (C+d+1)
         (2, 1.0)
-        >>> GaussianTask([2.0, 2.0], 3, feature_cov=[[1.0, 0.0], [0.0, 1e-20]]).feature_cov.tolist()
+        >>> flat = [[1.0, 0.0], [0.0, 1e-20]]
+        >>> GaussianTask([2.0, 2.0], 3, feature_cov=flat).feature_cov.tolist()
         [[1.0, 0.0], [0.0, 0.0]]
-        >>> slope = jax.grad(lambda noise: gd_risk(GaussianTask([2.0], 2, noise_std=noise), step_size=0.5))
+        >>> task = lambda noise: GaussianTask([2.0], 2, noise_std=noise)
+        >>> slope = jax.grad(lambda noise: gd_risk(task(noise), step_size=0.5))
         >>> float(slope(0.3))  # eta^2 d 2 sigma / C
         0.07500000...
 
@@ -108,28 +111,26 @@ class GaussianTask:
     noise_std: Any = 0.0
 
     def __post_init__(self):
-        prior_mean = _check.vector("prior_mean", self.prior_mean)
+        mean = _check.vector("prior_mean", self.prior_mean)
         fields = {
-            "prior_mean": prior_mean,
+            "prior_mean": mean,
             "context_size": _check.count("context_size", self.context_size),
+            "noise_std": _check.number("noise_std", self.noise_std, minimum=0.0),
         }
         for name in ("feature_cov", "prior_cov"):
-            value = getattr(self, name)
-            fields[name] = (
-                None
-                if value is None
-                else _check.covariance(name, value, prior_mean.size)
-            )
-        fields["noise_std"] = _check.number("noise_std", self.noise_std, minimum=0.0)
+            if (value := getattr(self, name)) is not None:
+                fields[name] = _check.covariance(name, value, mean.size)
         for name, value in fields.items():
-            known = value is not None and not _check.traced(value)
+            if _check.traced(value):
+                continue
             # Python's whole numbers have no bound
-            size = np.max(np.abs(np.asarray(value, object))) if known else 1.0
+            size = np.max(np.abs(np.asarray(value, object)))
             # Between these, sizes fit into float32, in which samples are drawn, and
             # their products into float64.
             if size > 1e30 or ("cov" in name and size < 1e-30):
                 raise ValueError(
-                    f"{name} must have a size between 1e-30 and 1e30, got {reprlib.repr(value)}"
+                    f"{name} must have a size between 1e-30 and 1e30, "
+                    f"got {reprlib.repr(value)}"
                 )
         self.__dict__.update(fields)
 
@@ -149,26 +150,23 @@ class GaussianTask:
 
     def tree_flatten(self):
         noise_std = self.noise_std if self.noisy else None
-        return (
-            self.prior_mean,
-            self.feature_cov,
-            self.prior_cov,
-            noise_std,
-        ), self.context_size
+        leaves = self.prior_mean, self.feature_cov, self.prior_cov, noise_std
+        return leaves, self.context_size
 
     @classmethod
     def tree_unflatten(cls, context_size, leaves):
         """Without a check: JAX puts placeholders here, and whole batches."""
         *arrays, noise_std = leaves
-        task, noise_std = object.__new__(cls), 0.0 if noise_std is None else noise_std
-        names = "prior_mean", "feature_cov", "prior_cov", "context_size", "noise_std"
+        task = object.__new__(cls)
         task.__dict__.update(
-            zip(names, (*arrays, context_size, noise_std), strict=True)
+            zip(("prior_mean", "feature_cov", "prior_cov"), arrays, strict=True),
+            noise_std=0.0 if noise_std is None else noise_std,
+            context_size=context_size,
         )
         return task
 
 
-def check_task(task, instead: str = "") -> None:
+def check_task(task: object, instead: str = "") -> None:
     """Refuse anything but a GaussianTask."""
     if not isinstance(task, GaussianTask):
         raise ValueError(
@@ -176,7 +174,7 @@ def check_task(task, instead: str = "") -> None:
         )
 
 
-def checked_sample(task, key: PRNGKeyArray, n: int) -> list:
+def checked_sample(task: Task, key: PRNGKeyArray, n: int) -> list:
     """Contexts, labels, queries and targets of n tasks of any distribution, in one
     float type.
     """
@@ -215,7 +213,8 @@ def sample(
             difference.
 
     Example:
-        >>> batch = sample(jax.random.key(0), GaussianTask([2.0, 2.0, 2.0], context_size=5), batch_size=4)
+        >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
+        >>> batch = sample(jax.random.key(0), task, batch_size=4)
         >>> batch.X.shape, batch.y.shape, batch.x_q.shape, batch.target.shape
         ((4, 5, 3), (4, 5), (4, 3), (4,))
     """
@@ -224,19 +223,14 @@ def sample(
     xp, w, s, *covs = _check.namespace(
         task.prior_mean, task.noise_std, task.feature_cov, task.prior_cov
     )
-    given = (
-        w,
-        *(None if cov is None else root(xp, cov) for cov in covs),
-        s if task.noisy else None,
+    roots = [None if cov is None else root(xp, cov) for cov in covs]
+    arrays = jax.tree.map(
+        lambda value: value.astype(jnp.result_type(float)),
+        (w, *roots, s if task.noisy else None),
     )
-    given = jax.tree.map(lambda value: value.astype(jnp.result_type(float)), given)
-    compress = bool(compress) and task.context_size > task.dim + task.noisy
-    return _sample(
-        key,
-        *given,
-        float(task.context_size),
-        (None if compress else task.context_size, batch_size),
-    )
+    C = task.context_size
+    tokens = None if compress and C > task.dim + task.noisy else C
+    return _sample(key, *arrays, float(C), (tokens, batch_size))
 
 
 @partial(jax.jit, static_argnames="shape")

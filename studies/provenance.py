@@ -39,7 +39,8 @@ def machine() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {names[0] if names else platform.processor()}"
+    name = names[0] if names else platform.processor()
+    return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {name}"
 
 
 def versions(*packages: str) -> dict[str, str]:

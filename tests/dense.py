@@ -96,7 +96,7 @@ def linear_guess(L: np.ndarray, u: np.ndarray, bias: float = 0.0) -> np.ndarray:
 
 
 def least(given: Moments, query: np.ndarray, values: np.ndarray | None = None) -> float:
-    """The minimum risk of all lifts, or of heads with these value vectors, (H, d + 1)."""
+    """The minimum risk of all lifts, or of heads with these values, (H, d + 1)."""
     values = np.eye(len(given.mean)) if values is None else values
     wanted = np.tensordot(query[:, :-1], given.cross, 1) - np.multiply.outer(
         query[:, -1], given.mean

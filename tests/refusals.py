@@ -4,7 +4,7 @@ import pytest
 
 
 def refusals(*cases):
-    """A test of (call, words) pairs: each call raises a ValueError that has the words, a
+    """A test of (call, words) pairs: each call raises a ValueError with the words, a
     regular expression.
     """
 

@@ -34,8 +34,8 @@ The square is {glue:text}`square`.
 from IPython.display import display
 
 mime = "application/papermill.record/"
-scrapbook = {"name": "square", "mime_prefix": mime}
-display({mime + "text/plain": str(5.5**2 + 0.001)}, raw=True, metadata={"scrapbook": scrapbook})
+about = {"scrapbook": {"name": "square", "mime_prefix": mime}}
+display({mime + "text/plain": str(5.5**2 + 0.001)}, raw=True, metadata=about)
 ```
 
 The next cell shows the sum.

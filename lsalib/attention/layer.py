@@ -4,17 +4,25 @@ All faster forms are compared with ``lsa``.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib._arrays import (
+    Features,
+    HeadMatrices,
+    Labels,
+    Real,
+    Rows,
+    Scalar,
+    Tokens,
+    Vector,
+)
 
 __all__ = ["LSAParams", "embed", "init", "linear_transformer_block", "lsa", "yq_lsa"]
-
-Scalar = Float[Array, ""]
 
 
 class LSAParams(NamedTuple):
@@ -22,10 +30,10 @@ class LSAParams(NamedTuple):
     + 1.
     """
 
-    W_K: Float[Array, "H D D"]
-    W_Q: Float[Array, "H D D"]
-    W_P: Float[Array, "H D D"]
-    W_V: Float[Array, "H D D"]
+    W_K: HeadMatrices
+    W_Q: HeadMatrices
+    W_P: HeadMatrices
+    W_V: HeadMatrices
 
 
 def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAParams:
@@ -52,7 +60,8 @@ def init(key: PRNGKeyArray, dim: int, heads: int, scale: float = 0.1) -> LSAPara
     )
 
 
-def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
+@_check.compiled
+def embed(X: Features, y: Labels, x_q: Vector, y_q: Real) -> Tokens:
     r"""The embedding of a context and its query, with the initial guess y_q (eq. 2).
 
     .. math:: E = \begin{pmatrix} X^\top & x_q \\ y^\top & y_q \end{pmatrix}
@@ -70,10 +79,13 @@ def embed(X, y, x_q, y_q) -> Float[Array, "D T"]:
         >>> embed([[1.0, 2.0]], [3.0], [4.0, 5.0], 6.0).tolist()
         [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
     """
-    return _embed(*_check.floats(X=X, y=y, x_q=x_q, y_q=y_q))
+    _check.context(X, y, x_q)
+    _check.shape("y_q", y_q, ())
+    return jnp.concatenate([tokens(X, y), jnp.append(x_q, y_q)[None]]).T
 
 
-def lsa(params: LSAParams, E) -> Scalar:
+@_check.compiled
+def lsa(params: LSAParams, E: Tokens | Any) -> Scalar:
     r"""Multi-head LSA by the full matrices of eqs. 3, 5 and 6.
 
     .. math:: f(E) = \Big[ E + \sum_h W_P W_V E W_M (E^\top W_K^\top W_Q E) / C
@@ -91,10 +103,14 @@ def lsa(params: LSAParams, E) -> Scalar:
         >>> float(lsa(gd_weights([0.0, 0.0], step_size=2.0), E))
         3.0
     """
-    return _lsa(*_check.floats(params=params, E=E))
+    D = check_params(params)
+    _check.shape("E", E, (D, "C+1"))
+    _check.count("the context size, the columns of E less one,", E.shape[1] - 1)
+    return add_heads(params, E)[-1, -1]
 
 
-def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
+@_check.compiled
+def yq_lsa(params: LSAParams, w: Vector, X: Features, y: Labels, x_q: Vector) -> Scalar:
     r"""LSA whose initial guess is linear in the query, `y_q = w^\top x_q` with
     trainable w (eqs. 11-12).
 
@@ -106,13 +122,19 @@ def yq_lsa(params: LSAParams, w, X, y, x_q) -> Scalar:
     Example:
         >>> from lsalib.attention import gd_weights
         >>> w = [1.0, 2.0]
-        >>> float(yq_lsa(gd_weights(w, step_size=1.0), w, X=jnp.eye(2), y=w, x_q=[1.0, 1.0]))
+        >>> params = gd_weights(w, step_size=1.0)
+        >>> float(yq_lsa(params, w, X=jnp.eye(2), y=w, x_q=[1.0, 1.0]))
         3.0
     """
-    return _yq_lsa(*_check.floats(params=params, w=w, X=X, y=y, x_q=x_q))
+    _check.context(X, y, x_q)
+    _check.shape("w", w, x_q.shape)
+    return lsa(params, embed(X, y, x_q, w @ x_q))
 
 
-def linear_transformer_block(params: LSAParams, W_1, W_2, X, y, x_q) -> Scalar:
+@_check.compiled
+def linear_transformer_block(
+    params: LSAParams, W_1: Rows, W_2: Rows, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     r"""LSA followed by a linear MLP, with no initial guess (eq. 30).
 
     .. math:: f(E) = \Big[ W_2^\top W_1 \Big( E + \sum_h W_P W_V E W_M (E^\top W_K^\top
@@ -126,45 +148,20 @@ def linear_transformer_block(params: LSAParams, W_1, W_2, X, y, x_q) -> Scalar:
     Example:
         >>> from lsalib.attention import gd_weights
         >>> params = gd_weights([0.0, 0.0], step_size=2.0)
-        >>> float(linear_transformer_block(params, jnp.eye(3), jnp.eye(3), jnp.eye(2), [1.0, 2.0], [1.0, 1.0]))
+        >>> W_1 = W_2 = jnp.eye(3)
+        >>> X, y, x_q = jnp.eye(2), [1.0, 2.0], [1.0, 1.0]
+        >>> float(linear_transformer_block(params, W_1, W_2, X, y, x_q))
         3.0
     """
-    return _block(*_check.floats(params=params, W_1=W_1, W_2=W_2, X=X, y=y, x_q=x_q))
-
-
-@jax.jit
-def _embed(X, y, x_q, y_q):
-    _check.context(X, y, x_q)
-    _check.shape("y_q", y_q, ())
-    return jnp.concatenate([tokens(X, y), jnp.append(x_q, y_q)[None]]).T
-
-
-@jax.jit
-def _lsa(params, E):
-    D = check_params(params)
-    _check.shape("E", E, (D, "C+1"))
-    _check.count("the context size, the columns of E less one,", E.shape[1] - 1)
-    return add_heads(params, E)[-1, -1]
-
-
-@jax.jit
-def _yq_lsa(params, w, X, y, x_q):
-    _check.context(X, y, x_q)
-    _check.shape("w", w, x_q.shape)
-    return _lsa(params, _embed(X, y, x_q, w @ x_q))
-
-
-@jax.jit
-def _block(params, W_1, W_2, X, y, x_q):
     _check.context(X, y, x_q)
     D = check_params(params, len(x_q))
     _check.shape("W_1", W_1, ("m", D))
     _check.shape("W_2", W_2, W_1.shape)
-    E = _embed(X, y, x_q, jnp.zeros((), x_q.dtype))
+    E = embed(X, y, x_q, 0.0)
     return W_2[:, -1] @ (W_1 @ add_heads(params, E)[:, -1])
 
 
-def add_heads(params: LSAParams, E: Float[Array, "D T"]) -> Float[Array, "D T"]:
+def add_heads(params: LSAParams, E: Tokens) -> Tokens:
     """``E + sum_h head_h(E)`` (eqs. 5-6). Keys and values may have any length."""
     C = E.shape[1] - 1
     W_M = jnp.diag(jnp.ones(C + 1, E.dtype).at[-1].set(0))

@@ -2,11 +2,23 @@
 predictions.
 """
 
-import jax
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import (
+    Features,
+    Gram,
+    HeadMatrices,
+    HeadVectors,
+    Labels,
+    Lift,
+    Real,
+    Scalar,
+    Vector,
+)
 from lsalib.attention.layer import LSAParams, check_params, tokens
 
 __all__ = [
@@ -19,10 +31,9 @@ __all__ = [
     "predict",
 ]
 
-Scalar = Float[Array, ""]
 
-
-def gram(X, y) -> Float[Array, "D D"]:
+@_check.compiled
+def gram(X: Features, y: Labels) -> Float[Array, "D D"]:
     r"""The Gram matrix of the context's tokens: all that linear attention reads of the
     context.
 
@@ -39,10 +50,12 @@ def gram(X, y) -> Float[Array, "D D"]:
         >>> gram([[1.0], [3.0]], [1.0, 1.0]).tolist()
         [[5.0, 2.0], [2.0, 1.0]]
     """
-    return _gram(*_check.floats(X=X, y=y))
+    _check.context(X, y)
+    Z = tokens(X, y)
+    return Z.T @ Z / len(y)
 
 
-def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D D"]]:
+def effective(params: LSAParams) -> tuple[HeadVectors, HeadMatrices]:
     r"""What a head does to a prediction: `b_h`, the last row of `W_P W_V`, and `A_h =
     W_K^\top W_Q`.
 
@@ -64,7 +77,7 @@ def effective(params: LSAParams) -> tuple[Float[Array, "H D"], Float[Array, "H D
     return b, A
 
 
-def from_effective(b, A) -> LSAParams:
+def from_effective(b: HeadVectors | Any, A: HeadMatrices | Any) -> LSAParams:
     r"""Weights with ``effective(from_effective(b, A)) == (b, A)``: W_Q is A, the last
     row of W_V is b.
 
@@ -87,7 +100,7 @@ def from_effective(b, A) -> LSAParams:
     return LSAParams(W_K=each, W_Q=A, W_P=each, W_V=jnp.zeros_like(A).at[:, -1].set(b))
 
 
-def lift(params: LSAParams) -> Float[Array, "D D D"]:
+def lift(params: LSAParams) -> Lift:
     r"""The lifted parameters (appendix A.1), in which the risk is convex.
 
     .. math:: M_j = \sum_h b_h a_{h,j}^\top
@@ -108,7 +121,7 @@ def lift(params: LSAParams) -> Float[Array, "D D D"]:
     return jnp.einsum("hm,hnj->jmn", b, A)
 
 
-def from_lift(M) -> LSAParams:
+def from_lift(M: Lift | Any) -> LSAParams:
     """Weights of D = d+1 heads with ``lift(from_lift(M)) == M``: the construction
     behind Theorem 1.
 
@@ -132,7 +145,8 @@ def from_lift(M) -> LSAParams:
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 
 
-def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
+@_check.compiled
+def predict(params: LSAParams, G: Gram, x_q: Vector, y_q: Real) -> Scalar:
     r"""The prediction of ``lsa``, from what it reads alone.
 
     .. math:: f = y_q + \sum_h b_h^\top G A_h z_q, \qquad z_q = [x_q; y_q]
@@ -148,13 +162,20 @@ def predict(params: LSAParams, G, x_q, y_q) -> Scalar:
 
     Example:
         >>> G = gram(jnp.eye(2), [1.0, 2.0])
-        >>> float(predict(gd_weights([0.0, 0.0], step_size=2.0), G, x_q=[1.0, 1.0], y_q=0.0))
+        >>> params = gd_weights([0.0, 0.0], step_size=2.0)
+        >>> float(predict(params, G, x_q=[1.0, 1.0], y_q=0.0))
         3.0
     """
-    return _predict(*_check.floats(params=params, G=G, x_q=x_q, y_q=y_q))
+    D = check_params(params)
+    _check.shape("G", G, (D, D))
+    _check.shape("x_q", x_q, (D - 1,))
+    _check.shape("y_q", y_q, ())
+    # The lift first: it does not depend on the example, so ``jax.vmap`` computes it
+    # once for a whole batch.
+    return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), lift(params), 1))
 
 
-def gd_weights(prior_mean, step_size) -> LSAParams:
+def gd_weights(prior_mean: Vector, step_size: Real) -> LSAParams:
     r"""One head that takes a gradient step of size eta from the prior mean (eq. 7).
 
     .. math:: W_V = \begin{pmatrix} 0 & 0 \\ w_\star^\top & -1 \end{pmatrix}, \quad
@@ -185,21 +206,3 @@ def gd_weights(prior_mean, step_size) -> LSAParams:
     return LSAParams(
         *(W[None] for W in (reads_features, reads_features, -step_size * identity, W_V))
     )
-
-
-@jax.jit
-def _gram(X, y):
-    _check.context(X, y)
-    Z = tokens(X, y)
-    return Z.T @ Z / len(y)
-
-
-@jax.jit
-def _predict(params, G, x_q, y_q):
-    D = check_params(params)
-    _check.shape("G", G, (D, D))
-    _check.shape("x_q", x_q, (D - 1,))
-    _check.shape("y_q", y_q, ())
-    # The lift first: it does not depend on the example, so ``jax.vmap`` computes it
-    # once for a whole batch.
-    return y_q + jnp.vdot(G, jnp.tensordot(jnp.append(x_q, y_q), lift(params), 1))

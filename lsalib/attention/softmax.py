@@ -11,13 +11,24 @@ D the length of a token. The query is not among the tokens that are attended to.
 acts only through `b = W_O W_V` and `A = W_K^\top W_Q / \sqrt{D}`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from lsalib import _check
+from lsalib._arrays import (
+    Features,
+    HeadMatrices,
+    Labels,
+    PerHead,
+    PerToken,
+    Real,
+    Rows,
+    Scalar,
+    Vector,
+)
 from lsalib.attention.layer import tokens
 
 __all__ = [
@@ -30,15 +41,13 @@ __all__ = [
     "softmax_heads",
 ]
 
-Scalar = Float[Array, ""]
-
 
 class SoftmaxParams(NamedTuple):
     """The weights of a softmax layer with H heads, tokens of length D and m outputs."""
 
-    W_K: Float[Array, "H D D"]
-    W_Q: Float[Array, "H D D"]
-    W_V: Float[Array, "H D D"]
+    W_K: HeadMatrices
+    W_Q: HeadMatrices
+    W_V: HeadMatrices
     W_O: Float[Array, "H m D"]
 
 
@@ -62,16 +71,18 @@ def init_softmax(
     """
     H, m = _check.count("heads", heads), _check.count("outputs", outputs)
     D = _check.count("dim", dim) + m
-    shapes, bounds = [(H, D, D)] * 3 + [(H, m, D)], [D**-0.5] * 3 + [(D * H) ** -0.5]
-    draw = lambda key, shape, bound: jax.random.uniform(
-        key, shape, minval=-bound, maxval=bound
+    draw = lambda key, rows, bound: jax.random.uniform(
+        key, (H, rows, D), minval=-bound, maxval=bound
     )
-    return SoftmaxParams(
-        *map(draw, jax.random.split(_check.key(key), 4), shapes, bounds)
-    )
+    *keys, last = jax.random.split(_check.key(key), 4)
+    W_K, W_Q, W_V = (draw(each, D, D**-0.5) for each in keys)
+    return SoftmaxParams(W_K, W_Q, W_V, draw(last, m, (D * H) ** -0.5))
 
 
-def softmax_heads(params: SoftmaxParams, Z, z_q) -> Float[Array, "H m"]:
+@_check.compiled
+def softmax_heads(
+    params: SoftmaxParams, Z: Rows, z_q: PerToken | Any
+) -> Float[Array, "H m"]:
     r"""What each head adds to the prediction.
 
     .. math:: W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q / \sqrt{D} \big)
@@ -89,10 +100,17 @@ def softmax_heads(params: SoftmaxParams, Z, z_q) -> Float[Array, "H m"]:
         >>> softmax_heads(params, [[1.0, 1.0], [5.0, 3.0]], [7.0, 0.0]).tolist()
         [[4.0]]
     """
-    return _heads(*_check.floats(params=params, Z=Z, z_q=z_q))
+    b, A = effective_softmax(params)
+    _check.shape("Z", Z, ("L", A.shape[1]))
+    _check.shape("z_q", z_q, Z.shape[1:])
+    weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
+    return jnp.einsum("hmi,li,hl->hm", b, Z, weights)
 
 
-def softmax_attention(params: SoftmaxParams, X, y, x_q, y_q=0.0) -> Scalar:
+@_check.compiled
+def softmax_attention(
+    params: SoftmaxParams, X: Features, y: Labels, x_q: Vector, y_q: Real = 0.0
+) -> Scalar:
     r"""The layer's prediction for one context.
 
     .. math:: f = y_q + \sum_h W_O W_V Z^\top \mathrm{softmax} \big( Z W_K^\top W_Q z_q
@@ -109,17 +127,22 @@ def softmax_attention(params: SoftmaxParams, X, y, x_q, y_q=0.0) -> Scalar:
 
     Example:
         >>> params = from_effective_softmax([[[0.0, 0.0, 1.0]]], jnp.zeros((1, 3, 3)))
-        >>> float(softmax_attention(params, jnp.eye(2), [1.0, 2.0], [1.0, 1.0], y_q=0.5))
+        >>> X, y, x_q = jnp.eye(2), [1.0, 2.0], [1.0, 1.0]
+        >>> float(softmax_attention(params, X, y, x_q, y_q=0.5))
         2.0
 
     Source: He et al., arXiv 2503.12734.
     """
-    return _attention(*_check.floats(params=params, X=X, y=y, x_q=x_q, y_q=y_q))
+    _check.context(X, y, x_q)
+    _check.shape("y_q", y_q, ())
+    effective_softmax(params)  # checks the weights
+    _check.shape("W_O", params.W_O, ("H", 1, "D"))
+    return y_q + softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
 
 
 def effective_softmax(
     params: SoftmaxParams,
-) -> tuple[Float[Array, "H m D"], Float[Array, "H D D"]]:
+) -> tuple[Float[Array, "H m D"], HeadMatrices]:
     r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q /
     \sqrt{D}`, the “OV” and “KQ” circuits.
 
@@ -137,16 +160,16 @@ def effective_softmax(
     if getattr(params, "_fields", None) != SoftmaxParams._fields:
         raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
     [params] = _check.floats(params=params)
-    _check.shape("W_K", params.W_K, ("H", "D", "D"))
-    H, D, _ = params.W_K.shape
-    for name, W in zip(params._fields[:3], params, strict=False):
-        _check.shape(name, W, (H, D, D))
-    _check.shape("W_O", params.W_O, (H, "m", D))
+    H, D, _ = _check.shape("W_K", params.W_K, ("H", "D", "D")).shape
+    for name, W in params._asdict().items():
+        _check.shape(name, W, (H, "m" if name == "W_O" else D, D))
     b = jnp.einsum("hmi,hij->hmj", params.W_O, params.W_V)
     return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
-def from_effective_softmax(b, A) -> SoftmaxParams:
+def from_effective_softmax(
+    b: Float[Array, "H m D"] | Any, A: HeadMatrices | Any
+) -> SoftmaxParams:
     """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
 
     Args:
@@ -154,7 +177,8 @@ def from_effective_softmax(b, A) -> SoftmaxParams:
         A: the matrix of the logits, (H, D, D).
 
     Example:
-        >>> b, A = effective_softmax(from_effective_softmax(jnp.ones((1, 1, 4)), jnp.ones((1, 4, 4))))
+        >>> params = from_effective_softmax(jnp.ones((1, 1, 4)), jnp.ones((1, 4, 4)))
+        >>> b, A = effective_softmax(params)
         >>> float(A[0, 0, 0]), float(b[0, 0, 0])
         (1.0, 1.0)
     """
@@ -166,7 +190,10 @@ def from_effective_softmax(b, A) -> SoftmaxParams:
     return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
 
 
-def reduced_softmax(omega, mu, X, y, x_q) -> Scalar:
+@_check.compiled
+def reduced_softmax(
+    omega: PerHead, mu: PerHead, X: Features, y: Labels, x_q: Vector
+) -> Scalar:
     r"""Softmax attention with two numbers for each head.
 
     .. math:: f = \sum_h \mu_h \sum_l y_l \, \mathrm{softmax}(\omega_h X x_q)_l
@@ -184,29 +211,6 @@ def reduced_softmax(omega, mu, X, y, x_q) -> Scalar:
 
     Source: He et al., arXiv 2503.12734.
     """
-    return _reduced(*_check.floats(omega=omega, mu=mu, X=X, y=y, x_q=x_q))
-
-
-@jax.jit
-def _heads(params, Z, z_q):
-    b, A = effective_softmax(params)
-    _check.shape("Z", Z, ("L", A.shape[1]))
-    _check.shape("z_q", z_q, Z.shape[1:])
-    weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
-    return jnp.einsum("hmi,li,hl->hm", b, Z, weights)
-
-
-@jax.jit
-def _attention(params, X, y, x_q, y_q):
-    _check.context(X, y, x_q)
-    _check.shape("y_q", y_q, ())
-    effective_softmax(params)  # checks the weights
-    _check.shape("W_O", params.W_O, ("H", 1, "D"))
-    return y_q + _heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
-
-
-@jax.jit
-def _reduced(omega, mu, X, y, x_q):
     _check.context(X, y, x_q)
     _check.shape("omega", omega, ("H",))
     _check.shape("mu", mu, omega.shape)

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import isotonic_regression
 
 from lsalib.book.figures import INK, color_of, use_style
-from lsalib.book.notebook import written
+from lsalib.book.notebook import Numbers, Series, written
 
 __all__ = ["Chart", "chart", "tokens"]
 
@@ -36,32 +36,45 @@ class Chart:
 
     def __init__(self, figure: Figure, ax: Axes, show: bool, **limits):
         self.figure, self.ax, self._show, self._limits = figure, ax, show, limits
-        self._names: list[tuple[float, float, str, str]] = []
+        self._names: list[tuple[float, str, str]] = []
 
     def line(
-        self, x, y, name: str = "", *, color: str = "ink", style: str = "-"
+        self,
+        x: Series,
+        y: Series,
+        name: str = "",
+        *,
+        color: str = "ink",
+        style: str = "-",
     ) -> None:
         """A curve through the points (x, y), for what is exact."""
         x, y = self._pair(x, y)
         self.ax.plot(x, y, style, color=color_of(color))
-        self._name(name, x[-1], y[-1], color)
+        self._name(name, y[-1], color)
 
     def points(
-        self, x, y, name: str = "", *, error=None, color: str = "ink", marker: str = "o"
+        self,
+        x: Series,
+        y: Series,
+        name: str = "",
+        *,
+        error: Numbers = None,
+        color: str = "ink",
+        marker: str = "o",
     ) -> None:
         """Points, for what is sampled or trained, with bars of three standard errors if
         ``error`` is given.
         """
         x, y = self._pair(x, y)
-        bars = None if error is None else 3 * np.broadcast_to(error, y.shape)
-        self.ax.errorbar(
-            x, y, bars, fmt=marker, markersize=5, color=color_of(color), zorder=4
-        )
-        self._name(name, x[-1], y[-1], color)
+        bars = None if error is None else 3 * np.asarray(error)
+        # above curves
+        style: Any = {"fmt": marker, "markersize": 5, "zorder": 4}
+        self.ax.errorbar(x, y, bars, color=color_of(color), **style)
+        self._name(name, y[-1], color)
 
     def curve(
         self,
-        losses,
+        losses: Numbers,
         name: str = "",
         *,
         color: str = "ink",
@@ -82,21 +95,18 @@ class Chart:
             )
         window = min(window, rows.shape[1])
         # A last window that is not full is left out.
-        blocks = rows[:, : rows.shape[1] // window * window].reshape(
-            len(rows), -1, window
-        )
-        middle = (np.arange(blocks.shape[1]) + 0.5) * window
-        low, high = blocks.min((0, 2)), blocks.max((0, 2))
-        self.ax.fill_between(
-            middle, low, high, color=color_of(color), alpha=0.15, linewidth=0
-        )
+        count = rows.shape[1] // window
+        blocks = rows[:, : count * window].reshape(-1, count, window)
+        middle = (np.arange(count) + 0.5) * window
+        ends, ink = (blocks.min((0, 2)), blocks.max((0, 2))), color_of(color)
+        self.ax.fill_between(middle, *ends, color=ink, alpha=0.15, linewidth=0)
         for means in blocks.mean(2):
-            self.ax.plot(middle, means, style, color=color_of(color), linewidth=1.4)
-        self._name(name, middle[-1], means[-1], color)
+            self.ax.plot(middle, means, style, color=ink, linewidth=1.4)
+        self._name(name, means[-1], color)
 
     def exact(
         self,
-        value,
+        value: Numbers,
         name: str = "",
         *,
         color: str = "ink",
@@ -104,15 +114,17 @@ class Chart:
         spec: str = ".3f",
     ) -> None:
         """A horizontal line at an exact value, which follows its name."""
-        self.ax.axhline(
-            value, color=color_of(color), linestyle=style, linewidth=1.4, zorder=5
-        )
+        # above curves and points
+        line: Any = {"linestyle": style, "linewidth": 1.4, "zorder": 5}
+        value = float(value)
+        self.ax.axhline(value, color=color_of(color), **line)
         if name:
-            self._name(f"{name} {written(float(value), spec)}", np.inf, value, color)
+            self._name(f"{name} {written(value, spec)}", value, color)
 
-    def upright(self, x, name: str = "", *, color: str = "ink") -> None:
+    def upright(self, x: Numbers, name: str = "") -> None:
         """A dotted vertical line, with its name at the top."""
-        self.ax.axvline(x, color=color_of(color), linestyle=":", linewidth=1.4)
+        x = float(x)
+        self.ax.axvline(x, color=INK, linestyle=":", linewidth=1.4)
         if name:
             top = self.ax.get_xaxis_transform()
             place: Any = {"xycoords": top, "textcoords": "offset points"}
@@ -124,15 +136,11 @@ class Chart:
     def __exit__(self, kind, error, trace) -> None:
         if kind is None:
             # Only now: matplotlib fits an end that is None to what is drawn by then.
-            for name, ends in self._limits.items():
-                if ends is not None:
-                    self.ax.set(**{name: ends})
+            self.ax.set(**self._limits)
             for axis in (self.ax.xaxis, self.ax.yaxis):
                 low, high = axis.get_view_interval()
-                if (
-                    isinstance(ticks := axis.get_major_locator(), LogLocator)
-                    and high > 100 * low
-                ):
+                ticks = axis.get_major_locator()
+                if isinstance(ticks, LogLocator) and high > 100 * low:
                     # numbers between powers of ten would run together
                     ticks.set_params(subs=(1,))
             self._write_names()
@@ -151,9 +159,9 @@ class Chart:
             )
         return np.atleast_1d(x), np.atleast_1d(y)
 
-    def _name(self, name: str, x: float, y: float, color: str) -> None:
+    def _name(self, name: str, y: float, color: str) -> None:
         if name:
-            self._names.append((x, y, name, color))
+            self._names.append((y, name, color))
 
     def _write_names(self) -> None:
         """The names to the right of the plot, each as near to its line's end as the
@@ -166,25 +174,19 @@ class Chart:
         low, high = self.ax.get_window_extent().intervaly
         # a line of text, with its leading
         size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72
-        named = sorted(self._names, key=lambda each: each[1])
-        heights = [size * (1 + name.count("\n")) for _, _, name, _ in named]
-        places = spread(
-            [np.clip(pixels(y), low, high) for _, y, _, _ in named], heights
-        )
-        style: Any = {
-            "transform": self.ax.transAxes,
-            "va": "center",
-            "ha": "left",
-            "linespacing": 1.1,
-        }
-        for (_, _, name, color), place in zip(named, places, strict=True):
-            at = self.ax.transAxes.inverted().transform((0, place))[1]
+        names = sorted(self._names, key=lambda each: each[0])
+        heights = [size * (1 + name.count("\n")) for _, name, _ in names]
+        places = spread([np.clip(pixels(y), low, high) for y, _, _ in names], heights)
+        axes = self.ax.transAxes
+        style: Any = {"transform": axes, "va": "center", "linespacing": 1.1}
+        for (_, name, color), place in zip(names, places, strict=True):
+            at = axes.inverted().transform((0, place))[1]
             self.ax.text(1.02, at, name, color=color_of(color), **style)
 
 
-def spread(wanted, heights) -> np.ndarray:
-    """The places nearest to those wanted at which boxes of these heights, in this
-    order, do not overlap.
+def spread(centers: Series, heights: Series) -> np.ndarray:
+    """The places nearest to ``centers`` at which boxes of these heights, in this order,
+    do not overlap.
 
     With the heights taken off, the places only have to rise: an isotonic regression.
 
@@ -197,7 +199,7 @@ def spread(wanted, heights) -> np.ndarray:
     """
     gaps = np.add(heights[1:], heights[:-1]) / 2
     offsets = np.concatenate([[0.0], np.cumsum(gaps)])
-    return isotonic_regression(np.subtract(wanted, offsets)).x + offsets
+    return isotonic_regression(np.subtract(centers, offsets)).x + offsets
 
 
 def chart(
@@ -205,9 +207,9 @@ def chart(
     ylabel: str,
     *,
     log: str = "",
-    xlim=None,
-    ylim=None,
-    size=(5.6, 3.5),
+    xlim: Numbers = None,
+    ylim: Numbers = None,
+    size: tuple[float, float] = (5.6, 3.5),
     show: bool = True,
 ) -> Chart:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c:
@@ -235,11 +237,11 @@ def chart(
 
 
 def tokens(
-    cells,
+    cells: Sequence[Sequence[Any]],
     columns: Sequence[str],
     rows: Sequence[str],
     *,
-    size=(5.6, 2.3),
+    size: tuple[float, float] = (5.6, 2.3),
     show: bool = True,
 ) -> Chart:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last
@@ -268,10 +270,12 @@ def tokens(
         )
     use_style()
     figure, ax = plt.subplots(figsize=size)
-    for i, j in np.ndindex(len(rows), len(columns)):
-        last = i == len(rows) - 1
-        color = "yq" if last and j == len(columns) - 1 else "lsa" if last else "ink"
-        opacity = 0.4 if color == "yq" else 0.12
+    height, width = len(rows), len(columns)
+    for i, j in np.ndindex(height, width):
+        # features in gray, labels in the layer's color, and the guess stands out
+        color, opacity = "ink" if i < height - 1 else "lsa", 0.12
+        if (i, j) == (height - 1, width - 1):
+            color, opacity = "yq", 0.4
         fill: Any = {"facecolor": color_of(color), "alpha": opacity}
         ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, **fill))
         text = cells[i][j]
@@ -282,9 +286,8 @@ def tokens(
         ax.text(j, 0.62, name, ha="center", va="bottom")
     for i, name in enumerate(rows):
         ax.text(-0.62, -i, name, ha="right", va="center")
-    ax.plot(
-        [len(columns) - 1.5] * 2, [0.5, 0.5 - len(rows)], ":", color=INK, linewidth=1
-    )
-    ax.set(xlim=(-0.6, len(columns) - 0.4), ylim=(0.4 - len(rows), 1.2), aspect=0.6)
+    # between the examples and the query
+    ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
+    ax.set(xlim=(-0.6, width - 0.4), ylim=(0.4 - height, 1.2), aspect=0.6)
     ax.axis("off")
     return Chart(figure, ax, show)

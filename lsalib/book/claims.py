@@ -11,11 +11,11 @@ import operator
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lsalib.book.notebook import after_cell, show, written
+from lsalib.book.notebook import Numbers, after_cell, show, written
 
 __all__ = ["Claim", "ClaimError", "Record"]
 
@@ -60,19 +60,17 @@ class Record(NamedTuple):
         For a check of an equation it is the tolerance over the deviation. Otherwise it
         is one and the distance, in tolerances, from where the verdict would change.
         """
-        deviation = abs(self.measured - self.expected)
+        apart = self.measured - self.expected
         if self.relation == "=" and self.kind == "check":
-            return round(self.tolerance / deviation, 6) if deviation else math.inf
+            return round(self.tolerance / abs(apart), 6) if apart else math.inf
         if self.tolerance == 0:
             return math.inf
-        if self.relation == "=":
-            return round(deviation / self.tolerance, 6)
-        beyond = (
-            (self.measured - self.expected)
-            * (1 if self.relation == ">" else -1)
-            / self.tolerance
-        )
-        return round(beyond if self.kind == "check" else 2 - beyond, 6)
+        beyond = {"=": abs(apart), ">": apart, "<": -apart}[self.relation]
+        beyond /= self.tolerance
+        # A control of an inequality fails up to the bound that makes it stricter: one
+        # tolerance on this side of what is expected.
+        turned = self.kind == "control" and self.relation != "="
+        return round(2 - beyond if turned else beyond, 6)
 
     def _ipython_display_(self) -> None:
         """Nothing more when a cell ends in a check: the cell shows its row."""
@@ -89,7 +87,8 @@ class Claim:
 
     Example:
         >>> claim = Claim("exact-gd-risk")
-        >>> claim.holds("one gradient step", [5.2381, 5.2380], 110 / 21, atol=2e-4).measured
+        >>> risks = [5.2381, 5.2380]
+        >>> claim.holds("one gradient step", risks, 110 / 21, atol=2e-4).measured
         5.238
         >>> claim.fails("a step twice too long", 6.1, 110 / 21, atol=2e-4).kind
         'control'
@@ -101,14 +100,15 @@ class Claim:
     def holds(
         self,
         label: str,
-        measured,
-        expected,
+        measured: Numbers,
+        expected: Numbers,
         *,
-        atol=0.0,
-        rtol=0.0,
+        atol: Numbers = 0.0,
+        rtol: Numbers = 0.0,
         relation: str = "=",
         seeds: Sequence[int] | None = None,
         paper_setting: bool = True,
+        kind: str = "check",
     ) -> Record | None:
         """Assert that ``measured`` stands in ``relation`` to ``expected``, and record
         it; the cell shows it.
@@ -131,45 +131,21 @@ class Claim:
             paper_setting: whether the page has the parameters that the check was
                 published with. If not, a check that fails is a warning and leaves no
                 record: a reader who changes parameters can run all cells.
+            kind: "check", or "control" as in ``fails``.
 
         Returns:
             The ``Record``; None after a warning. If the claim does not hold, a
             ``ClaimError`` names the worst entry.
         """
-        how = {
-            "atol": atol,
-            "rtol": rtol,
-            "relation": relation,
-            "seeds": seeds,
-            "paper_setting": paper_setting,
-        }
-        return self._judge("check", label, measured, expected, **how)
-
-    def fails(self, label: str, measured, expected, **how) -> Record | None:
-        """Negative control: assert that the same comparison *fails*, in every entry,
-        once one thing is broken.
-
-        Args, result and errors as in ``holds``; the label says what is broken.
-        """
-        return self._judge("control", label, measured, expected, **how)
-
-    def _judge(
-        self,
-        kind,
-        label,
-        measured,
-        expected,
-        *,
-        atol=0.0,
-        rtol=0.0,
-        relation="=",
-        seeds=None,
-        paper_setting=True,
-    ) -> Record | None:
-        seeds = self.seeds if seeds is None else seeds
         try:
-            record = _compare(
-                kind, self.id, label, measured, expected, atol, rtol, relation, seeds
+            record = Record(
+                **_compare(kind, measured, expected, atol, rtol, relation),
+                id=self.id,
+                label=label,
+                relation=relation,
+                kind=kind,
+                seeds=[*map(operator.index, self.seeds if seeds is None else seeds)],
+                anchor=_anchor(self.id),
             )
         except ValueError as error:
             if paper_setting:
@@ -180,82 +156,85 @@ class Claim:
                 _pending.append(record)
                 after_cell(_show_pending)
                 return record
-            found = f"{written(record.measured, '.6g')} {relation} {written(record.expected, '.6g')}"
-            apart = (
+            comparison = "{} {} {} (difference {}, tolerance {})".format(
+                written(record.measured, ".6g"),
+                relation,
+                written(record.expected, ".6g"),
                 written(record.measured - record.expected, ".2g"),
                 written(record.tolerance, ".2g"),
             )
-            found += " (difference {}, tolerance {})".format(*apart)
-            problem = (
-                f"{label}: {found} fails"
-                if kind == "check"
-                else f"the control “{label}” holds: {found}"
-            )
+            problem = f"{label}: {comparison} fails"
+            if kind == "control":
+                problem = f"the control “{label}” holds: {comparison}"
         if paper_setting:
             raise ClaimError(f"{self.id}: {problem}")
-        warnings.warn(f"{self.id}: {problem}. {ONLY_WARNED}", stacklevel=3)
+        warnings.warn(f"{self.id}: {problem}. {ONLY_WARNED}", stacklevel=2)
         return None
 
+    def fails(
+        self, label: str, measured: Numbers, expected: Numbers, **how
+    ) -> Record | None:
+        """Negative control: assert that the same comparison *fails*, in every entry,
+        once one thing is broken.
 
-def _compare(
-    kind, claim_id, label, measured, expected, atol, rtol, relation, seeds
-) -> Record:
-    """The record, judged on the unrounded numbers; the entry closest to the other
-    verdict speaks for the array.
+        Args, result and errors as in ``holds``; the label says what is broken.
+        """
+        return self.holds(label, measured, expected, **how, kind="control")
+
+
+def _anchor(claim_id: str) -> str:
+    """An anchor that no other record of this session has."""
+    _seen[claim_id] += 1
+    count = _seen[claim_id]
+    return f"claim-{claim_id}-{count}" if count > 1 else f"claim-{claim_id}"
+
+
+def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
+    """What a record says of the comparison, judged on the unrounded numbers; the entry
+    closest to the other verdict speaks for the array.
     """
     if relation not in ("=", "<", ">"):
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
-    got, want = _real("measured", measured), _real("expected", expected)
-    atol, rtol = _real("atol", atol), _real("rtol", rtol)
+    values, rtol = _real("measured", measured), _real("rtol", rtol)
+    targets = _real("expected", expected, values.shape)
+    atol = _real("atol", atol, values.shape)
     if rtol.shape or rtol < 0 or atol.min() < 0:
         raise ValueError(
-            f"atol and rtol must not be negative, and rtol must be one number, got {atol} and {rtol}"
+            "atol and rtol must not be negative, and rtol must be one number, "
+            f"got {atol} and {rtol}"
         )
-    want, atol = (
-        _broadcast("expected", want, got.shape),
-        _broadcast("atol", atol, got.shape),
-    )
-    allowed = atol + rtol * np.abs(want)
+    allowed = atol + rtol * np.abs(targets)
     # With rtol alone, an expected 0 must be met exactly, as zeros that follow from a
     # structure are.
     if relation == "=" and not rtol and not atol.all():
         raise ValueError(
-            "atol or rtol must be given, a positive tolerance for each entry: floats differ by rounding"
+            "atol or rtol must be given, a positive tolerance for each entry: "
+            "floats differ by rounding"
         )
     # How far each entry is on the right side of its bound, in tolerances where there is
     # one.
     slack = {
-        "=": allowed - np.abs(got - want),
-        "<": want - allowed - got,
-        ">": got - want - allowed,
+        "=": allowed - np.abs(values - targets),
+        "<": targets - allowed - values,
+        ">": values - targets - allowed,
     }[relation]
     holds = slack >= 0 if relation == "=" else slack > 0
-    passed = bool(holds.all() if kind == "check" else not holds.any())
     slack = np.divide(slack, allowed, out=np.array(slack), where=allowed > 0)
     # Among entries that only rounding tells apart the first speaks: on another machine
     # it must be the same one.
     distance = slack - slack.min() if kind == "check" else slack.max() - slack
-    closest = np.unravel_index(
-        np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1)), slack.shape
-    )
-    _seen[claim_id] += 1
-    return Record(
-        id=claim_id,
-        label=label,
-        measured=float(got[closest]),
-        relation=relation,
-        expected=float(want[closest]),
-        tolerance=float(allowed[closest]),
-        entries=got.size,
-        kind=kind,
-        seeds=[operator.index(seed) for seed in seeds],
-        passed=passed,
-        anchor=f"claim-{claim_id}" + f"-{_seen[claim_id]}" * (_seen[claim_id] > 1),
-    )
+    closest = np.argmax(distance <= 1e-9 * (np.abs(slack).min() + 1))
+    return {
+        "measured": float(values.flat[closest]),
+        "expected": float(targets.flat[closest]),
+        "tolerance": float(allowed.flat[closest]),
+        "entries": values.size,
+        "passed": bool(holds.all() if kind == "check" else not holds.any()),
+    }
 
 
-def _real(name: str, value) -> np.ndarray:
-    """Numbers as a finite, nonempty float64 array.
+def _real(name: str, value, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """Numbers as a finite, nonempty float64 array, of this shape if one is given.
 
     Booleans and strings would convert, too, but are mistakes.
     """
@@ -267,15 +246,12 @@ def _real(name: str, value) -> np.ndarray:
     array = array.astype(np.float64)
     if not (array.size and np.isfinite(array).all()):
         raise ValueError(f"{name} must be finite and not empty, got {value!r}")
-    return array
-
-
-def _broadcast(name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     try:
-        return np.broadcast_to(array, shape)
+        return array if shape is None else np.broadcast_to(array, shape)
     except ValueError:
         raise ValueError(
-            f"{name} must broadcast to the shape of measured, {shape}, got shape {array.shape}"
+            f"{name} must broadcast to the shape of measured, {shape}, "
+            f"got shape {array.shape}"
         ) from None
 
 
@@ -288,25 +264,21 @@ def _show_pending() -> None:
     ids = list(dict.fromkeys(record.id for record in records))
     # No link in the summary: what opens and closes by a key cannot lead elsewhere by
     # the same key.
-    said = "".join(
-        f' · <span class="claim-id">{each}</span>' for each in map(html.escape, ids)
-    )
+    names = "".join(f' · <span class="claim-id">{each}</span>' for each in ids)
     links = " · ".join(
-        f'<a class="claim-id" href="claims.html#{each}">{each}</a>'
-        for each in map(html.escape, ids)
+        f'<a class="claim-id" href="claims.html#{each}">{each}</a>' for each in ids
     )
     page = (
-        f'<details class="claims"><summary><span class="claim-mark">✓</span> {tally(records)}{said}</summary>'
+        '<details class="claims"><summary><span class="claim-mark">✓</span> '
+        f"{tally(records)}{names}</summary>"
         f"{rows(records)}<p>In the ledger: {links}</p></details>"
     )
-    text = "\n".join(
-        [
-            f"✓ {tally(records)} · {' · '.join(ids)}",
-            *(f"  {r.kind}: {r.label}" for r in records),
-        ]
-    )
+    lines = [
+        f"✓ {tally(records)} · {' · '.join(ids)}",
+        *(f"  {record.kind}: {record.label}" for record in records),
+    ]
     show(
-        {"text/html": page, "text/plain": text},
+        {"text/html": page, "text/plain": "\n".join(lines)},
         {METADATA: [record._asdict() for record in records]},
     )
 
@@ -341,11 +313,11 @@ def tally(records: Sequence[Record]) -> str:
     """How many checks and controls there are: “5 checks and 2 controls hold”."""
     counts = Counter(record.kind for record in records)
     parts = [
-        f"{n} {kind}{'s' * (n > 1)}"
+        f"{counts[kind]} {kind}" + ("s" if counts[kind] > 1 else "")
         for kind in ("check", "control")
-        if (n := counts[kind])
+        if counts[kind]
     ]
-    return f"{' and '.join(parts)} hold{'s' * (len(records) == 1)}"
+    return " and ".join(parts) + (" hold" if len(records) > 1 else " holds")
 
 
 def texts(record: Record, *, rounded: bool = True) -> list[str]:
@@ -354,13 +326,11 @@ def texts(record: Record, *, rounded: bool = True) -> list[str]:
     what = f"control: {record.label}" if record.kind == "control" else record.label
     if record.entries > 1:
         what += f", closest of {record.entries}"
-    expected = digits(record.expected, record.tolerance)
-    if record.relation != "=":
-        expected = f"{record.relation} {expected}"
+    sign = "" if record.relation == "=" else f"{record.relation} "
     return [
         what,
         digits(record.measured, record.tolerance),
-        expected,
+        sign + digits(record.expected, record.tolerance),
         written(record.tolerance, ".2g"),
         margin_text(record),
         seeds_text(record.seeds),

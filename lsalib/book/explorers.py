@@ -6,7 +6,7 @@ them; a notebook shows the question, and the chart with the sliders at their sta
 
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ def explore(
     start: Mapping[str, Any] | None = None,
     colors: Sequence[str] = (),
     log: str = "",
-    ylim: tuple[float, float] | None = None,
 ) -> None:
     """Ask a question, and let the reader move curves over x with sliders.
 
@@ -42,8 +41,8 @@ def explore(
 
     Args:
         x: increasing numbers, (n,).
-        curves: a name and its values, shape (sliders …, n), for each. They broadcast: an axis
-            of length 1 does not depend on its slider. NaN is a gap.
+        curves: a name and its values, shape (sliders …, n), for each. They broadcast:
+            an axis of length 1 does not depend on its slider. NaN is a gap.
         xlabel, ylabel: what the axes measure; ``xlabel`` also names the slider of x.
         question: what the reader should predict.
         answers: each answer, and why it is right or wrong.
@@ -54,7 +53,6 @@ def explore(
             The others begin at their first position.
         colors: of the curves, then of the lines, as in ``charts``.
         log: which axes are logarithmic: "", "x", "y" or "xy".
-        ylim: the ends of the vertical axis; None takes those of all arrays.
 
     Example:
         # a notebook shows it
@@ -79,33 +77,31 @@ def explore(
     at = _start(positions, start or {})
     levels = {name: np.asarray(each)[..., None] for name, each in (exact or {}).items()}
     shape = tuple(len(each) for each in positions.values())
-    arrays = {}
-    for name, values in {**curves, **levels}.items():
-        array = _array(name, values, shape)
-        # a logarithmic axis has no place for the others
-        arrays[name] = np.where(array > 0, array, np.nan) if "y" in log else array
+    arrays = {
+        name: _array(name, values, shape, "y" in log)
+        for name, values in {**curves, **levels}.items()
+    }
     inks = list(colors) or ["ink"] * len(arrays)
     if len(inks) != len(arrays):
         raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {inks}")
-    lines = [(name, ink, arrays[name]) for name, ink in zip(arrays, inks, strict=True)]
 
-    ends = ylim or _ends([*arrays.values()], "y" in log)
-    picture = _picture(x, lines, [*at.values()], (xlabel, ylabel), log, ends)
+    picture = _picture(x, arrays, inks, [*at.values()], (xlabel, ylabel), log)
     data = {
-        "x": _axis(picture.ax.xaxis, xlabel) | {"values": _rounded(x)},
-        "y": _axis(picture.ax.yaxis, ylabel),
+        "x": _axis(picture.ax.xaxis) | {"values": _rounded(x)},
+        "y": _axis(picture.ax.yaxis),
         "sliders": [
             {"label": name, "texts": [*map(_text, values)], "at": at[name]}
             for name, values in positions.items()
         ],
         "lines": [
-            {"name": name, "color": ink, "values": _rounded(array)}
-            for name, ink, array in lines
+            {"name": name, "color": ink, "values": _rounded(arrays[name])}
+            for name, ink in zip(arrays, inks, strict=True)
         ],
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     if len(text) > LIMIT:
         raise ValueError(f"curves must fit into {LIMIT} bytes, got {len(text)}")
+    # A name that closes a script would end the data.
     page = _page(text.replace("</", "<\\/"), question, answers, right)
     show({"text/html": page, "text/plain": question})
     if shell() is not None:
@@ -118,10 +114,10 @@ def _start(positions: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, 
     """The index at which each slider begins."""
     at = dict.fromkeys(positions, 0)
     for name, value in start.items():
-        values = positions.get(name, ())
-        if isinstance(value, str) and value in values:
-            at[name] = list(values).index(value)
-        elif not isinstance(value, str) and name in positions:
+        values = list(positions.get(name, ()))
+        if value in values:
+            at[name] = values.index(value)
+        elif values and not isinstance(value, str):
             at[name] = int(np.abs(np.subtract(values, value)).argmin())
         else:
             raise ValueError(
@@ -130,35 +126,40 @@ def _start(positions: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, 
     return at
 
 
-def _array(name: str, values, shape: tuple[int, ...]) -> np.ndarray:
-    """Values with an axis for each slider and one for x, all of which may be 1."""
+def _array(name: str, values, shape: tuple[int, ...], log: bool) -> np.ndarray:
+    """Values with an axis for each slider and one for x, all of which may be 1; a
+    logarithmic axis has no place for what is not positive.
+    """
     array = np.asarray(values, np.float64)
     try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
+        np.broadcast_to(array, shape)
     except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(f"{name!r} must broadcast to {shape}, got shape {array.shape}")
-    return array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        raise ValueError(
+            f"{name!r} must broadcast to {shape}, got shape {array.shape}"
+        ) from None
+    array = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+    return np.where(array > 0, array, np.nan) if log else array
 
 
-def _ends(arrays: list[np.ndarray], log: bool) -> tuple[float, float]:
+def _ends(arrays: Iterable[np.ndarray], log: bool) -> tuple[float, float]:
     """The ends of all arrays, with some room."""
     values = np.concatenate([array.ravel() for array in arrays])
     low, high = np.nanmin(values), np.nanmax(values)
     if log:
         return low / 1.2, high * 1.2
     room = 0.04 * (high - low or 1.0)
-    return low - room * (low != 0), high + room
+    # an axis from zero begins there
+    return low - (room if low else 0), high + room
 
 
-def _picture(x, lines, at: list[int], labels, log: str, ends):
+def _picture(x, arrays, inks, at: list[int], labels, log: str):
     """The chart with the sliders at their start."""
     # Only here: it brings matplotlib.
     from lsalib.book.charts import chart
 
-    with chart(*labels, log=log, xlim=(x[0], x[-1]), ylim=ends, show=False) as picture:
-        for name, ink, array in lines:
+    ends: Any = {"xlim": (x[0], x[-1]), "ylim": _ends(arrays.values(), "y" in log)}
+    with chart(*labels, log=log, **ends, show=False) as picture:
+        for ink, (name, array) in zip(inks, arrays.items(), strict=True):
             # an axis of length 1 has one position
             values = array[tuple(np.minimum(at[:-1], np.subtract(array.shape[:-1], 1)))]
             if len(values) == 1:
@@ -169,14 +170,14 @@ def _picture(x, lines, at: list[int], labels, log: str, ends):
     return picture
 
 
-def _axis(axis, label: str) -> dict[str, Any]:
+def _axis(axis) -> dict[str, Any]:
     """An axis as the chart has it: its ends, and its ticks with their texts."""
     low, high = axis.get_view_interval()
     ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
     return {
-        "label": label,
+        "label": axis.get_label_text(),
         "log": axis.get_scale() == "log",
-        "ends": [_rounded(low), _rounded(high)],
+        "ends": _rounded([low, high]),
         "ticks": [
             (_rounded(tick), text.get_text())
             for tick, text in ticks
@@ -204,21 +205,19 @@ def _rounded(values) -> Any:
 
 def _page(data: str, question: str, answers: Mapping[str, str], right: str) -> str:
     """The question, its answers as folds that hold their reasons, and the data."""
-    named, folds = html.escape(question), ""
-    texts = [
-        (name, "That is right." if name == right else "Not quite.", reason)
-        for name, reason in answers.items()
-    ]
-    for name, verdict, reason in [
-        *texts,
-        ("Show the answer", f"{right}.", answers[right]),
-    ]:
-        kind = "answer right" if name == right else "answer"
+    folds = ""
+    for name, reason in {**answers, "Show the answer": answers[right]}.items():
+        kind, verdict = "answer", "Not quite."
+        if name == right:
+            kind, verdict = "answer right", "That is right."
+        elif name not in answers:
+            verdict = f"{right}."
         folds += (
             f'<details class="{kind}"><summary>{html.escape(name)}</summary>'
             f"<p>{html.escape(f'{verdict} {reason}')}</p></details>"
         )
+    question = html.escape(question)
     return (
-        f'<div class="explorer" role="group" aria-label="{named}"><p>{named}</p>{folds}'
-        f'<script type="application/json">{data}</script></div>'
+        f'<div class="explorer" role="group" aria-label="{question}"><p>{question}</p>'
+        f'{folds}<script type="application/json">{data}</script></div>'
     )

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from lsalib.book.notebook import shell
+from lsalib.book.notebook import Numbers, shell
 
 __all__ = ["COLORS", "INK", "PALETTE", "color_of", "tint", "use_style"]
 
@@ -52,7 +52,7 @@ def color_of(quantity: str) -> str:
     return PALETTE[quantity][0]
 
 
-def tint(values, limit: float = 1.0) -> np.ndarray:
+def tint(values: Numbers, limit: float = 1.0) -> np.ndarray:
     """A matrix, (rows, columns), as an image for ``imshow``, (rows, columns, 4): red,
     green, blue and opacity.
 

@@ -4,17 +4,21 @@ Outside a notebook nothing is shown.
 """
 
 import html
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 __all__ = ["glue", "table"]
 
-_GLUED = "application/papermill.record/text/plain"
+# Lists, and arrays of any library: NumPy reads them.
+Numbers = Float[np.ndarray, "*shape"] | Any
+Series = Float[np.ndarray, " n"] | Any
+# Where MyST-NB looks for values.
+_PREFIX = "application/papermill.record/"
 _hooks: dict[Callable[[], None], Callable[[object], None]] = {}
 
 
@@ -47,12 +51,8 @@ def written(value: float | int, spec: str) -> str:
         ('−1.50', '0.00', '1e−09')
     """
     text = format(value, spec)
-    if (
-        isinstance(value, float)
-        and math.isfinite(value)
-        and not re.search("[1-9]", text)
-    ):
-        text = format(0.0, spec)
+    if re.fullmatch("[^1-9]*0[^1-9]*", text):
+        text = format(abs(0 * value), spec)
     return text.replace("-", "−")
 
 
@@ -63,9 +63,8 @@ def _entry(name: str, value, spec: str, whole_spec: str) -> str:
     array = np.asarray(value)
     if array.shape or array.dtype.kind not in "biufV":  # V: bfloat16 and similar types
         raise ValueError(f"{name} must be a single number or a text, got {value!r}")
-    return written(
-        number := array.item(), whole_spec if isinstance(number, int) else spec
-    )
+    number = array.item()
+    return written(number, whole_spec if isinstance(number, int) else spec)
 
 
 def table(
@@ -88,48 +87,42 @@ def table(
         >>> table(["heads", "risk"], [[1, 110 / 21]], caption="One head.")  # is shown
     """
     cells = [list(row) for row in rows]
-    specs = [spec] * len(head) if isinstance(spec, str) else list(spec)
-    for name, length in {
-        "spec": len(specs),
-        **{f"rows[{n}]": len(row) for n, row in enumerate(cells)},
-    }.items():
-        if length != len(head):
+    specs: list = [spec] * len(head) if isinstance(spec, str) else list(spec)
+    names = ["spec", *(f"rows[{n}]" for n in range(len(cells)))]
+    for name, row in zip(names, [specs, *cells], strict=True):
+        if len(row) != len(head):
             raise ValueError(
-                f"{name} must have {len(head)} entries, one for each column, got {length}"
+                f"{name} must have {len(head)} entries, one for each column, "
+                f"got {len(row)}"
             )
-    place = lambda n, k: f"rows[{n}][{k}]"
     texts = [
-        [_entry(place(n, k), each, specs[k], "") for k, each in enumerate(row)]
-        for n, row in enumerate(cells)
+        [_entry(f"{name}[{k}]", each, specs[k], "") for k, each in enumerate(row)]
+        for name, row in zip(names[1:], cells, strict=True)
     ]
-    numeric = [
-        any(not isinstance(row[k], str) for row in cells) for k in range(len(head))
+    # A column with a number is set as numbers, its texts too.
+    kinds = [
+        "" if all(isinstance(row[k], str) for row in cells) else " class=number"
+        for k in range(len(head))
     ]
-    tag = lambda kind, text, k: (
-        f"<{kind}{' class=number' * numeric[k]}>{html.escape(text)}</{kind.split()[0]}>"
-    )
-    top = "".join(
-        tag('th scope="col"' if name else "td", name, k) for k, name in enumerate(head)
-    )
-    body = "".join(
-        f"<tr>{''.join(tag('td', text, k) for k, text in enumerate(row))}</tr>"
-        for row in texts
-    )
+    top, body = "", ""
+    for name, kind in zip(head, kinds, strict=True):
+        tag = f'<th scope="col"{kind}>{html.escape(name)}</th>'
+        top += tag if name else f"<td{kind}></td>"
+    for row in texts:
+        tags = [
+            f"<td{kind}>{html.escape(text)}</td>"
+            for text, kind in zip(row, kinds, strict=True)
+        ]
+        body += f"<tr>{''.join(tags)}</tr>"
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    page = f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
-    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-        for row in [head, *texts]
-    ]
-    show(
-        {
-            "text/html": page,
-            "text/plain": "\n".join(
-                line.rstrip() for line in [*lines, *[caption] * bool(caption)]
-            ),
-        }
+    page = (
+        f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
+    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)) for row in (head, *texts)]
+    lines += [caption] if caption else []
+    show({"text/html": page, "text/plain": "\n".join(map(str.rstrip, lines))})
 
 
 def glue(
@@ -146,19 +139,12 @@ def glue(
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
         >>> glue(spec=".0%", share=0.15, rest=0.85)
     """
-    named = ({name: value} if name else {}) | values
-    if not named:
+    values = ({name: value} if name else {}) | values
+    if not values:
         raise ValueError(
             "glue needs a name and a value, or values as keywords, got neither"
         )
-    for key, each in named.items():
+    for key, each in values.items():
         text = _entry(f"the value of {key!r}", each, spec, spec)
-        show(
-            {_GLUED: text},
-            {
-                "scrapbook": {
-                    "name": key,
-                    "mime_prefix": _GLUED.removesuffix("text/plain"),
-                }
-            },
-        )
+        about = {"name": key, "mime_prefix": _PREFIX}
+        show({f"{_PREFIX}text/plain": text}, {"scrapbook": about})

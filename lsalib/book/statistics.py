@@ -51,7 +51,7 @@ def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Int
     if n < 8:
         return Interval(estimate, np.nan, np.nan)
     t = scipy.stats.t.isf(0.025 / family, n - 1)
-    found = scipy.stats.bootstrap(
+    result = scipy.stats.bootstrap(
         tuple(table),
         lambda *rows, axis: statistic(*rows),
         paired=True,
@@ -62,7 +62,7 @@ def bootstrap(statistic: Callable, *columns: np.ndarray, family: int = 1) -> Int
         batch=max(1, 2**21 // n),  # fits in memory
         rng=np.random.default_rng(0),
     )
-    return Interval(estimate, *map(float, found.confidence_interval))
+    return Interval(estimate, *map(float, result.confidence_interval))
 
 
 def mse(

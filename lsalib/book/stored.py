@@ -31,11 +31,11 @@ def path(name: str = "") -> Path:
         >>> path("engine_cost.json").name
         'engine_cost.json'
     """
-    if not (found := FOLDER / name).exists():
+    if not (file := FOLDER / name).exists():
         raise FileNotFoundError(
             f"name must be a file or folder in {FOLDER}, got {name!r}"
         )
-    return found
+    return file
 
 
 def load(name: str, folder: Path | None = None) -> Stored:
@@ -48,8 +48,8 @@ def load(name: str, folder: Path | None = None) -> Stored:
     """
     folder = path() if folder is None else Path(folder)
     if not (file := folder / f"{name}.npz").is_file():
-        known = ", ".join(sorted(each.stem for each in folder.glob("*.npz"))) or "none"
-        raise ValueError(f"name must be a stored result ({known}), got {name!r}")
+        names = ", ".join(sorted(each.stem for each in folder.glob("*.npz"))) or "none"
+        raise ValueError(f"name must be a stored result ({names}), got {name!r}")
     with np.load(file, allow_pickle=False) as content:
         arrays = dict(content)
     return Stored(arrays, json.loads(str(arrays.pop("about")))["about"])

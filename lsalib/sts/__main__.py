@@ -114,7 +114,8 @@ def _run(options: argparse.Namespace) -> None:
             else "when the cause is removed, "
         )
         error.add_note(
-            f"what was answered is kept in {where}; {then}the same command continues from there"
+            f"what was answered is kept in {where}; {then}the same command continues "
+            "from there"
         )
         raise
     print(f"{results.table(records.own(where))}\nstored in {folder}")
@@ -133,7 +134,8 @@ def _reach(address: str) -> None:
 def _show(options: argparse.Namespace) -> None:
     if not (found := records.own(folder := options.folder or records.own_folder())):
         raise FileNotFoundError(
-            f"no finished result in {folder} or below; python -m lsalib.sts run writes one"
+            f"no finished result in {folder} or below; python -m lsalib.sts run writes "
+            "one"
         )
     print(results.table(found))
 
@@ -153,7 +155,10 @@ def _option(text: str) -> tuple[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "Does a guess in the prompt help a language model? (section 5.3 of arXiv 2512.04268)"
+    about = (
+        "Does a guess in the prompt help a language model? "
+        "(section 5.3 of arXiv 2512.04268)"
+    )
     parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser(
@@ -186,8 +191,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}"
     )
-    option = "for Inspect: of the model, or how it is asked, as in base_url=http://localhost:8000/v1 or timeout=60"
-    about = "what to store with the answers, as in weights_sha256=… or server=…, because a server does not say it"
+    option = (
+        "for Inspect: of the model, or how it is asked, "
+        "as in base_url=http://localhost:8000/v1 or timeout=60"
+    )
+    about = (
+        "what to store with the answers, as in weights_sha256=… or server=…, "
+        "because a server does not say it"
+    )
     for flag, meant in {"--option": option, "--about": about}.items():
         run.add_argument(
             flag,

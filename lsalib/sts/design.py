@@ -98,9 +98,13 @@ def style_of(model: str) -> str:
 def check_style(model: str, style: str) -> None:
     """Refuse a style in which a model's provider cannot be asked."""
     if "/" in model and style != style_of(model):
-        hint = "lsalib, vllm-completions and openai-api-completions complete texts, other providers chat"
+        hint = (
+            "lsalib, vllm-completions and openai-api-completions complete texts, "
+            "other providers chat"
+        )
         raise ValueError(
-            f"style must be one that the provider can ask, got {style} for {model}: {hint}"
+            f"style must be one that the provider can ask, got {style} for {model}: "
+            f"{hint}"
         )
 
 
@@ -139,7 +143,8 @@ def prepare(experiment: Experiment, folder: str | PathLike | None = None) -> Sou
         made = [known[f"{kind}_{split}"] for split in ("dev", "test")]
     if experiment.seed > (most := len(made[0]) - 1):
         raise ValueError(
-            f"seed must be at most {most}, the guesses that come with the package, got {experiment.seed}"
+            f"seed must be at most {most}, the guesses that come with the package, "
+            f"got {experiment.seed}"
         )
     return Sources(
         context,

@@ -81,7 +81,8 @@ class SmolLM2:
         for prompt in map(self.encode, prompts):
             if not 1 <= len(prompt) <= room:
                 raise ValueError(
-                    f"prompt must have 1 to {room} tokens, so that {max_new_tokens} can follow, got {len(prompt)}"
+                    f"prompt must have 1 to {room} tokens, "
+                    f"so that {max_new_tokens} can follow, got {len(prompt)}"
                 )
             after = llama.read(self.params, self.config, prompt[:-1])
             last = np.array([prompt[-1:]])
@@ -102,7 +103,7 @@ def open_model(name: str = SmolLM2.name) -> SmolLM2:
     Example:
         >>> open_model("gpt-2")
         Traceback (most recent call last):
-        ValueError: name must be smollm2-135m-instruct, got 'gpt-2'; Inspect asks all other models
+        ValueError: name must be smollm2-135m-instruct, got 'gpt-2'; Inspect asks ...
     """
     if name != SmolLM2.name:
         raise ValueError(
@@ -161,7 +162,8 @@ def _weights():
     path = Path(spec.origin).with_name(_FILE)
     if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != WEIGHTS_SHA256:
         raise ValueError(
-            f"{path} must have the SHA-256 {WEIGHTS_SHA256}, got {found}; install it again: {INSTALL}"
+            f"{path} must have the SHA-256 {WEIGHTS_SHA256}, got {found}; "
+            f"install it again: {INSTALL}"
         )
     facts, tensor = read_gguf(path)
     stack: Callable = lambda name: np.stack(

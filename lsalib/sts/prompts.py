@@ -12,9 +12,15 @@ import numpy as np
 
 __all__ = ["Example", "build", "digest"]
 
-_TASK = "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning)."
+_TASK = (
+    "Rate how similar two sentences are in meaning, "
+    "from 0 (nothing in common) to 5 (the same meaning)."
+)
 _PRIOR = "Each pair comes with an initial guess of its score, made by a small model."
-_REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
+_REFINE = (
+    "Refine the initial guess of the last pair "
+    "and give a similarity score between 0 and 5."
+)
 _GIVE = "Give a similarity score between 0 and 5 for the last pair."
 _NUMBER = "Answer with one number."
 
@@ -89,6 +95,7 @@ def _number(name: str, example: Example) -> float:
     value = getattr(example, name)
     if value is None or not 0 <= value <= 5:
         raise ValueError(
-            f"{name} must be a number from 0 to 5, got {value} for “{example.first[:40]}”"
+            f"{name} must be a number from 0 to 5, "
+            f"got {value} for “{example.first[:40]}”"
         )
     return value

@@ -21,8 +21,13 @@ __all__ = [
 
 # A first line that is one number; before it at most the word "score" and signs, after
 # it "out of 5" and signs.
-_NUMBER = r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*([0-9](?:[.,][0-9]+)?)(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
-#: The fields of an experiment whose results are pooled or compared only where they are equal.
+_NUMBER = (
+    r"[^\w\-−–.]*(?:similarity )?(?:score)?[^\w\-−–.\n]*"
+    r"([0-9](?:[.,][0-9]+)?)"
+    r"(?: ?/ ?5| out of 5)?[^\w\n]*(?:\n|\Z)"
+)
+#: The fields of an experiment whose results are pooled or compared only where they
+#: are equal.
 SETTING = ("model", "style", "runs", "context_size", "max_new_tokens")
 _OTHERS = ("none", "constant", "shuffled")
 _HEADINGS = "model style guess condition draws runs failed error".split()
@@ -48,8 +53,10 @@ def parse(text: str) -> float | None:
     not searched for a number.
 
     Example:
-        >>> [parse(answer) for answer in ("**4**", "Score: 3.5 out of 5", "Initial guess: 2.31\\nScore: 3.0", "3 or 4")]
-        [4.0, 3.5, None, None]
+        >>> parse("**4**"), parse("Score: 3.5 out of 5")
+        (4.0, 3.5)
+        >>> [parse(s) for s in ("Initial guess: 2.31\\nScore: 3.0", "3 or 4")]
+        [None, None]
     """
     found = re.match(_NUMBER, text, re.IGNORECASE)
     value = float(found[1].replace(",", ".")) if found else np.inf
@@ -63,7 +70,10 @@ def outcome(result: dict) -> Outcome:
 
     Example:
         >>> common = {"guess": None, "context_mean": 2.0}
-        >>> records = [{"answer": "3", "truth": 3.5, **common}, {"answer": "?", "truth": 1.0, **common}]
+        >>> records = [
+        ...     {"answer": "3", "truth": 3.5, **common},
+        ...     {"answer": "?", "truth": 1.0, **common},
+        ... ]
         >>> outcome({"records": records}).prediction.tolist()
         [3.0, 2.0]
     """
@@ -90,7 +100,8 @@ def compare(result: dict, other: dict | None, *, family: int = 1) -> Interval:
         return mse(mine.prediction, mine.truth, less=mine.guess, family=family)
     if _pairs(result) != _pairs(other):
         raise ValueError(
-            "other must be about the same queries and contexts as result, got other ones"
+            "other must be about the same queries and contexts as result, "
+            "got other ones"
         )
     return mse(
         mine.prediction, mine.truth, less=outcome(other).prediction, family=family

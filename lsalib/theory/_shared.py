@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.tasks import GaussianTask, check_task
 
 F = TypeVar("F", bound=Callable)
@@ -30,26 +31,52 @@ def full_precision(function: F) -> F:
     return cast(F, with_full_products)
 
 
-def numbers(task: GaussianTask, *more):
-    """NumPy or ``jax.numpy``; w*, Lambda, Psi, sigma and all other arguments as its
-    arrays of one type.
+class TaskArrays(NamedTuple):
+    """A task's w*, Lambda, Psi and sigma as arrays of ``xp``, which is NumPy or
+    ``jax.numpy``.
     """
+
+    xp: Any
+    w: Any
+    L: Any
+    P: Any
+    s: Any
+
+
+class Units(NamedTuple):
+    """Lambda, Psi and sigma^2 in units of ``lam``, ``psi`` and their product."""
+
+    xp: Any
+    L: Any
+    P: Any
+    noise: Any
+    lam: Any
+    psi: Any
+
+
+def arrays(task: GaussianTask, *more) -> tuple:
+    """The task's ``TaskArrays``, and all other arguments as arrays of the same type."""
     check_task(task)
     xp, w, L, P, s, *more = _check.namespace(
         task.prior_mean, task.feature_cov, task.prior_cov, task.noise_std, *more
     )
-    identity = xp.eye(task.dim, dtype=w.dtype)
-    return xp, w, identity if L is None else L, identity if P is None else P, s, *more
+    one = xp.eye(task.dim, dtype=w.dtype)
+    L, P = (one if cov is None else cov for cov in (L, P))
+    return TaskArrays(xp, w, L, P, s), *more
 
 
-def in_units(task: GaussianTask, *more):
-    """The same with Lambda, Psi and sigma^2 in units of l, p and l p, so that no
-    product underflows; then l and p.
-    """
-    xp, w, L, P, s, *more = numbers(task, *more)
+def numbers(task: GaussianTask, *more) -> tuple:
+    """The same, the task's arrays one by one."""
+    of_task, *rest = arrays(task, *more)
+    return *of_task, *rest
+
+
+def in_units(task: GaussianTask) -> Units:
+    """The task's ``Units``: no product of its covariances underflows."""
+    [(xp, _, L, P, s)] = arrays(task)
     lam, psi = xp.trace(L) / task.dim, xp.trace(P) / task.dim
     L, P, s = settled(xp, L / lam, P / psi, s / xp.sqrt(lam) / xp.sqrt(psi))
-    return xp, w, L, P, s**2, lam, psi, *more
+    return Units(xp, L, P, s**2, lam, psi)
 
 
 def settled(xp, *arrays):
@@ -65,11 +92,13 @@ def plain(xp, value):
 
 
 def guess_vector(
-    task: GaussianTask, guess, name="guess"
+    task: GaussianTask, guess: Vector, name: str = "guess"
 ) -> Float[np.ndarray | Array, " d"]:
-    """The weights of a linear initial guess, or another start; zero if none are given."""
+    """A linear initial guess, or another start, as weights; zero for None."""
     check_task(task)
-    return np.zeros(task.dim) if guess is None else _check.vector(name, guess, task.dim)
+    if guess is None:
+        return np.zeros(task.dim)
+    return _check.vector(name, guess, task.dim)
 
 
 def _negligible(cov, source) -> float:
@@ -90,8 +119,21 @@ def rank(xp, cov, source):
     return xp.sum(values > _negligible(cov, source) * values[-1]).astype(cov.dtype)
 
 
-def isotropic(cov) -> bool:
-    """Whether a covariance is a multiple of the identity; true for a tracer."""
-    if cov is None or _check.traced(cov):
-        return True
-    return np.array_equal(cov, cov[0, 0] * np.eye(len(cov)))
+def isotropic(*covs) -> bool:
+    """Whether covariances are multiples of the identity; true for a tracer."""
+    # Equal, not close: ``_check.covariance`` has removed what was rounding.
+    return all(
+        cov is None
+        or _check.traced(cov)
+        or np.array_equal(cov, cov[0, 0] * np.eye(len(cov)))
+        for cov in covs
+    )
+
+
+def check_isotropic(task: GaussianTask, instead: str) -> None:
+    """Refuse other covariances than multiples of the identity."""
+    check_task(task)
+    if not isotropic(task.feature_cov, task.prior_cov):
+        raise ValueError(
+            f"task must have covariances that are multiples of the identity; {instead}"
+        )

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 from scipy.special import gammainccinv, gammaincinv, logsumexp
 
-from lsalib.tasks import GaussianTask, check_task
-from lsalib.theory._shared import isotropic
+from lsalib.tasks import GaussianTask
+from lsalib.theory._shared import arrays, check_isotropic
 
 # What is interpolated is analytic within about pi of the real axis, so the degree grows
 # with the length of the interval; then the relative error is below 1e-9.
@@ -49,29 +49,22 @@ def bayes_risk(task: GaussianTask) -> float:
         The risk, with a relative error below 1e-9.
 
     Example:
-        >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2)), bayes_risk(GaussianTask([1.0], context_size=2))
-        (1.0, 0.0)
-        >>> round(bayes_risk(GaussianTask([2.0] * 10, context_size=10, noise_std=0.5)), 4)
+        >>> bayes_risk(GaussianTask([1.0, 1.0, 1.0], context_size=2))
+        1.0
+        >>> bayes_risk(GaussianTask([1.0], context_size=2))
+        0.0
+        >>> task = GaussianTask([2.0] * 10, context_size=10, noise_std=0.5)
+        >>> round(bayes_risk(task), 4)
         1.6281
 
     Source: the formula is worked out here.
     """
-    check_task(task)
+    [(_, _, L, P, _)] = arrays(task)
     C, d = task.context_size, task.dim
     if not task.noisy and C >= d:
         return 0.0
-    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
-        raise ValueError(
-            "task must have covariances that are multiples of the identity; sample estimators.bayes"
-        )
-    scale = float(
-        np.prod(
-            [
-                1.0 if cov is None else np.trace(cov) / d
-                for cov in (task.feature_cov, task.prior_cov)
-            ]
-        )
-    )
+    check_isotropic(task, "sample estimators.bayes")
+    scale = float(L[0, 0] * P[0, 0])
     if not task.noisy:
         return scale * (d - C)
     log_s = np.log(scale) - 2 * np.log(task.noise_std)

@@ -11,15 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import (
     Matrix,
     Number,
+    Units,
+    arrays,
     full_precision,
     guess_vector,
     in_units,
-    numbers,
     pinv,
     plain,
     rank,
@@ -47,17 +49,17 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
         >>> task = GaussianTask([2.0] * 10, context_size=10)
         >>> round(gd_risk(task), 4), gd_risk(task, step_size=0.0)
         (5.2381, 10.0)
-        >>> # Variances 1, 1 and noise 3: 2 - 2 (2 eta) + eta^2 (5/4 * 2 + (2 + 9)/4 * 2) at eta = 1/2.
+        >>> # Variances 1, 1 and noise 3, at eta = 1/2:
+        >>> # 2 - 2 (2 eta) + eta^2 (5/4 * 2 + (2 + 9)/4 * 2)
         >>> gd_risk(GaussianTask([0.0, 0.0], 4, noise_std=3.0), step_size=0.5)
         2.0
 
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
-    step_size = (
-        step_size if step_size is None else _check.number("step_size", step_size)
-    )
-    xp, _, L, P, noise, lam, psi, eta = in_units(task, step_size)
-    C, eta = task.context_size, _best_step(task) if eta is None else eta * lam
+    xp, L, P, noise, lam, psi = units = in_units(task)
+    C, eta = task.context_size, _best_step(units, task.context_size)
+    if step_size is not None:
+        eta = arrays(task, _check.number("step_size", step_size))[1] * lam
     # A mean that no context moves, and fluctuations: nothing cancels in a long context.
     left = xp.eye(task.dim, dtype=L.dtype) - eta * L
     mean = xp.trace(P @ left @ L @ left)
@@ -78,8 +80,8 @@ def optimal_step(task: GaussianTask) -> Number:
 
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
-    xp, *_, lam, _ = in_units(task)
-    return plain(xp, _best_step(task) / lam)
+    units = in_units(task)
+    return plain(units.xp, _best_step(units, task.context_size) / units.lam)
 
 
 @full_precision
@@ -93,7 +95,8 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
     N that agrees with this one on the features' directions is as good.
 
     Example:
-        >>> optimal_preconditioner(GaussianTask([0.0, 0.0], context_size=3)).round(4).tolist()
+        >>> task = GaussianTask([0.0, 0.0], context_size=3)
+        >>> optimal_preconditioner(task).round(4).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
 
     Sources: Ahn et al. (2023) and Zhang, Frei and Bartlett (2024) for isotropic priors,
@@ -101,8 +104,8 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
     seems with positive definite `\Psi` (we read only their abstract). We know of no
     source for singular covariances (``preconditioned-optimum`` in the ledger).
     """
-    xp, _, L, P, noise, lam, _ = in_units(task)
-    return _preconditioner(xp, L, P, noise, task.context_size) / lam
+    units = in_units(task)
+    return units.P @ _share_left(units, task.context_size)[1] / units.lam
 
 
 @full_precision
@@ -123,14 +126,16 @@ def yq_risk(task: GaussianTask) -> Number:
     Bartlett (2024). That more heads do not help is new (``conjecture-global-optimum``
     in the ledger).
     """
-    xp, _, L, P, noise, lam, psi = in_units(task)
+    xp, L, P, _, lam, psi = units = in_units(task)
     # tr L (P - N L P), as a product of positive factors: nothing cancels.
-    left, inverse = _share_left(xp, L, P, noise, task.context_size)
+    left, inverse = _share_left(units, task.context_size)
     return plain(xp, lam * psi * xp.trace(L @ P @ left @ inverse))
 
 
 @full_precision
-def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
+def optimal_risk(
+    task: GaussianTask, guess: Vector = None, bias: Number = 0.0
+) -> Number:
     r"""The minimum risk of multi-head LSA with enough heads and a *fixed* initial guess
     `y_q = g^\top x_q + \beta`.
 
@@ -156,14 +161,10 @@ def optimal_risk(task: GaussianTask, guess=None, bias: Number = 0.0) -> Number:
     Source: that the price of a wrong guess is positive, Zhang, Wu and Bartlett (2024).
     Its size is new (``exact-multihead-risk`` and ``price-general`` in the ledger).
     """
-    given = (
-        guess_vector(task, guess),
-        _check.number("bias", bias),
-        yq_risk(task),
-        constant_regression(task).error,
-    )
-    xp, w, L, _, _, guess, bias, attainable, error = numbers(task, *given)
-    return plain(xp, attainable + ((w - guess) @ L @ (w - guess) + bias**2) * error)
+    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
+    best, price = yq_risk(task), constant_regression(task).error
+    (xp, w, L, *_), guess, bias, best, price = arrays(task, guess, bias, best, price)
+    return plain(xp, best + ((w - guess) @ L @ (w - guess) + bias**2) * price)
 
 
 class ConstantRegression(NamedTuple):
@@ -207,40 +208,38 @@ def constant_regression(
         >>> round(error * (1 + 5 * 2 / 2), 12)  # 1 + C k/2
         1.0
         >>> task = GaussianTask([2.0, 2.0], 5, noise_std=2.0)
-        >>> [round(constant_regression(task, noise_cumulant=n * 2.0**4).error, 4) for n in (0, -2, 3)]
+        >>> regress = lambda n: constant_regression(task, noise_cumulant=n * 2.0**4)
+        >>> [round(regress(n).error, 4) for n in (0, -2, 3)]
         [0.1463, 0.1379, 0.1525]
     """
     extra = _check.number("noise_cumulant", noise_cumulant)
-    xp, _, L, P, noise, lam, psi, kappa = in_units(task, extra)
+    xp, L, P, noise, lam, psi = in_units(task)
     if not _check.traced(extra, task.noise_std):
         least = -2 * float(task.noise_std) ** 4
         if extra < least * (1 + 1e-9) or (extra and not task.noisy):
-            expected = (
-                f"at least -2 noise_std^4 = {least:g}"
-                if task.noisy
-                else "0 for a task without label noise"
-            )
+            expected = "0 for a task without label noise"
+            if task.noisy:
+                expected = f"at least -2 noise_std^4 = {least:g}"
             raise ValueError(f"noise_cumulant must be {expected}, got {extra:g}")
     C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
-    V = (
-        2 * square * (1 + 1 / C)
-        + 2 * spread * (spread + 2 * noise) / C
-        + (2 * noise**2 + kappa / lam**2 / psi**2) / C
-    )
+    fourth = 2 * noise**2 + arrays(task, extra)[1] / lam**2 / psi**2
+    V = 2 * square * (1 + 1 / C) + (2 * spread * (spread + 2 * noise) + fourth) / C
     by_features = 1 + C * rank(xp, L, task.feature_cov) / 2
     # Random signs as noise on labels that are known otherwise have V = 0, and their
     # square is the constant itself.
-    total = V * by_features + noise**2
-    error, residual = (
-        (V / total, noise / total) if task.noisy else (1 / by_features, 0 * noise)
-    )
+    error, residual = 1 / by_features, 0 * noise
+    if task.noisy:
+        total = V * by_features + noise**2
+        error, residual = V / total, noise / total
     features = (error * C / 2 * pinv(xp, L, task.feature_cov) - residual * P) / lam
     return ConstantRegression(
         features, plain(xp, residual / lam / psi), plain(xp, error)
     )
 
 
-def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAParams:
+def optimal_weights(
+    task: GaussianTask, guess: Vector = None, bias: Number = 0.0
+) -> LSAParams:
     r"""Weights with ``population_risk(weights, task, guess, bias) == optimal_risk(task,
     guess, bias)``.
 
@@ -264,31 +263,26 @@ def optimal_weights(task: GaussianTask, guess=None, bias: Number = 0.0) -> LSAPa
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
-        >>> optimal_weights(task).W_K.shape, optimal_weights(task, guess=[2.0, 2.0, 2.0]).W_K.shape
-        ((3, 4, 4), (1, 4, 4))
+        >>> optimal_weights(task).W_K.shape
+        (3, 4, 4)
+        >>> optimal_weights(task, guess=[2.0, 2.0, 2.0]).W_K.shape
+        (1, 4, 4)
 
     Source: new here; ``sharp-head-count`` in the ledger.
     """
     N, constant = optimal_preconditioner(task), constant_regression(task)
     guess, bias = guess_vector(task, guess), _check.number("bias", bias)
-    if (
-        not _check.traced(task.prior_mean, guess, bias)
-        and not bias
-        and np.array_equal(guess, task.prior_mean)
-    ):
+    known = not _check.traced(task.prior_mean, guess, bias)
+    if known and not bias and np.array_equal(guess, task.prior_mean):
         return yq_optimal_weights(task)
-    xp, w, _, _, _, N, F, residual = numbers(
-        task, N, constant.features, constant.residual
-    )
+    (xp, w, *_), N, F, residual = arrays(task, N, constant.features, constant.residual)
     rho = xp.append(-w, xp.ones_like(w[:1]))
     rows = lambda matrix: xp.concatenate([matrix.T, xp.zeros_like(w)[:, None]], 1)
     b, A = rows(xp.eye(task.dim, dtype=w.dtype)), xp.einsum("m,hn->hmn", rho, rows(N))
     A = A - xp.einsum("hm,n->hmn", rows(F), rho)
     if task.noisy:
-        b, A = (
-            xp.concatenate([b, rho[None]]),
-            xp.concatenate([A, -residual * xp.outer(rho, rho)[None]]),
-        )
+        b = xp.concatenate([b, rho[None]])
+        A = xp.concatenate([A, -residual * xp.outer(rho, rho)[None]])
     return from_effective(b, A)
 
 
@@ -310,32 +304,28 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     Sources: those of ``optimal_preconditioner``; ``preconditioned-optimum`` in the
     ledger.
     """
-    xp, w, _, _, _, N = numbers(task, optimal_preconditioner(task))
-    return from_effective(
-        xp.append(-w, xp.ones_like(w[:1]))[None], xp.pad(N.T, (0, 1))[None]
-    )
+    (xp, w, *_), N = arrays(task, optimal_preconditioner(task))
+    rho = xp.append(-w, xp.ones_like(w[:1]))
+    return from_effective(rho[None], xp.pad(N.T, (0, 1))[None])
 
 
-def _share_left(xp, L, P, noise, C):
+def _share_left(units: Units, C: int):
     """``L P / C + c`` and the inverse of ``(1 + 1/C) L P + c``, with c the variance of
     labels over C: of ``I - L N`` the numerator and the denominator.
 
     If no label ever deviates from the prior mean, c is zero, and every step is as good.
     """
+    xp, L, P, noise, *_ = units
     c, identity = (xp.trace(L @ P) + noise) / C, xp.eye(len(L), dtype=L.dtype)
     c = xp.where(c == 0, xp.ones_like(c), c)
     inverse = xp.linalg.inv((1 + 1 / C) * (L @ P) + c * identity)
     return L @ P / C + c * identity, inverse
 
 
-def _preconditioner(xp, L, P, noise, C):
-    return P @ _share_left(xp, L, P, noise, C)[1]
-
-
-def _best_step(task: GaussianTask) -> Number:
+def _best_step(units: Units, C: int) -> Number:
     """a / b of ``gd_risk`` in units of the features' variance."""
-    xp, _, L, P, noise, _, _ = in_units(task)
-    C, linear = task.context_size, xp.trace(L @ L @ P)
+    xp, L, P, noise, *_ = units
+    linear = xp.trace(L @ L @ P)
     quadratic = (1 + 1 / C) * xp.trace(L @ L @ P @ L)
     quadratic = quadratic + (xp.trace(L @ P) + noise) * xp.sum(L * L) / C
     # If no label ever deviates from the prior mean, every step has the same risk.

@@ -26,7 +26,8 @@ def centered_task(task: GaussianTask) -> GaussianTask:
     check_task(task)
     if task.context_size < 2:
         raise ValueError(
-            f"task must have a context_size of at least 2 to be centered, got {task.context_size}"
+            "task must have a context_size of at least 2 to be centered, "
+            f"got {task.context_size}"
         )
     return replace(task, context_size=task.context_size - 1)
 
@@ -49,13 +50,10 @@ def debiased_risk(task: GaussianTask, step_size: Number | None = None) -> Number
     Source: new here; ``softmax-one-example-less`` in the ledger.
     """
     shorter = centered_task(task)
-    step_size = None if step_size is None else _check.number("step_size", step_size)
-    return gd_risk(
-        shorter,
-        None
-        if step_size is None
-        else step_size * (shorter.context_size / task.context_size),
-    )
+    if step_size is not None:
+        share = shorter.context_size / task.context_size
+        step_size = _check.number("step_size", step_size) * share
+    return gd_risk(shorter, step_size)
 
 
 def debiased_step(task: GaussianTask) -> Number:

@@ -14,13 +14,14 @@ and for a random direction n, ``E[n n^T V n n^T] = (2 V + tr(V) I) / (d (d + 2))
 import numpy as np
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import (
     Number,
+    arrays,
     full_precision,
     guess_vector,
     isotropic,
-    numbers,
     plain,
     settled,
 )
@@ -30,7 +31,7 @@ from lsalib.theory._shared import (
 def delta_rule_risk(
     task: GaussianTask,
     step_size: Number | None = None,
-    start=None,
+    start: Vector = None,
     *,
     normalized: bool = False,
     decay: Number = 1.0,
@@ -75,7 +76,8 @@ def delta_rule_risk(
 
     Example:
         >>> task = GaussianTask([1.0] * 5, context_size=10)
-        >>> round(delta_rule_risk(task), 4), round(delta_rule_risk(task, start=task.prior_mean), 4)
+        >>> at_mean = delta_rule_risk(task, start=task.prior_mean)
+        >>> round(delta_rule_risk(task), 4), round(at_mean, 4)
         (2.1406, 1.0703)
 
     Sources: LMS of Feuer and Weinstein (1985); normalized, the randomized Kaczmarz
@@ -87,7 +89,7 @@ def delta_rule_risk(
     d, C = task.dim, task.context_size
     best = step_size is None
     step = _check.number("step_size", 1.0 if best else step_size)
-    xp, w, L, P, s, start, decay, eta = numbers(task, start, decay, step)
+    (xp, w, L, P, s), start, decay, eta = arrays(task, start, decay, step)
 
     # In units of the features' variance, and of the largest weight or deviation: all
     # sums are then of numbers near 1, also in float32.
@@ -96,13 +98,13 @@ def delta_rule_risk(
         eta = xp.ones_like(lam) / (d + 2) if best else eta * lam
     size = xp.maximum(xp.sqrt(xp.trace(P)), xp.abs(xp.stack([w, start])).max())
     size = xp.where(size == 0, xp.ones_like(size), size)
-    in_units = L / lam, P / size / size, s / xp.sqrt(lam) / size, eta
-    L, P, s, eta = settled(xp, *in_units)
+    L, P, s, eta = settled(xp, L / lam, P / size / size, s / xp.sqrt(lam) / size, eta)
     w, error, noise = w / size, (w - start) / size, s**2
     M, K, W = (P + xp.outer(u, v) for u, v in ((error, error), (error, w), (w, w)))
 
-    # Only trace(L M) is read, and L is the same at every step. So it is enough to follow
-    # the diagonals in its eigenvectors, or, where these are not known, whole matrices.
+    # Only trace(L M) is read, and L is the same at every step. So it is enough to
+    # follow the diagonals in its eigenvectors, or, where these are not known, whole
+    # matrices.
     one = xp.eye(d, dtype=w.dtype)
     if _check.traced(L):
         left, right = xp.kron(L, one), xp.kron(one, L)
@@ -116,19 +118,21 @@ def delta_rule_risk(
         spread = (2 * unit + xp.outer(of(one), of(one))) / (d * (d + 2))
         B, A = unit - 2 * eta / d * unit + eta**2 * spread, unit - eta / d * unit
         # E[1/|x|^2] = 1 / (d - 2)
-        heard = eta**2 * noise * of(one) / (max(d - 2, 1) * d)
+        from_noise = eta**2 * noise * of(one) / (max(d - 2, 1) * d)
     else:
         B = unit - eta * (left + right) + eta**2 * (2 * left @ right + xp.outer(l, l))
-        A, heard = unit - eta * left, eta**2 * noise * l
+        A, from_noise = unit - eta * left, eta**2 * noise * l
 
     # One example, as a matrix on E[e e^T], E[e w^T] and the constant 1.
-    keep, renew = decay, 1 - decay
-    rows = [
-        [keep**2 * B, 2 * keep * renew * B, (renew**2 * B @ of(W) + heard)[:, None]],
-        [0 * unit, keep * A, (renew * A @ of(W))[:, None]],
-        [xp.zeros((1, 2 * len(l)), w.dtype), xp.ones((1, 1), w.dtype)],
-    ]
-    step = xp.concatenate([xp.concatenate(row, axis=1) for row in rows])
+    fresh, zero = 1 - decay, 0 * unit
+    ends = (fresh**2 * B @ of(W) + from_noise)[:, None], (fresh * A @ of(W))[:, None]
+    step = xp.block(
+        [
+            [decay**2 * B, 2 * decay * fresh * B, ends[0]],
+            [zero, decay * A, ends[1]],
+            [zero[:1], zero[:1], xp.ones((1, 1), w.dtype)],
+        ]
+    )
     state = xp.concatenate([of(M), of(K), xp.ones(1, w.dtype)])
     with np.errstate(over="ignore", invalid="ignore"):
         risk = l @ (xp.linalg.matrix_power(step, C) @ state)[: len(l)]
@@ -151,12 +155,14 @@ def _check_delta(task: GaussianTask, step_size, decay, normalized: bool) -> None
         )
     if step_size is not None:
         return
-    known = not _check.traced(decay)
-    for reason, holds in (
-        ("labels are noisy", task.noisy),
-        ("feature_cov is no multiple of the identity", not alike),
-        ("JAX traces the decay", not known),
-        ("decay is not 1", known and decay != 1),
-    ):
-        if holds:
-            raise ValueError(f"step_size must be given where {reason}, got None")
+    reason = ""
+    if task.noisy:
+        reason = "labels are noisy"
+    elif not alike:
+        reason = "feature_cov is no multiple of the identity"
+    elif _check.traced(decay):
+        reason = "JAX traces the decay"
+    elif decay != 1:
+        reason = "decay is not 1"
+    if reason:
+        raise ValueError(f"step_size must be given where {reason}, got None")

@@ -160,7 +160,7 @@ def _search(S, R, P_root, u, starts):
 
 
 def _nodes(d: int, C: int):
-    """Matrices S_k, and R with ``E f(S)^2 = |R f|^2``, f_k = f(S_k), for every f that is
+    """Matrices S_k, and R with ``E f(S)^2 = |R f|^2``, f_k = f(S_k), for all f that are
     quadratic in the average S of x x^T over C white Gaussian examples.
     """
     i, j = np.tril_indices(d)

@@ -10,16 +10,19 @@ that they leave out through its angle to r and to u alone; that it is best turne
 towards u leaves a single number, the angle of the mixture.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib.attention import LSAParams, from_effective
-from lsalib.tasks import GaussianTask, check_task
-from lsalib.theory._shared import Number, guess_vector, isotropic, numbers
+from lsalib.tasks import GaussianTask
+from lsalib.theory._shared import Number, arrays, check_isotropic, guess_vector
 
 
 def few_heads_weights(
-    task: GaussianTask, heads: int, guess=None, bias: Number = 0.0
+    task: GaussianTask, heads: int, guess: Vector = None, bias: Number = 0.0
 ) -> LSAParams:
     r"""Weights of `H \le d` heads with the minimum risk that H heads can have (page
     few_heads).
@@ -42,36 +45,31 @@ def few_heads_weights(
     Example:
         >>> from lsalib.theory import population_risk
         >>> task = GaussianTask([2.0] * 10, context_size=10)
-        >>> [round(float(population_risk(few_heads_weights(task, h), task)), 3) for h in (1, 2, 9, 10)]
+        >>> risk = lambda h: population_risk(few_heads_weights(task, h), task)
+        >>> [round(float(risk(h)), 3) for h in (1, 2, 9, 10)]
         [14.431, 9.774, 6.138, 6.022]
 
     Source: new here; ``few-heads-optimum`` in the ledger.
     """
-    check_task(task)
-    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
-        raise ValueError(
-            "task must have covariances that are multiples of the identity; least_risk takes any"
-        )
+    check_isotropic(task, "least_risk takes any")
     if _check.count("heads", heads) > task.dim:
         raise ValueError(
-            f"heads must be at most d = {task.dim}, got {heads}; optimal_weights has as many as needed"
+            f"heads must be at most d = {task.dim}, got {heads}; "
+            "optimal_weights has as many as needed"
         )
-    _, w, L, P, s, guess, bias = numbers(
-        task, guess_vector(task, guess), _check.number("bias", bias)
-    )
+    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
+    (_, w, L, P, s), guess, bias = arrays(task, guess, bias)
     # Whatever the task is, white features, and labels that one feature gives variance
     # 1.
-    features, weights = (np.sqrt(np.trace(cov) / task.dim) for cov in (L, P))
+    features, weights = np.sqrt(L[0, 0]), np.sqrt(P[0, 0])
     unit = features * weights
-    b, A = _white_heads(
-        (w - guess) / weights, heads, task.context_size, (s / unit) ** 2, bias / unit
-    )
-    return from_effective(
-        *own_coordinates(b, A, np.eye(task.dim) / features, w, guess, unit)
-    )
+    off = (w - guess) / weights
+    b, A = _white_heads(off, heads, task.context_size, (s / unit) ** 2, bias / unit)
+    inverse = np.eye(task.dim) / features
+    return from_effective(*own_coordinates(b, A, inverse, w, guess, unit))
 
 
-def own_coordinates(b, A, inverse, w, guess, unit):
+def own_coordinates(b, A, inverse, w: Vector, guess: Vector, unit):
     """Heads for tokens and queries as they are, from those for [xi; (y - w.x)/unit] and
     [xi_q; (y_q - guess.x_q)/unit].
 
@@ -88,24 +86,36 @@ def _white_heads(u, heads, context_size, noise_var, bias):
     """The heads b and A for white features and prior covariance I."""
     d, length = len(u), np.sqrt(u @ u)
     v = _basis(u / length if length > 0 else np.eye(d)[0])
-    given = d, heads, context_size, noise_var, length, bias
-    tau = _scan(lambda tau: _least_squares(tau, *given)[0])
-    _, (c, s), fit, constant, steps = _least_squares(tau, *given)
+    fit = lambda tau: _least_squares(
+        tau, d, heads, context_size, noise_var, length, bias
+    )
+    best = fit(_scan(lambda tau: fit(tau).risk))
     v, label = np.pad(v, ((0, 0), (0, 1))), np.eye(d + 1)[-1]
+    c, s = best.mixture
     b = np.concatenate([(c * v[0] + s * label)[None], v[1:heads]])
-    k = np.outer(fit, v[0]) - np.outer(constant, label)
-    first = (
-        np.outer(v[0], k[1])
-        + np.outer(label, k[2])
-        + steps[1] * v[heads:].T @ v[heads:]
-    )
-    others = np.einsum("hm,n->hmn", b[1:], k[0]) + steps[0] * np.einsum(
-        "m,hn->hmn", label, b[1:]
-    )
+    k = np.outer(best.weights, v[0]) - np.outer(best.constant, label)
+    first = np.outer(v[0], k[1]) + np.outer(label, k[2])
+    # the mixture takes the gradient steps of all directions that are left
+    first += best.gamma * v[heads:].T @ v[heads:]
+    others = np.einsum("hm,n->hmn", b[1:], k[0])
+    others += best.step * np.einsum("m,hn->hmn", label, b[1:])
     return b, np.concatenate([first[None], others])
 
 
-def _least_squares(tau, d, heads, C, noise_var, length, bias):
+class _Fit(NamedTuple):
+    """Least squares for one mixture: coefficients of the three squared lengths for the
+    weight and for the constant, and the steps of the pure and of the mixed head.
+    """
+
+    risk: Any
+    mixture: Any
+    weights: Any
+    constant: Any
+    step: Any
+    gamma: Any
+
+
+def _least_squares(tau, d, heads, C, noise_var, length, bias) -> _Fit:
     """The minimum risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the
     coefficients that attain it.
 
@@ -137,9 +147,11 @@ def _least_squares(tau, d, heads, C, noise_var, length, bias):
     risk = 1 - s * q[0] - c * q[1] + missing**2 / error + error * bias**2
     risk = risk + m * (1 - 1 / inverse_step) + (d - heads) * (1 - s * gamma)
     coefficients = lambda x, y, z: np.stack([x - s * z, y, z])
-    fit = coefficients(missing * C / 2, q[0] + missing * p[0], q[1] + missing * p[1])
+    weights = coefficients(
+        missing * C / 2, q[0] + missing * p[0], q[1] + missing * p[1]
+    )
     constant = coefficients(error * C / 2, error * p[0], error * p[1])
-    return risk, (c, s), fit, constant, (1 / inverse_step, gamma)
+    return _Fit(risk, (c, s), weights, constant, 1 / inverse_step, gamma)
 
 
 def _scan(f):

@@ -16,14 +16,15 @@ import numpy as np
 from jax import lax
 
 from lsalib import _check
+from lsalib._arrays import Vector
 from lsalib._minimum import minimize
 from lsalib.attention import LSAParams, effective, from_effective
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._shared import full_precision, guess_vector, isotropic, numbers, rank
+from lsalib.theory._shared import arrays, full_precision, guess_vector, isotropic, rank
 from lsalib.theory.closed import optimal_risk, optimal_weights
 from lsalib.theory.few_heads import few_heads_weights, own_coordinates
 from lsalib.theory.moments import gram_moments
-from lsalib.theory.risk import standard_form, standard_risk
+from lsalib.theory.risk import as_type, standard_form, standard_risk
 
 
 class LeastRisk(NamedTuple):
@@ -46,7 +47,7 @@ class LeastRisk(NamedTuple):
 def least_risk(
     task: GaussianTask,
     heads: int,
-    guess=None,
+    guess: Vector = None,
     bias: float = 0.0,
     *,
     starts: int = 64,
@@ -92,52 +93,39 @@ def least_risk(
     heads, starts, steps = (_check.count(name, value) for name, value in counts.items())
     seed = _check.count("seed", seed, minimum=0)
     with jax.enable_x64(True):
-        params, exact, reason = (
-            optimal_weights(task, guess, bias),
-            True,
-            "heads enough for optimal_risk (page heads)",
-        )
+        params, exact = optimal_weights(task, guess, bias), True
+        reason = "heads enough for optimal_risk (page heads)"
         if len(params.W_K) > 1:
             params = _in_range(params, task)
         if len(params.W_K) > heads:
-            if isotropic(task.feature_cov) and isotropic(task.prior_cov):
-                params, reason = (
-                    few_heads_weights(task, heads, guess, bias),
-                    "the best few heads (page few_heads)",
-                )
+            if isotropic(task.feature_cov, task.prior_cov):
+                params = few_heads_weights(task, heads, guess, bias)
+                reason = "the best few heads (page few_heads)"
             else:
                 params, exact, reason = _search(
                     heads, task, guess, bias, starts, steps, seed
                 )
-        standard = jax.tree.map(lambda x: np.asarray(x, np.float64), standardize(task))
+        params = jax.tree.map(np.asarray, params)
         # Idle heads up to d + 1: one program for all numbers of heads.
         idle = max(0, task.dim + 1 - len(params.W_K))
-        every = jax.tree.map(lambda W: np.pad(W, ((0, idle), (0, 0), (0, 0))), params)
-        risk, gradient = _risk_and_gradient(every, np.append(guess, bias), standard)
-        return LeastRisk(
-            float(risk),
-            jax.tree.map(np.asarray, params),
-            exact,
-            reason,
-            float(gradient),
-        )
+        padded = jax.tree.map(lambda W: np.pad(W, ((0, idle), (0, 0), (0, 0))), params)
+        standard = as_type(standardize(task), np.float64)
+        risk, gradient = _risk_and_gradient(padded, np.append(guess, bias), standard)
+        return LeastRisk(float(risk), params, exact, reason, float(gradient))
 
 
 def _in_range(params: LSAParams, task: GaussianTask) -> LSAParams:
     """One head for each direction that features have, in place of one for each feature;
     the same function.
     """
-    L = numbers(task)[2]
+    L = arrays(task)[0].L
     d, k = len(L), int(rank(np, L, task.feature_cov))
     if k == d:
         return params
     U = np.linalg.eigh(L)[1][:, d - k :]
-    b, A = map(np.asarray, effective(params))
-    b, A = (
-        np.concatenate([U.T @ b[:d], b[d:]]),
-        np.concatenate([np.einsum("hk,hmn->kmn", U, A[:d]), A[d:]]),
-    )
-    return from_effective(b, A)
+    # the head of the label noise stays
+    turn = lambda x: np.concatenate([np.tensordot(U.T, x[:d], 1), x[d:]])
+    return from_effective(*map(turn, effective(params)))
 
 
 @jax.jit
@@ -155,10 +143,11 @@ def _search(
     """The weights of the lowest of many searches, whether they are proved to be the
     best, and the reason.
     """
-    _, w, L, _, s = numbers(task)
+    [(_, w, L, _, s)] = arrays(task)
     if rank(np, L, task.feature_cov) < task.dim:
         raise ValueError(
-            "task must have a positive definite feature_cov if heads are fewer than its rank, plus 1 with noise"
+            "task must have a positive definite feature_cov if heads are fewer than "
+            "its rank, plus 1 with noise"
         )
     d, standard = task.dim, standardize(task)
     # White features, and labels to which each adds a variance of 1 on average.
@@ -168,27 +157,22 @@ def _search(
         np.zeros(d), task.context_size, None, T @ T.T / unit**2, s / unit
     )
     problem = _problem(white, (w - guess) @ U / unit, bias / unit)
-    V, N, values = map(
-        np.asarray, _lowest(*problem, _starts(d, heads, starts, seed), steps)
-    )
+    begin = _starts(d, heads, starts, seed)
+    V, N, values = map(np.asarray, _lowest(*problem, begin, steps))
     # The value vectors are orthogonal to V, and A takes up what is theirs of each form.
     b = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :].T
     A = 2 * np.einsum("kmn,hn->hmk", N, b) - np.einsum("gm,gi,kin,hn->hmk", b, b, N, b)
     params = from_effective(*own_coordinates(b, A, np.linalg.inv(U), w, guess, unit))
     bound = optimal_risk(task, guess, bias)
     risks = bound + unit**2 * values
-    if risks.min() <= bound * (1 + 1e-10):
-        return (
-            params,
-            True,
-            "a search that attains optimal_risk, a lower bound for any number of heads",
-        )
     agree = np.sum(risks <= risks.min() * (1 + 1e-9))
-    return (
-        params,
-        False,
-        f"the lowest of {starts} searches, {agree} of which agree to nine digits",
-    )
+    reason = f"the lowest of {starts} searches, {agree} of which agree to nine digits"
+    exact = risks.min() <= bound * (1 + 1e-10)
+    if exact:
+        reason = (
+            "a search that attains optimal_risk, a lower bound for any number of heads"
+        )
+    return params, bool(exact), reason
 
 
 def _problem(white: GaussianTask, u, bias):
@@ -200,25 +184,19 @@ def _problem(white: GaussianTask, u, bias):
     """
     mean, second, cross = gram_moments(white)
     target = np.concatenate([cross + np.multiply.outer(u, mean), -mean[None]])
-    rows, columns, norm, _ = _entries(len(mean))
-    inverse = np.linalg.inv(
-        second[rows, columns][:, rows, columns] * np.outer(norm, norm)
-    )
-    return (
-        inverse,
-        target[:, rows, columns] * norm @ inverse,
-        np.append(np.ones_like(u), bias**2),
-    )
+    rows, columns, norm = _entries(len(mean))
+    second = second[rows, columns][:, rows, columns]
+    inverse = np.linalg.inv(second * np.outer(norm, norm))
+    best = target[:, rows, columns] * norm @ inverse
+    return inverse, best, np.append(np.ones_like(u), bias**2)
 
 
 def _entries(size: int):
-    """Rows and columns of a symmetric matrix's F entries, what each adds to its norm,
-    and where each entry is kept.
+    """Rows and columns of a symmetric matrix's F entries, and what each adds to its
+    norm.
     """
     rows, columns = np.triu_indices(size)
-    place = np.zeros((size, size), int)
-    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
-    return rows, columns, np.where(rows == columns, 1.0, 2**0.5), place
+    return rows, columns, np.where(rows == columns, 1.0, 2**0.5)
 
 
 def _starts(d: int, heads: int, count: int, seed: int) -> np.ndarray:
@@ -239,30 +217,29 @@ def _lowest(inverse, best, counts, starts, steps):
     """The best directions (D, k), the forms (D, D, D) that vanish on them, and what all
     searches end with.
     """
-    rows, columns, norm, place = _entries(starts.shape[1])
+    rows, columns, norm = _entries(starts.shape[1])
     first, second = np.triu_indices(starts.shape[2])
 
     def constraints(V):
-        pairs = (
-            V[rows][:, first] * V[columns][:, second]
-            + V[rows][:, second] * V[columns][:, first]
-        )
+        one, two = V[rows], V[columns]
+        pairs = one[:, first] * two[:, second] + one[:, second] * two[:, first]
         B = norm[:, None] * pairs
         return B, best @ B, B.T @ inverse @ B
 
     def excess(V):
-        _, missed, weight = constraints(V)
+        _, gaps, weight = constraints(V)
         # Only the space that V spans counts; the last term keeps V orthonormal.
         uneven = V.T @ V - jnp.eye(V.shape[1], dtype=V.dtype)
-        return jnp.vdot(missed * counts[:, None], _solve(weight, missed.T).T) + jnp.sum(
-            uneven**2
-        )
+        price = jnp.vdot(gaps * counts[:, None], _solve(weight, gaps.T).T)
+        return price + jnp.sum(uneven**2)
 
     ends = jax.vmap(partial(minimize, excess, steps=steps, patience=10))(starts)
     V = ends.params[jnp.argmin(ends.value)]
-    B, missed, weight = constraints(V)
-    forms = (best - _solve(weight, missed.T).T @ B.T @ inverse) / norm[None]
-    return V, forms[:, place], ends.value
+    B, gaps, weight = constraints(V)
+    entries = (best - _solve(weight, gaps.T).T @ B.T @ inverse) / norm[None]
+    forms = jnp.zeros((len(V), len(V), len(best)), V.dtype)
+    forms = forms.at[rows, columns].set(entries.T).at[columns, rows].set(entries.T)
+    return V, jnp.moveaxis(forms, -1, 0), ends.value
 
 
 def _solve(matrix, right):
@@ -275,9 +252,8 @@ def _solve(matrix, right):
         return (rows - jnp.outer(rows[:, i], row)).at[i].set(row)
 
     def solve(_, right):
-        return lax.fori_loop(
-            0, len(matrix), eliminate, jnp.concatenate([matrix, right], 1)
-        )[:, len(matrix) :]
+        rows = jnp.concatenate([matrix, right], 1)
+        return lax.fori_loop(0, len(matrix), eliminate, rows)[:, len(matrix) :]
 
     return lax.custom_linear_solve(
         partial(jnp.matmul, matrix), right, solve, symmetric=True

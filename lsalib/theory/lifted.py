@@ -6,7 +6,7 @@ independent of the context. So all that the risk reads is ``E[z_q z_q^T]``, ``E[
 and one slope.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Fourth, Lift, Real, Scalar, Vector
 from lsalib.attention import LSAParams, effective
-from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, standardize
-from lsalib.theory._shared import Number, full_precision, guess_vector, numbers, plain
+from lsalib.theory._shared import Number, arrays, full_precision, guess_vector, plain
 from lsalib.theory.moments import gram_moments
-from lsalib.theory.risk import as_type, standard_form, standard_parts
+from lsalib.theory.risk import as_type, read_layer, standard_form, standard_parts
 
 
 class LiftedRisk(NamedTuple):
@@ -43,32 +43,32 @@ class LiftedRisk(NamedTuple):
     slope: Float[np.ndarray | Array, "D D D"]
     constant: Number
 
-    def curvature(self, V) -> Float[Array, "D D D"]:
+    def curvature(self, V: Lift | Any) -> Lift:
         r"""The Hessian applied to V, `(H V)_j = 2 \sum_k E[z_q z_q^\top]_{jk} E[\langle
         G, V_k \rangle G]`.
 
         Example:
-            >>> lifted_risk(GaussianTask([0.0], context_size=1)).curvature(jnp.ones((2, 2, 2)))[0].tolist()
+            >>> risk = lifted_risk(GaussianTask([0.0], context_size=1))
+            >>> risk.curvature(jnp.ones((2, 2, 2)))[0].tolist()
             [[12.0, 12.0], [12.0, 24.0]]
         """
         (V,) = _check.floats(V=V)
         _check.shape("V", V, self.slope.shape)
-        return _curvature(
-            *(jnp.asarray(part, V.dtype) for part in (self.query, self.second)), V
-        )
+        query, second = (jnp.asarray(x, V.dtype) for x in (self.query, self.second))
+        return _curvature(query, second, V)
 
-    def gradient(self, M) -> Float[Array, "D D D"]:
+    def gradient(self, M: Lift | Any) -> Lift:
         """The gradient at M, for any task and linear guess; for a constant guess these
         are eqs. 19-20.
         """
         bend = self.curvature(M)
         return jnp.asarray(self.slope, bend.dtype) + bend
 
-    def value(self, M) -> Float[Array, ""]:
-        """The risk at M: ``population_risk`` of every set of weights whose lift is M."""
+    def value(self, M: Lift | Any) -> Scalar:
+        """The risk at M: ``population_risk`` of all weights whose lift is M."""
         bend = self.curvature(M)
         constant, slope, M = (
-            jnp.asarray(part, bend.dtype) for part in (self.constant, self.slope, M)
+            jnp.asarray(x, bend.dtype) for x in (self.constant, self.slope, M)
         )
         return constant + jnp.vdot(slope + bend / 2, M)
 
@@ -81,7 +81,11 @@ def _curvature(query, second, V):
 
 @full_precision
 def lifted_risk(
-    task: GaussianTask, guess=None, bias: Number = 0.0, *, fourth=None
+    task: GaussianTask,
+    guess: Vector = None,
+    bias: Number = 0.0,
+    *,
+    fourth: Fourth = None,
 ) -> LiftedRisk:
     r"""The ICL risk of multi-head LSA with `y_q = g^\top x_q + \beta` as a quadratic in
     the lift (eqs. 17-20).
@@ -105,24 +109,22 @@ def lifted_risk(
 
     Example:
         >>> from lsalib.attention import gd_weights, lift
-        >>> risk = lifted_risk(GaussianTask([2.0, 2.0], context_size=3), guess=[2.0, 2.0])
+        >>> task = GaussianTask([2.0, 2.0], context_size=3)
+        >>> risk = lifted_risk(task, guess=[2.0, 2.0])
         >>> round(float(risk.value(lift(gd_weights(jnp.full(2, 2.0), 0.5)))), 4)
         1.0
 
     Source: appendices A.2 and A.4 of arXiv 2512.04268; there the second moment is
     another one (``a4-hessian`` in the ledger).
     """
-    given = (
-        *gram_moments(task, fourth=fourth),
-        guess_vector(task, guess),
-        _check.number("bias", bias),
-    )
-    xp, w, L, P, _, mean, second, cross, guess, bias = numbers(task, *given)
+    mean, second, cross = gram_moments(task, fourth=fourth)
+    guess, bias = guess_vector(task, guess), _check.number("bias", bias)
+    of_task, guess, bias, *moments = arrays(task, guess, bias, mean, second, cross)
+    (xp, w, L, P, _), (mean, second, cross) = of_task, moments
     # y_q - w.x_q = (guess - w).x_q + bias, and z_q = [x_q; guess.x_q + bias].
     features = xp.einsum("jk,kmn->jmn", L, xp.tensordot(guess, mean, 0) - cross)
-    slope = xp.concatenate(
-        [features, (xp.tensordot(guess, features, 1) + bias**2 * mean)[None]]
-    )
+    label = xp.tensordot(guess, features, 1) + bias**2 * mean
+    slope = xp.concatenate([features, label[None]])
     reads = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), guess[None]])
     corner, off = xp.eye(task.dim + 1, dtype=w.dtype)[-1], guess - w
     query = reads @ L @ reads.T + bias**2 * xp.outer(corner, corner)
@@ -134,11 +136,11 @@ def squared_distance(
     params: LSAParams,
     other: LSAParams,
     task: GaussianTask,
-    guess=None,
-    other_guess=None,
-    bias=0.0,
-    other_bias=0.0,
-) -> Float[Array, ""]:
+    guess: Vector = None,
+    other_guess: Vector = None,
+    bias: Real = 0.0,
+    other_bias: Real = 0.0,
+) -> Scalar:
     r"""The mean squared difference between the predictions of two layers on the same
     tasks, exact.
 
@@ -171,30 +173,19 @@ def squared_distance(
     Source: new here; ``pythagoras-general`` in the ledger.
     """
     standard = standardize(task)
-    bias = _check.number("bias", bias)
-    other_bias = _check.number("other_bias", other_bias)
-    given = {"params": params, "guess": guess, "bias": bias}
-    given["other"] = other
-    given |= {"other_guess": other_guess, "other_bias": other_bias}
-    optional = ("guess", "other_guess")
-    read = dict(zip(given, _check.floats(optional, jnp.float32, **given), strict=True))
-    layers = []
-    for name, prefix in (("params", ""), ("other", "other_")):
-        weights, bias = read[name], read[f"{prefix}bias"]
-        check_params(weights, task.dim, name)
-        guess = read[f"{prefix}guess"]
-        guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
-        _check.shape(f"{prefix}guess", guess, (task.dim,))
-        layers.append((weights, jnp.append(guess, bias)))
-    return _squared_distance(*layers, as_type(standard, bias.dtype))
+    one = read_layer(task, params, guess, bias)
+    two = read_layer(task, other, other_guess, other_bias, "other_", "other")
+    dtype = jnp.promote_types(one[1].dtype, two[1].dtype)
+    one, two = jax.tree.map(lambda leaf: leaf.astype(dtype), (one, two))
+    return _squared_distance(one, two, as_type(standard, dtype))
 
 
 @jax.jit
 @full_precision
 def _squared_distance(one, two, task):
     """In standard coordinates, where a prior mean that both layers share is gone."""
-    (b, A, c), (its_b, its_A, its_c) = (
+    (b, A, c), (b_2, A_2, c_2) = (
         standard_form(*effective(params), y_q, y_q, task) for params, y_q in (one, two)
     )
-    heads = jnp.concatenate([b, -its_b]), jnp.concatenate([A, its_A])
-    return standard_parts(*heads, c - its_c, task)[0]
+    heads = jnp.concatenate([b, -b_2]), jnp.concatenate([A, A_2])
+    return standard_parts(*heads, c - c_2, task)[0]

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
+from lsalib._arrays import Fourth
 from lsalib.tasks import GaussianTask, check_task
-from lsalib.theory._shared import full_precision, numbers
+from lsalib.theory._shared import arrays, full_precision
 
 
 class GramMoments(NamedTuple):
@@ -27,7 +28,7 @@ class GramMoments(NamedTuple):
 
 
 @full_precision
-def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
+def gram_moments(task: GaussianTask, *, fourth: Fourth = None) -> GramMoments:
     r"""The first and second moments of `G = \frac 1C \sum_i z_i z_i^\top`, and its
     correlation with the task weights.
 
@@ -52,33 +53,28 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
         it.
 
     Example:
-        >>> moments = gram_moments(GaussianTask([2.0], context_size=1))
-        >>> moments.mean.tolist(), moments.second[0, 0].tolist(), moments.cross.tolist()
-        ([[1.0, 2.0], [2.0, 5.0]], [[3.0, 6.0], [6.0, 15.0]], [[[2.0, 5.0], [5.0, 14.0]]])
-        >>> gram_moments(GaussianTask([2.0], context_size=1), fourth=np.ones((1, 1, 1, 1))).second[0, 0].tolist()
+        >>> task = GaussianTask([2.0], context_size=1)
+        >>> moments = gram_moments(task)
+        >>> moments.mean.tolist(), moments.second[0, 0].tolist()
+        ([[1.0, 2.0], [2.0, 5.0]], [[3.0, 6.0], [6.0, 15.0]])
+        >>> moments.cross.tolist()
+        [[[2.0, 5.0], [5.0, 14.0]]]
+        >>> signs = np.ones((1, 1, 1, 1))  # a feature of ±1
+        >>> gram_moments(task, fourth=signs).second[0, 0].tolist()
         [[1.0, 2.0], [2.0, 5.0]]
 
     Source: what eq. 23 and appendix A.3 of arXiv 2512.04268 are about.
     """
     check_task(task)
     # The fourth moments may be traced where the task is known.
-    given = None if fourth is None else _check.array("fourth", fourth, (task.dim,) * 4)
-    if given is not None and not _check.traced(given):
-        off = max(
-            np.abs(given - np.swapaxes(given, 0, axis)).max() for axis in (1, 2, 3)
-        )
-        if not off <= 1e-6 * np.abs(given).max():
-            raise ValueError(
-                f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}"
-            )
-        if not _check.traced(task.feature_cov):
-            _check_fourth(given, numbers(task)[2])
-    xp, w, L, P, s, given = numbers(task, given)
+    if fourth is not None:
+        fourth = _check.array("fourth", fourth, (task.dim,) * 4)
+        if not _check.traced(fourth):
+            _check_fourth(fourth, task)
+    (xp, w, L, P, s), fourth = arrays(task, fourth)
     C, label = task.context_size, xp.eye(task.dim + 1, dtype=w.dtype)[-1]
-    tokens, corner = (
-        xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]]),
-        xp.outer(label, label),
-    )
+    tokens = xp.concatenate([xp.eye(task.dim, dtype=w.dtype), w[None]])
+    corner = xp.outer(label, label)
     mean = tokens @ L @ tokens.T + (xp.trace(L @ P) + s**2) * corner
     # The part of Omega that is linear in eps; E[eps_i Omega] = linear[i].
     slope = xp.einsum("mj,ji,n->imn", tokens, L, label)
@@ -89,20 +85,26 @@ def gram_moments(task: GaussianTask, *, fourth=None) -> GramMoments:
     # The two pairings across eps^T L eps times itself; the third one is in mean⊗mean.
     product = product + 2 * xp.trace(L @ P @ L @ P) * xp.tensordot(corner, corner, 0)
     second = product + _crossed(product) / C
-    if given is not None:
+    if fourth is not None:
         gaussian = xp.tensordot(L, L, 0)
-        second = (
-            second
-            + _through_tokens(
-                xp, tokens, corner, P, given - gaussian - _crossed(gaussian)
-            )
-            / C
-        )
+        above = fourth - gaussian - _crossed(gaussian)
+        second = second + _through_tokens(xp, tokens, corner, P, above) / C
     return GramMoments(mean, second, xp.tensordot(w, mean, 0) + linear)
 
 
-def _check_fourth(fourth, L) -> None:
-    """Products of two features have a covariance, which is no less than zero."""
+def _check_fourth(fourth, task: GaussianTask) -> None:
+    """The order of indices is free, and products of two features have a covariance,
+    which is no less than zero.
+    """
+    swapped = (np.swapaxes(fourth, 0, axis) for axis in (1, 2, 3))
+    off = max(np.abs(fourth - other).max() for other in swapped)
+    if not off <= 1e-6 * np.abs(fourth).max():
+        raise ValueError(
+            f"fourth must be finite and symmetric, got a largest asymmetry of {off:g}"
+        )
+    if _check.traced(task.feature_cov):
+        return
+    L = np.eye(task.dim) if task.feature_cov is None else task.feature_cov
     covariance = np.asarray(fourth, np.float64) - np.multiply.outer(L, L)
     least = np.linalg.eigvalsh(covariance.reshape(L.size, L.size))[0]
     if least < -1e-6 * np.abs(fourth).max() - 1e-12 * np.abs(L).max() ** 2:
@@ -113,7 +115,7 @@ def _check_fourth(fourth, L) -> None:
 
 
 def _through_tokens(xp, tokens, corner, P, above):
-    """E[T⊗T⊗T⊗T above] for the random tokens x -> [x; w.x], whose mean is ``tokens``."""
+    """E[T⊗T⊗T⊗T above] for random tokens x -> [x; w.x] with the mean ``tokens``."""
     every = above
     for _ in range(4):  # the first index goes, a token's comes last
         every = xp.tensordot(every, tokens, ((0,), (1,)))
@@ -122,12 +124,8 @@ def _through_tokens(xp, tokens, corner, P, above):
     # ways.
     mixed = xp.tensordot(tokens @ two @ tokens.T, corner, 0)
     pair = mixed + mixed.transpose(2, 3, 0, 1)
-    return (
-        every
-        + pair
-        + _crossed(pair)
-        + 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
-    )
+    pairs = 3 * xp.sum(two * P) * xp.tensordot(corner, corner, 0)
+    return every + pair + _crossed(pair) + pairs
 
 
 def _crossed(pairs):

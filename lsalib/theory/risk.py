@@ -12,12 +12,15 @@ The t_k are uncorrelated, and E[e_k^2] follows from the moments of G (Isserlis'
 theorem).
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from lsalib import _check
+from lsalib._arrays import HeadMatrices, HeadVectors, PerToken, Rows, Scalar, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.attention.layer import check_params
 from lsalib.tasks import GaussianTask, StandardTask, standardize
@@ -25,8 +28,8 @@ from lsalib.theory._shared import Number, full_precision
 
 
 def population_risk(
-    params: LSAParams, task: GaussianTask, guess=None, bias: Number = 0.0
-) -> Float[Array, ""]:
+    params: LSAParams, task: GaussianTask, guess: Vector = None, bias: Number = 0.0
+) -> Scalar:
     r"""The ICL risk (eq. 4) of multi-head LSA with the initial guess `y_q = g^\top x_q
     + \beta`, exact.
 
@@ -45,22 +48,16 @@ def population_risk(
     Example:
         >>> from lsalib.attention import gd_weights
         >>> task = GaussianTask([2.0, 2.0], context_size=3)
-        >>> round(float(population_risk(gd_weights([2.0, 2.0], 0.5), task, guess=[2.0, 2.0])), 4)
+        >>> params = gd_weights([2.0, 2.0], 0.5)
+        >>> round(float(population_risk(params, task, guess=[2.0, 2.0])), 4)
         1.0
     """
     standard = standardize(task)
-    bias = _check.number("bias", bias)
-    given = {"params": params, "guess": guess, "bias": bias}
-    params, guess, bias = _check.floats(("guess",), jnp.float32, **given)
-    check_params(params, task.dim)
-    guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
-    _check.shape("guess", guess, (task.dim,))
-    return _population_risk(
-        params, jnp.append(guess, bias), as_type(standard, params.W_K.dtype)
-    )
+    params, y_q = read_layer(task, params, guess, bias)
+    return _population_risk(params, y_q, as_type(standard, y_q.dtype))
 
 
-def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""]:
+def ltb_risk(params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask) -> Scalar:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
     .. math:: E \big[ \big( v^\top [x_q; 0] + \textstyle\sum_h b_h^\top G A_h [x_q; 0] -
@@ -78,19 +75,32 @@ def ltb_risk(params: LSAParams, W_1, W_2, task: GaussianTask) -> Float[Array, ""
     Example:
         >>> from lsalib.attention import gd_weights
         >>> task = GaussianTask([0.0, 0.0], context_size=3)
-        >>> round(float(ltb_risk(gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3), task)), 4)
+        >>> params, W_1, W_2 = gd_weights(jnp.zeros(2), 0.5), jnp.eye(3), jnp.eye(3)
+        >>> round(float(ltb_risk(params, W_1, W_2, task)), 4)
         1.0
 
     Source: the block and, for one head, its minimum risk ``yq_risk`` are those of
     Zhang, Wu and Bartlett (2024).
     """
     standard = standardize(task)
-    given = {"params": params, "W_1": W_1, "W_2": W_2}
-    params, W_1, W_2 = _check.floats((), jnp.float32, **given)
+    params, W_1, W_2 = _check.floats((), jnp.float32, params=params, W_1=W_1, W_2=W_2)
     check_params(params, task.dim)
     _check.shape("W_1", W_1, ("m", task.dim + 1))
     _check.shape("W_2", W_2, W_1.shape)
     return _ltb_risk(params, W_1, W_2, as_type(standard, params.W_K.dtype))
+
+
+def read_layer(
+    task: GaussianTask, params, guess, bias, prefix: str = "", name: str = "params"
+) -> tuple[LSAParams, PerToken]:
+    """The weights of a layer and its guess `[g; beta]`, in one type."""
+    values = {name: params, f"{prefix}guess": guess}
+    values[f"{prefix}bias"] = _check.number(f"{prefix}bias", bias)
+    params, guess, bias = _check.floats((f"{prefix}guess",), jnp.float32, **values)
+    check_params(params, task.dim, name)
+    guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
+    _check.shape(f"{prefix}guess", guess, (task.dim,))
+    return params, jnp.append(guess, bias)
 
 
 def as_type(standard: StandardTask, dtype) -> StandardTask:
@@ -113,16 +123,22 @@ def _population_risk(params, y_q, task: StandardTask):
 @full_precision
 def _ltb_risk(params, W_1, W_2, task: StandardTask):
     v = W_2[:, -1] @ W_1
-    b = jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V)
-    return standard_risk(
-        *standard_form(
-            b, effective(params)[1], jnp.zeros_like(v), v.at[-1].set(0), task
-        ),
-        task,
+    b, (_, A) = (
+        jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V),
+        effective(params),
     )
+    # The heads read no guess; what is predicted without them is v.[x_q; 0].
+    y_q, offset = jnp.zeros_like(v), v.at[-1].set(0)
+    return standard_risk(*standard_form(b, A, y_q, offset, task), task)
 
 
-def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, Array]:
+def standard_form(
+    b: HeadVectors,
+    A: HeadMatrices,
+    y_q: PerToken,
+    offset: PerToken,
+    task: StandardTask,
+) -> tuple[Array, Array, Array]:
     r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for
     tokens [x; r] and queries t.
 
@@ -146,7 +162,12 @@ def standard_form(b, A, y_q, offset, task: StandardTask) -> tuple[Array, Array, 
     return b, A, c
 
 
-def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
+def standard_risk(
+    b: HeadVectors,
+    A: HeadMatrices,
+    c: PerToken,
+    task: StandardTask,
+) -> Scalar:
     r"""The risk of what ``standard_form`` returns.
 
     .. math:: \sum_k E[e_k^2], \qquad e_k = \Big\langle G, \sum_h b_h A_{h,\cdot k}^\top
@@ -157,18 +178,27 @@ def standard_risk(b, A, c, task: StandardTask) -> Float[Array, ""]:
     return square + spread - 2 * with_target
 
 
-def standard_parts(b, A, c, task: StandardTask) -> tuple:
+def standard_parts(
+    b: HeadVectors,
+    A: HeadMatrices,
+    c: PerToken,
+    task: StandardTask,
+) -> tuple:
     """The mean squares of ``<G, N_k> + c_k`` and of ``eps_k``, summed over k, and the
     mean product of the two.
     """
     d, C, noise = len(c) - 1, task.context_size, task.noise_std**2
-    P, one, spread, square = _prior_cov(task.prior_root, d)
+    # Numbers where P is the identity, which cost nothing.
+    prior: tuple = 1.0, 1.0, d, d
+    if (R := task.prior_root) is not None:
+        P = R @ R.T
+        prior = P, jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P)
+    P, one, spread, square = prior
     level = spread + noise
     fourth = level**2 + 2 * square
     # The lift is less work than pairs of heads unless the heads are few.
-    norms, trace, weighted, corner, cross = (
-        _lifted if 3 * len(b) >= len(c) else _by_heads
-    )(b, A, P)
+    forms = _lifted(b, A, P) if 3 * len(b) >= len(c) else _by_heads(b, A, P)
+    norms, trace, weighted, corner, cross = forms
     even = jnp.sum((trace + level * corner + c) ** 2) + 2 * square * (corner @ corner)
     even += (norms + 4 * corner @ weighted + 2 * fourth * (corner @ corner)) / C
     # E[s s^T] of s, the average of r x: one factor for each entry, since training in
@@ -178,44 +208,37 @@ def standard_parts(b, A, c, task: StandardTask) -> tuple:
     return square_of_all, spread, jnp.trace(_times(P, cross[:, :d]))
 
 
-def _prior_cov(root, d: int):
-    """The covariance of eps, the identity beside it, tr P and tr P^2; numbers where P
-    is one, which cost nothing.
-    """
-    if root is None:
-        return 1.0, 1.0, d, d
-    P = root @ root.T
-    return P, jnp.eye(d, dtype=P.dtype), jnp.trace(P), jnp.vdot(P, P)
-
-
-def _by_heads(b, A, P):
+class _Forms(NamedTuple):
     """Of ``<G, N_k> = <S, X_k> + cross_k.s + corner_k q``: 2 sum_k |X_k|^2, tr X_k, <P,
     X_k>, corner_k, cross_k.
     """
+
+    norms: Array
+    trace: Array
+    weighted: Array
+    corner: Array
+    cross: Array
+
+
+def _by_heads(b, A, P) -> _Forms:
+    """From pairs of heads, which never build X_k."""
     b_x, b_y, A_x, A_y = b[:, :-1], b[:, -1], A[:, :-1], A[:, -1]
-    # Over pairs of heads, |X_k|^2 needs no X_k.
     pairs = jnp.einsum("hi,gik->hgk", b_x, A_x)
-    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x)) + jnp.vdot(
-        pairs, pairs.swapaxes(0, 1)
-    )
+    norms = jnp.vdot(b_x @ b_x.T, jnp.einsum("hik,gik->hg", A_x, A_x))
+    norms += jnp.vdot(pairs, pairs.swapaxes(0, 1))
     weighted = jnp.einsum("hi,hik->k", _times(P, b_x.T).T, A_x)
-    return (
-        norms,
-        jnp.einsum("hhk->k", pairs),
-        weighted,
-        b_y @ A_y,
-        b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x),
-    )
+    cross = b_x.T @ A_y + jnp.einsum("h,hik->ik", b_y, A_x)
+    return _Forms(norms, jnp.einsum("hhk->k", pairs), weighted, b_y @ A_y, cross)
 
 
-def _lifted(b, A, P):
-    """The same from ``N = [[X, cross/2], [cross/2, corner]]``, symmetric."""
+def _lifted(b, A, P) -> _Forms:
+    """From ``N = [[X, cross/2], [cross/2, corner]]``, symmetric."""
     N = jnp.einsum("hm,hnk->mnk", b, A)
     N = (N + N.swapaxes(0, 1)) / 2
     X = N[:-1, :-1]
     trace = jnp.einsum("iik->k", X)
     weighted = trace if jnp.ndim(P) == 0 else jnp.einsum("ij,ijk->k", P, X)
-    return 2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1]
+    return _Forms(2 * jnp.vdot(X, X), trace, weighted, N[-1, -1], 2 * N[:-1, -1])
 
 
 def _times(P, vectors):

@@ -49,7 +49,8 @@ class Run:
     def __post_init__(self):
         if not hasattr(self.task, "dim") or not hasattr(self.task, "sample"):
             raise ValueError(
-                f"task must have dim and sample(key, n), got {_check.describe(self.task)}"
+                "task must have dim and sample(key, n), "
+                f"got {_check.describe(self.task)}"
             )
         d, heads = self.task.dim, _check.count("heads", self.heads)
         guess = self.guess
@@ -140,7 +141,8 @@ class Fit(NamedTuple):
         task = self.task if task is None else task
         if not isinstance(task, GaussianTask):
             raise ValueError(
-                "task must be a GaussianTask for an exact risk: estimate another by metrics.sampled_risk"
+                "task must be a GaussianTask for an exact risk: "
+                "estimate another by metrics.sampled_risk"
             )
         one = lambda params, guess: population_risk(params, task, guess, self.run.bias)
         risks = np.asarray(self._each_seed(one)(self.params, self.guess))
@@ -227,7 +229,7 @@ def _predict(params, guess, X, y, x_q, bias):
 
 
 def settings(run: Run) -> dict[str, Any]:
-    """All numbers of a run by name, as JSON data, and a task of one's own by its type."""
+    """All numbers of a run by name, as JSON data; a task of one's own by its type."""
     task = (
         vars(run.task)
         if isinstance(run.task, GaussianTask)
@@ -244,7 +246,9 @@ def save(path: str | os.PathLike, fits: Sequence[Fit]) -> None:
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> fit = Fit(LSAParams(*np.ones((4, 1, 2, 2))), np.ones(1), np.ones(5), Run(GaussianTask([2.0], 4), heads=1))
+        >>> run = Run(GaussianTask([2.0], 4), heads=1)
+        >>> params = LSAParams(*np.ones((4, 1, 2, 2)))
+        >>> fit = Fit(params, np.ones(1), np.ones(5), run)
         >>> save(path := f"{mkdtemp()}/fits.npz", [fit])
         >>> assert load(path)[0].run.heads == 1
     """
@@ -277,7 +281,8 @@ def load(path: str | os.PathLike) -> list[Fit]:
     with np.load(path) as file:
         if "runs" not in file:
             raise ValueError(
-                f"path must be a file that training.save wrote, got {path}, which holds "
+                f"path must be a file that training.save wrote, got {path}, "
+                "which holds "
                 f"{', '.join(file) or 'nothing'}"
             )
         about = json.loads(str(file["runs"]))

@@ -87,8 +87,10 @@ def train(
     Example:
         >>> import optax
         >>> bowl = lambda x, key: ((x - 3.0) ** 2).sum()
-        >>> end = train(bowl, jnp.zeros(2), jax.random.key(0), steps=30, optimizer=optax.sgd(0.25), snapshots=[0, 30])
-        >>> bool(abs(end.params - 3.0).max() < 1e-6), end.losses[0].tolist(), end.snapshots.shape
+        >>> settings = dict(steps=30, optimizer=optax.sgd(0.25), snapshots=[0, 30])
+        >>> end = train(bowl, jnp.zeros(2), jax.random.key(0), **settings)
+        >>> near = bool(abs(end.params - 3.0).max() < 1e-6)
+        >>> near, end.losses[0].tolist(), end.snapshots.shape
         (True, 18.0, (2, 2))
     """
     settings, (starts, batches) = seed_keys(key, 1 if seeds is None else seeds)
@@ -137,7 +139,8 @@ def _checked_params(params: PyTree) -> PyTree:
         name = f"params{jax.tree_util.keystr(path)}"
         if callable(leaf):
             raise ValueError(
-                f"{name} must be an array of real numbers, got {leaf!r}: split off what "
+                f"{name} must be an array of real numbers, got {leaf!r}: "
+                "split off what "
                 "is not trained, for example by equinox.partition"
             )
         return jnp.asarray(_check.array(name, leaf))

@@ -26,7 +26,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(
-            f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
+            f"no such benchmark: {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(BENCHMARKS)}"
         )
     if len(options.names) != 1:
         for name in options.names or BENCHMARKS:

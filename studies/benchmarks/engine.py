@@ -176,9 +176,10 @@ def text(kept: dict) -> str:
 
 {sentence(kept)}
 
-Processor seconds, medians of blocks that take turns. `law`: `theory.optimal_risk`; `weights`: `theory.population_risk`
-of d heads; `moments`: `theory.gram_moments`; `sampled`: fresh tasks until the standard error of the same heads' risk is
-1%. Each further digit takes a hundred times as many.
+Processor seconds, medians of blocks that take turns. `law`: `theory.optimal_risk`;
+`weights`: `theory.population_risk` of d heads; `moments`: `theory.gram_moments`;
+`sampled`: fresh tasks until the standard error of the same heads' risk is 1%. Each
+further digit takes a hundred times as many.
 
 {table(head, body)}
 Exponents in d, from d = 20:

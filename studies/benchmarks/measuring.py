@@ -57,7 +57,10 @@ def origin(name: str, *packages: str) -> dict[str, str]:
 
 def sentence(origin: dict[str, str]) -> str:
     """The same as a line of text."""
-    made = f"Measured on {origin['date']} by `{origin['command']}` at commit `{origin['commit']}`"
+    made = (
+        f"Measured on {origin['date']} by `{origin['command']}` "
+        f"at commit `{origin['commit']}`"
+    )
     return f"{made}, on {origin['machine']}, with {origin['versions']}."
 
 

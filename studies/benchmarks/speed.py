@@ -103,7 +103,7 @@ def plain_torch(heads: int) -> Callable[[int], object] | None:
 
 
 def recurrent(rule: str, *, plain: bool) -> Callable[[int], object]:
-    """Value and gradient of a loss of one layer: ours, or a scan with the batch first."""
+    """Value and gradient of one layer's loss: ours, or a scan with the batch first."""
     layer, d = Layer(rule), TASK.dim
     batch = sample(jax.random.key(0), task(d, TOKENS), CONTEXTS)
     params = layer.init(jax.random.key(1), d)
@@ -206,11 +206,13 @@ def measured(name: str, quick: bool) -> str:
         rows.append([case, f"{1e3 * seconds:.3f}", share])
     return f"""# Speed
 
-{sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))} JAX runs on {jax.devices()[0].device_kind}.
+{sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))}
+JAX runs on {jax.devices()[0].device_kind}.
 
-Medians of blocks that take turns, without compilation; float32, batch {BATCH}, d = C = 10 unless a row says otherwise.
-“Of the peak” is the time that the step's normals and products alone would take at this machine's own rates, divided by
-the time of the step. The layers: value and gradient, {CONTEXTS} contexts of {TOKENS} tokens. The last three rows: 2^20
-normals, a product of two 1024 by 1024 matrices, a copy of 64 MB.
+Medians of blocks that take turns, without compilation; float32, batch {BATCH},
+d = C = 10 unless a row says otherwise. “Of the peak” is the time that the step's
+normals and products alone would take at this machine's own rates, divided by the time
+of the step. The layers: value and gradient, {CONTEXTS} contexts of {TOKENS} tokens. The
+last three rows: 2^20 normals, a product of two 1024 by 1024 matrices, a copy of 64 MB.
 
 {table(["", "ms", "of the peak"], rows)}"""

@@ -27,7 +27,8 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if unknown := set(options.names) - set(EXPERIMENTS):
         parser.error(
-            f"no such experiment: {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}"
+            f"no such experiment: {', '.join(sorted(unknown))}; "
+            f"there are {', '.join(EXPERIMENTS)}"
         )
     if not options.names:
         print(

@@ -86,7 +86,7 @@ def tested(setting: Setting, params) -> list[float]:
 
 
 def trained(setting: Setting, seeds: int, steps: int = STEPS) -> list:
-    """The last weights of every seed; the learning rate falls to zero along a cosine."""
+    """The last weights of each seed; the learning rate falls to zero along a cosine."""
     loss = real_block.one_by_one(
         lambda params, key: errors(setting, params, key, BATCH).mean()
     )
@@ -114,7 +114,7 @@ def again() -> dict[str, np.ndarray]:
 
 
 def run(seeds: int = SEEDS) -> dict[str, np.ndarray]:
-    """``risk`` (settings, seeds, 2); ``built`` (2,): the best head with the right guess,
+    """``risk`` (settings, seeds, 2); ``built`` (2,): the best head with a right guess,
     and beside it the built head in place of the guess; ``longer`` (2, seeds, 2): the
     first two settings with twice the steps.
     """
@@ -148,7 +148,7 @@ ADAM = {
     "tests": TESTS,
 }
 EXPERIMENT = Experiment(
-    "the whole block with one and two heads, with the right guess and with a guess of zero",
+    "the whole block with one and two heads, with the right guess and a guess of zero",
     run,
     again,
     GRID | ADAM,

@@ -35,7 +35,7 @@ def gram(S, phi):
 
 
 def terms(entries, psi):
-    """What the numbers (6, 3) of a layer multiply, for a label psi.x: (nodes, 2, 6, 3)."""
+    """What a layer's numbers (6, 3) multiply, for a label psi.x: (nodes, 2, 6, 3)."""
     one, none = jnp.ones_like(psi[:, 0]), jnp.zeros_like(psi[:, 0])
     token = jnp.stack(
         [jnp.stack([one, none, psi[:, 0]], 1), jnp.stack([none, one, psi[:, 1]], 1)], 1

@@ -44,7 +44,8 @@ def differences(name: str, experiment: Experiment, folder: Path) -> list[str]:
         beginning = kept[part][tuple(map(slice, array.shape))]
         if beginning.shape != array.shape:
             found.append(
-                f"{name}: {part} has shape {kept[part].shape}, which does not begin with {array.shape}"
+                f"{name}: {part} has shape {kept[part].shape}, "
+                f"which does not begin with {array.shape}"
             )
         elif not np.allclose(
             array, beginning, rtol=experiment.rtol, atol=experiment.atol

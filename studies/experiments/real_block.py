@@ -181,7 +181,8 @@ ADAM = {
     "tests": TESTS,
 }
 EXPERIMENT = Experiment(
-    "the block that is really used, piece by piece, with the right guess and with a guess of zero",
+    "the block that is really used, piece by piece, with the right guess and with a "
+    "guess of zero",
     run,
     partial(run, SETTINGS[:1], 1),
     GRID | ADAM,

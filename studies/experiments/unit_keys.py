@@ -109,7 +109,7 @@ def searched(setting: Setting, seed: int) -> list[float]:
 
 
 def run(settings=SETTINGS, starts: int = STARTS) -> dict[str, np.ndarray]:
-    """``risk`` (settings, starts, 2): where each search ends, with its standard error."""
+    """``risk`` (settings, starts, 2): the end of each search and its standard error."""
     risk = []
     with jax.enable_x64(True):
         for setting in settings:
@@ -124,7 +124,8 @@ GRID = {
     "starts": STARTS,
 }
 EXPERIMENT = Experiment(
-    "delta heads with keys of length one, with a trained state, the right guess, or neither",
+    "delta heads with keys of length one, with a trained state, the right guess, "
+    "or neither",
     run,
     partial(run, SETTINGS[:1], 1),
     GRID | {"tasks": TASKS, "tests": TESTS, "steps": STEPS},

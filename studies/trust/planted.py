@@ -94,7 +94,7 @@ def listed() -> dict[str, Defect]:
 
 
 def results() -> dict[str, dict[str, Any]]:
-    """By name, each defect with what caught it at first and now: None if nothing did."""
+    """By name, each defect with what caught it at first and now; None is nothing."""
     return {
         entry["name"]: entry
         for entry in json.loads((ROOT / RESULTS).read_text(encoding="utf-8"))

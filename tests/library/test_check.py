@@ -39,7 +39,7 @@ def test_numbers_become_arrays_of_the_widest_type():
 
 
 def test_known_numbers_stay_in_numpy():
-    """In float64 whatever JAX's setting; one tracer among them makes all of them JAX's."""
+    """In float64 whatever JAX's setting; one tracer makes all of them JAX's."""
     xp, w, s, none = _check.namespace([1, 2], jnp.float32(0.5), None)
     assert xp is np and w.dtype == s.dtype == np.float64 and none is None
     seen = []
@@ -48,7 +48,7 @@ def test_known_numbers_stay_in_numpy():
 
 
 def test_a_covariance_is_made_symmetric_and_copied():
-    """Rounding of float32 is averaged out, and a tiny negative eigenvalue becomes zero."""
+    """Rounding of float32 is averaged out; a tiny negative eigenvalue becomes zero."""
     Z = np.random.default_rng(0).normal(size=(3, 2))
     given = np.float32(Z @ Z.T)
     given[0, 1] *= 1 + 1e-6

@@ -119,7 +119,7 @@ def test_a_check_is_strict_at_the_published_setting_and_warns_elsewhere(shown, o
 
 
 def test_every_check_of_the_published_notebooks_was_strict():
-    """A page whose ``paper_setting`` does not fit its own parameters would only warn."""
+    """A page whose ``paper_setting`` does not fit its parameters would only warn."""
     notebooks = sorted((Path(__file__).parents[2] / "book").glob("*.ipynb"))
     assert len(notebooks) > 10
     assert not [

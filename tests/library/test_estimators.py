@@ -157,7 +157,7 @@ given = X, y, x_q
 
 @pytest.mark.parametrize("size", [1e-18, 1e-9, 1e9, 1e18])
 def test_bayes_in_any_units(size):
-    """Features and labels in other units, in float32: the posterior mean by its formula."""
+    """Features and labels in other units, in float32: the posterior mean's formula."""
     X, w = np.random.default_rng(0).normal(size=(4, 3)), np.array([1.0, 2.0, 3.0])
     gain = np.linalg.solve(X.T @ X + 0.09 * np.eye(3), X.T @ X @ w)
     labels = {"prior_cov": size**2 * np.eye(3), "noise_std": 0.3 * size}

@@ -9,7 +9,8 @@ LIBRARY = Path(__file__).parents[2] / "lsalib"
 CODE = """
 import sys, lsalib
 absent = lambda *names: not [name for name in sys.modules if name.startswith(names)]
-assert absent("matplotlib", "lsalib.book", "lsalib.sts", "tokenizers", "gguf", "inspect_ai", "openai", "pooch")
+assert absent("matplotlib", "lsalib.book", "lsalib.sts")
+assert absent("tokenizers", "gguf", "inspect_ai", "openai", "pooch")
 from lsalib.book import Claim, glue, stored
 assert absent("matplotlib")
 from lsalib.book import figures

@@ -45,7 +45,7 @@ def test_the_end_is_the_lowest_point():
 
 
 def test_a_search_that_remembers_little_takes_longer(x64):
-    """In a bowl of four curvatures, which four steps tell and one does not; its gradient
+    """In a bowl of four curvatures, which four steps tell and one does not; a gradient
     says that it is not done.
     """
     curvatures = 10.0 ** np.arange(4)

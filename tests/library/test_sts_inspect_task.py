@@ -142,7 +142,8 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
         ),
         (
             ["show", "nowhere"],
-            "no finished result in nowhere or below; python -m lsalib.sts run writes one",
+            "no finished result in nowhere or below; python -m lsalib.sts run writes "
+            "one",
         ),
     ]
     for words, message in cases:
@@ -214,7 +215,10 @@ def test_a_command_that_is_stopped_keeps_its_answers(capsys):
 
     with serving(answer, pause=0.1) as server:
         assert run(server, "--out", "mine", "--option", "max_connections=1") == 143
-    kept = r"stopped; what was answered is kept in mine/none,guess; the same command continues from there"
+    kept = (
+        "stopped; what was answered is kept in mine/none,guess; "
+        "the same command continues from there"
+    )
     assert re.search(kept, capsys.readouterr().err)
     none, right = records.own("mine")
     runs = lambda one: [each["run"] for each in one["records"]]

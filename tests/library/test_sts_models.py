@@ -9,11 +9,18 @@ from sts_support import small_model
 
 from lsalib.sts import models
 
-PROMPT = "Sentence 1: A plane is taking off.\nSentence 2: An air plane is taking off.\nScore:"
+PROMPT = (
+    "Sentence 1: A plane is taking off.\n"
+    "Sentence 2: An air plane is taking off.\n"
+    "Score:"
+)
 # Greedy continuations from transformers 5.23.0 with torch 2.15.0, which read the same
 # file by its own reader: AutoModelForCausalLM.from_pretrained(folder, gguf_file=…), in
 # float64, generate(do_sample=False, max_new_tokens=24).
-CONTINUED = " 100%\n\nIn this example, the first sentence is incorrect because it doesn't specify what type of"
+CONTINUED = (
+    " 100%\n\nIn this example, the first sentence is incorrect "
+    "because it doesn't specify what type of"
+)
 # Token ids on which transformers 5.23.0 and llama.cpp (xllamacpp 2026.10.11549, POST
 # /tokenize) agree.
 TOKENS = {
@@ -101,6 +108,9 @@ def test_other_weights_are_refused(tmp_path, monkeypatch):
         lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py")),
     )
     (tmp_path / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"GGUF")
-    words = rf"must have the SHA-256 {models.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; install it again: pip"
+    words = (
+        rf"must have the SHA-256 {models.WEIGHTS_SHA256}, got [0-9a-f]{{64}}; "
+        "install it again: pip"
+    )
     with pytest.raises(ValueError, match=words):
         models.SmolLM2()

@@ -11,9 +11,15 @@ EXAMPLES = [
 ]
 QUERY = Example("A cat sleeps.", "A car\u2019s asleep.", 1.2, 0.456)
 
-RATE = "Rate how similar two sentences are in meaning, from 0 (nothing in common) to 5 (the same meaning)."
+RATE = (
+    "Rate how similar two sentences are in meaning, "
+    "from 0 (nothing in common) to 5 (the same meaning)."
+)
 COMES = "Each pair comes with an initial guess of its score, made by a small model."
-REFINE = "Refine the initial guess of the last pair and give a similarity score between 0 and 5."
+REFINE = (
+    "Refine the initial guess of the last pair "
+    "and give a similarity score between 0 and 5."
+)
 GIVE = "Give a similarity score between 0 and 5 for the last pair."
 PAIRS = """\
 Sentence 1: A dog runs.

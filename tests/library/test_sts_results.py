@@ -1,4 +1,4 @@
-"""Results: scores out of answers, pairs, and a table with the numbers of the records."""
+"""Results: scores out of answers, pairs, and a table with the records' numbers."""
 
 import re
 
@@ -67,12 +67,15 @@ def lines(*found):
 READ = {
     0: "0",
     0.067: "0.067\nSentence 1",
-    3: "3| 3|3.|**3**|Score: 3.0|Similarity score: 3|`3`|3/5|3 / 5|3 out of 5.|3,0|(3.0)",
+    3: "3| 3|3.|**3**|Score: 3.0|Similarity score: 3|"
+    "`3`|3/5|3 / 5|3 out of 5.|3,0|(3.0)",
     5: "5.0",
 }
 # More than a number, about something else, no number from 0 to 5, or none at all.
-UNREAD = "|none|nan|-2|\u22122|3-4|3 to 4|3 or 4|8/10|80%|5.1|10|1e5|4.5.6|.5|3 dogs|\u0663|\u00bd|3rd|#3 is 4|Score 3, or 4"
-UNREAD += "|Initial guess: 2.31\nScore: 3.0|Sentence 1: A dog.\nScore: 3|I refine 2.31 to 3.0|"
+UNREAD = "|none|nan|-2|\u22122|3-4|3 to 4|3 or 4|8/10|80%|5.1|10|1e5|4.5.6|.5"
+UNREAD += "|3 dogs|\u0663|\u00bd|3rd|#3 is 4|Score 3, or 4"
+UNREAD += "|Initial guess: 2.31\nScore: 3.0|Sentence 1: A dog.\nScore: 3"
+UNREAD += "|I refine 2.31 to 3.0|"
 UNREAD += "|".join(("9" * 400, "*" * 400 + "x"))
 
 

@@ -325,7 +325,7 @@ def test_rows_of_a_table(swept):
 
 
 def test_a_curriculum_is_two_calls(swept):
-    """Eight steps on the exact risk are four and four, if weights, guess and Adam's state
+    """Eight steps on the exact risk are four and four, if weights, guess, Adam's state
     go on; without the state they are not. Runs beside it and seeds change nothing.
     """
     runs = [replace(RUNS[0], learning_rate=1e-2), Run(TASK, 3)]
@@ -352,7 +352,7 @@ def test_a_curriculum_is_two_calls(swept):
 
 
 def test_what_is_saved_is_what_was_trained(swept, tmp_path):
-    """Arrays and settings come back bit for bit, and the run of another fit does not."""
+    """Arrays and settings come back bit for bit; the run of another fit does not."""
     warm = fit(
         KEY, TASK, 2, start=swept[0][0].seed(0).params, **OPTIONS | {"snapshots": ()}
     )
@@ -366,7 +366,7 @@ def test_what_is_saved_is_what_was_trained(swept, tmp_path):
 
 
 def test_a_run_that_diverges_leaves_the_others_as_they_are(swept):
-    """A warning names it, and its losses are NaN from there on; alone it is an error."""
+    """A warning names it, and its losses are NaN from there; alone it is an error."""
     with pytest.warns(RuntimeWarning, match="not finite for run 1, seed 0 at step "):
         good, bad = sweep(KEY, [RUNS[0], Run(TASK, 2, learning_rate=1e25)], **OPTIONS)
     np.testing.assert_allclose(good.losses[0], swept[0][0].losses[0], rtol=2e-4)

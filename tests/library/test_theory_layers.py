@@ -28,7 +28,7 @@ PLAIN = TASKS["isotropic"]
 
 @pytest.mark.claim("depth-gap", "depth-floor")
 def test_the_risk_of_depth():
-    """One layer is that of the other pages; other variances are other units; one feature
+    """One layer is that of other pages; other variances are other units; one feature
     has a formula at every depth.
     """
     task = GaussianTask([1.0, -2.0, 0.5], 5, 2.0 * np.eye(3), 0.3 * np.eye(3))
@@ -154,7 +154,7 @@ def plain(d, C, noise_std):
 
 @pytest.mark.parametrize(("d", "C"), [(3, 10), (5, 4)])
 def test_bayes_risk_is_that_of_samples(d, C):
-    """The posterior's trace, in NumPy, with scales of features and prior, and the limit."""
+    """The posterior's trace in NumPy, with scales of features and prior; the limit."""
     of = lambda C, s=0.7: GaussianTask(np.ones(d), C, 2 * np.eye(d), 0.3 * np.eye(d), s)
     X = np.sqrt(2) * np.random.default_rng(d).standard_normal((50_000, C, d))
     draws = 2 * np.linalg.inv(
@@ -170,7 +170,7 @@ def test_bayes_risk_is_that_of_samples(d, C):
 
 @pytest.mark.parametrize("noise", [1e-10, 1e-3, 0.5, 30.0, 1e8, 1e30])
 def test_bayes_risk_keeps_its_digits(noise):
-    """E[1 / (1 + s chi^2_k)], an incomplete gamma function, to 30 digits: the risk of one
+    """E[1 / (1 + s chi^2_k)], an incomplete gamma function, to 30 digits, the risk of one
     feature, and that of the one direction that one example tells; then many of both.
     """
     z = mpmath.mpf(noise) ** 2 / 2

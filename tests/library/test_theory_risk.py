@@ -137,7 +137,7 @@ def test_heads_pair_by_pair_are_those_of_the_lift(x64):
 @pytest.mark.claim("lemma3-inclusion", "ltb-optimum")
 @NAMES
 def test_the_block_is_an_lsa_with_a_guess_of_its_own(name, x64):
-    """The MLP's last row is its guess, and a head's value passes it like a token does."""
+    """The MLP's last row is its guess; a head's value passes it like a token does."""
     task, params = TASKS[name], make_params(0, 2, 2)
     W_1, W_2 = 0.5 * np.random.default_rng(1).normal(size=(2, 5, 4))
     v = W_2[:, -1] @ W_1

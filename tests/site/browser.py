@@ -1,4 +1,4 @@
-"""A real browser over the built book: serve it, visit a page, and note what goes wrong."""
+"""A real browser over the built book: serve it, visit a page, note what goes wrong."""
 
 import functools
 import os
@@ -39,7 +39,7 @@ def serve(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium; without one the tests are skipped, and fail where CI=true."""
+    """A headless Chromium; without one tests are skipped, and fail where CI=true."""
     try:
         options = pdf.chromium()
     except SystemExit as missing:

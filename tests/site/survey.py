@@ -20,9 +20,12 @@ THEMES = [("region", ".sidebar-primary-items__start"), ("definition-list", "dl.p
 
 AXE = """async ([context, options, themes]) => {
     const { violations } = await axe.run(context, options);
-    const theirs = (rule, node) => themes.some(([name, where]) => name === rule && node.element.closest(where));
-    return violations.flatMap(({ id, nodes }) => nodes.filter(node => !theirs(id, node)).map(node =>
-        `${id}: ${node.html.slice(0, 120)} (${[...node.any, ...node.all, ...node.none][0]?.message})`));
+    const theirs = (rule, node) => themes.some(([name, where]) =>
+        name === rule && node.element.closest(where));
+    const reason = node => [...node.any, ...node.all, ...node.none][0]?.message;
+    return violations.flatMap(({ id, nodes }) =>
+        nodes.filter(node => !theirs(id, node)).map(node =>
+            `${id}: ${node.html.slice(0, 120)} (${reason(node)})`));
 }"""
 
 

@@ -30,7 +30,10 @@ PLANTED = {
     "`estimators.no_such_step`": "“estimators.no_such_step” names none",
 }
 SOUND = ("text", "small")
-PROSE = "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, `task.prior_mean`, `heads.md`"
+PROSE = (
+    "`estimators.one_step_gd`, `lsalib.estimators.one_step_gd()`, "
+    "`task.prior_mean`, `heads.md`"
+)
 ENTRY = "api/estimators.html#lsalib.estimators.one_step_gd"
 NOT_COPIED = (
     ".git",

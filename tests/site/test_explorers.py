@@ -231,9 +231,11 @@ CASES = {
 # of its levels, the inks of its names, all lines as points, and what it says.
 READ = """box => {
   const all = (selector) => [...box.querySelectorAll(selector)];
-  const number = (text) => Number(text.textContent.replaceAll(",", "").replace("−", "-"));
+  const number = (text) =>
+    Number(text.textContent.replaceAll(",", "").replace("−", "-"));
   const side = (anchor, place) => all(`.explorer-axes text[text-anchor=${anchor}]`)
-    .filter((text) => !Number.isNaN(number(text))).map((text) => [number(text), place(text)]);
+    .filter((text) => !Number.isNaN(number(text)))
+    .map((text) => [number(text), place(text)]);
   const points = (path) => path.getAttribute("d").match(/[\\d.]+ [\\d.]+/g)
     .map((point) => point.split(" ").map(Number));
   return {
@@ -376,7 +378,8 @@ def test_a_figure_with_other_numbers_is_seen(browser, address):
     """The control: a page whose first curve is two percent too high."""
     falsify = """
       const parse = JSON.parse;
-      const higher = (values) => Array.isArray(values) ? values.map(higher) : 1.02 * values;
+      const higher = (values) =>
+        Array.isArray(values) ? values.map(higher) : 1.02 * values;
       JSON.parse = (text) => {
         const data = parse(text);
         if (data.lines) data.lines[0].values = higher(data.lines[0].values);
@@ -428,7 +431,7 @@ def test_a_dot_follows_mouse_finger_and_keys(page, address, name):
     page.keyboard.press("Escape")
     assert (at(), says()) == (begin, began)
 
-    # By finger: sideways it drags, up or down it scrolls the page, and a tap moves, too.
+    # By finger: sideways it drags, up or down it scrolls the page; a tap moves, too.
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function(
         "document.querySelector('.explorer-frame > svg').clientWidth < 390"
@@ -446,7 +449,7 @@ def test_a_dot_follows_mouse_finger_and_keys(page, address, name):
 
 
 def swipe(page, places: list[tuple[float, float]]) -> None:
-    """A finger that goes down at the first place, moves through the others, and lifts."""
+    """A finger that goes down at the first place, moves through the others, lifts."""
     for k, (x, y) in enumerate(places):
         touch(page, "touchMove" if k else "touchStart", [{"x": x, "y": y}])
     touch(page, "touchEnd", [])

@@ -26,7 +26,7 @@ def draw(color: str = "lsa") -> str:
     return file.getvalue()
 
 
-def test_a_drawing_is_the_same_each_time_and_in_a_page_has_its_own_ids_and_the_theme_s_colors():
+def test_a_drawing_is_the_same_each_time_with_its_own_ids_and_the_theme_s_colors():
     drawing = draw()
     assert drawing == draw() != draw("gd") and not re.search(
         r"<dc:date>|Matplotlib v", drawing

@@ -14,7 +14,7 @@ CLAIMS = {claim.id: claim for claim in read_claims(ROOT)}
 
 
 def said_of(name: str) -> str:
-    """How the hover of a claim begins: its verdict and, up to a formula, our finding."""
+    """How the hover of a claim begins: its verdict; up to a formula, our finding."""
     claim = CLAIMS[name]
     return f"{claim.status} {claim.finding.partition('$')[0]}".strip()
 
@@ -29,7 +29,8 @@ def test_a_link_shows_what_it_leads_to_below_it_or_above_it_where_there_is_no_ro
         "a[href*='intro.html#id']": r"\w+",
         "a.claim-badge": "",
     }
-    move = "(e, at) => scrollTo({ top: scrollY + e.getBoundingClientRect().top - at, behavior: 'instant' })"
+    move = """(e, at) => scrollTo({
+        top: scrollY + e.getBoundingClientRect().top - at, behavior: 'instant' })"""
     with visit(browser, address, "book/heads.html") as (page, noise):
         page.set_viewport_size({"width": 1280, "height": 700})
         tip = page.locator("#book-tip")

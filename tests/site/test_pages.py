@@ -50,7 +50,8 @@ BROKEN = [
         "pale, 3.98: veiled",
     ),
     (
-        "<svg class='drawing' role='img' aria-label='A'><path d='M0 0L9 0L9 9z' style='fill: black'/></svg>",
+        "<svg class='drawing' role='img' aria-label='A'><path d='M0 0L9 0L9 9z' "
+        "style='fill: black'/></svg>",
         "ink rgb(0",
     ),
     (
@@ -62,7 +63,8 @@ BROKEN = [
         "request to elsewhere",
     ),
 ]
-ADD = "html => document.querySelector('article').append(document.createRange().createContextualFragment(html))"
+ADD = """html => document.querySelector('article').append(
+    document.createRange().createContextualFragment(html))"""
 
 
 def test_what_is_broken_is_seen(browser, address):
@@ -106,7 +108,7 @@ def test_without_scripts_all_is_there_but_what_needs_them(browser, address):
 
 
 def test_pages_work_from_a_folder(browser, html):
-    """Without a server; browsers keep fonts from such pages, and say so on the console."""
+    """Without a server; browsers keep fonts from such pages; the console says so."""
     with visit(browser, f"{html.as_uri()}/", "book/heads.html") as (page, _):
         assert page.locator("article .math math").count() > 50
         page.locator(".explorer svg").first.wait_for()

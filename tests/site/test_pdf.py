@@ -17,7 +17,8 @@ pytestmark = pytest.mark.xdist_group("pdf")
 # seconds.
 PAGES = ["book/intro", "book/gradients_appendix", "book/reference"]
 # A process of its own: the browser of these tests has its playwright in this one.
-PRINT = "import sys, pathlib; from tools.site import pdf; pdf.print_pdf(*map(pathlib.Path, sys.argv[1:]))"
+PRINT = """import sys, pathlib; from tools.site import pdf
+pdf.print_pdf(*map(pathlib.Path, sys.argv[1:]))"""
 
 
 def test_all_pages_are_one_document_which_prints_with_outline_and_tags(
@@ -61,16 +62,21 @@ def test_a_reader_who_prints_a_page_gets_all_of_it(browser, address):
         page.set_viewport_size({"width": 700, "height": 1000})  # A4
         page.emulate_media(media="print")
         folds, empty, cut, buttons = page.evaluate("""() => {
-            const all = selector => [...document.querySelectorAll("article " + selector)];
+            const article = document.querySelector("article");
+            const all = selector => [...article.querySelectorAll(selector)];
             const cut = e => e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1
                 && getComputedStyle(e).overflowX !== "visible";
-            const inside = fold => [...fold.children].filter(e => e.tagName !== "SUMMARY");
+            const inside = fold =>
+                [...fold.children].filter(e => e.tagName !== "SUMMARY");
             const height = e => e.getBoundingClientRect().height;
             return [
                 all("details").length,
                 all("details").filter(fold => !inside(fold).some(height)).length,
-                all("*").filter(e => cut(e) && !e.closest("math, .visually-hidden, .unseen")).map(e => e.className),
-                all(":is(button, .headerlink, .copybtn, .folds)").filter(e => e.checkVisibility()).length,
+                all("*").filter(e => cut(e)
+                    && !e.closest("math, .visually-hidden, .unseen"))
+                    .map(e => e.className),
+                all(":is(button, .headerlink, .copybtn, .folds)")
+                    .filter(e => e.checkVisibility()).length,
             ];
         }""")
     assert folds > 3 and (empty, cut, buttons) == (0, [], 0)

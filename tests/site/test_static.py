@@ -25,7 +25,10 @@ LABELS = Book().labels
 # the like.
 EQUATION = r'id="equation-{}">.*?class="eqno">([^<]*)<'
 FIGURE = r'<figure [^>]*id="{}">.*?"caption-number">([^<]*?) <'
-THEOREM = r'<div class="proof [^>]*id="{}">\s*<p class="admonition-title"><span class="caption-number">([^<]*?) <'
+THEOREM = (
+    r'<div class="proof [^>]*id="{}">\s*<p class="admonition-title">'
+    r'<span class="caption-number">([^<]*?) <'
+)
 
 
 @pytest.fixture(scope="module")

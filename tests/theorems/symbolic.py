@@ -172,7 +172,7 @@ def _classes(labels, pairs: list) -> dict:
 
 
 def _network(classes: dict, links: list, ends: list) -> Expr:
-    """The product of the loops and chains that links make of classes of equal labels."""
+    """The product of the loops and chains that links make of equal labels' classes."""
     names, links = (
         defaultdict(list),
         [(classes[left], classes[right], letter) for left, right, letter in links],
@@ -185,7 +185,8 @@ def _network(classes: dict, links: list, ends: list) -> Expr:
         for root in set(classes.values())
     ):
         raise ValueError(
-            "matrices must form loops and chains; a fourth cumulant leaves them no index"
+            "matrices must form loops and chains; a fourth cumulant leaves them no "
+            "index"
         )
     value = d ** sum(
         not degrees[root] and not names[root] for root in set(classes.values())

@@ -207,8 +207,10 @@ def test_one_head_fewer_with_noise():
     # Just below that noise there are two roots, an interior trap; not with less noise,
     # and above it there is one root.
     edge = float((ahead + sympy.sqrt(ahead**2 + last)).subs({d: 3, C: 3}))
-    roots = [quartic(features=3, tokens=3, heads=2, noise=sympy.Rational(noise)).count_roots(0, None) for noise in
-             (0, edge - 0.8, edge - 1e-3, edge + 1e-3)]  # fmt: skip
+    roots = []
+    for noise in (0, edge - 0.8, edge - 1e-3, edge + 1e-3):
+        polynomial = quartic(features=3, tokens=3, heads=2, noise=sympy.Rational(noise))
+        roots.append(polynomial.count_roots(0, None))
     assert roots == [0, 0, 2, 1]
 
 
@@ -232,7 +234,7 @@ def price(share=SHARE):
 
 
 def signs_in_T(expression):
-    """Of the numerator's coefficients, the highest first, over a positive denominator."""
+    """Of the numerator's coefficients, highest first; the denominator is positive."""
     numerator, denominator = sympy.fraction(
         sympy.cancel(expression.subs({d: 2 + k, C: 1 + more}))
     )

@@ -14,9 +14,18 @@ from tools.claims import Entry
 from tools.ledger import Marked, problems
 
 RECORD = {
-    "id": "tiny-claim", "label": "the sum", "measured": 4.01, "expected": 4.0, "relation": "=", "tolerance": 0.1,
-    "kind": "check", "seeds": [0, 1], "entries": 1, "passed": True, "anchor": "claim-tiny-claim",
-}  # fmt: skip
+    "id": "tiny-claim",
+    "label": "the sum",
+    "measured": 4.01,
+    "expected": 4.0,
+    "relation": "=",
+    "tolerance": 0.1,
+    "kind": "check",
+    "seeds": [0, 1],
+    "entries": 1,
+    "passed": True,
+    "anchor": "claim-tiny-claim",
+}
 CHECK = Record(**RECORD)
 CONTROL = CHECK._replace(
     kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2"

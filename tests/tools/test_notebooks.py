@@ -187,7 +187,9 @@ def test_an_unknown_page_is_refused(root, capsys):
     assert "No page with code is called huge; there are: tiny" in said
 
 
-RESULTS = "5.238 0.0196 -1.024 1.234e-5 65,536 65,536. 1,230 1,234,567 1,234.5 1,234.567 8.1%".split()
+RESULTS = (
+    "5.238 0.0196 -1.024 1.234e-5 65,536 65,536. 1,230 1,234,567 1,234.5 1,234.567 8.1%"
+).split()
 RESULTS += [
     "(65,536, or more)",
     "8.1 %",
@@ -201,8 +203,11 @@ RESULTS += [
     "- a\n  - 5.238",
     "[a](b.md), it is 5.238",
 ]
-NO_RESULTS = "2.0 0.25 5e-4 0.001 12.34 2026-11-21 21.11.2026 §5.1.3 10.48550/arXiv 5,000 1,200 1,200,35 x1,234".split()
-NO_RESULTS += "`5.238` $5.238$ $65,536$ {math}`5.238` [x](http://x.org/5.238) <https://x.org/5.238> https://x.org/5.238".split()
+NO_RESULTS = (
+    "2.0 0.25 5e-4 0.001 12.34 2026-11-21 21.11.2026 §5.1.3 10.48550/arXiv "
+    "5,000 1,200 1,200,35 x1,234 `5.238` $5.238$ $65,536$ {math}`5.238` "
+    "[x](http://x.org/5.238) <https://x.org/5.238> https://x.org/5.238"
+).split()
 NO_RESULTS += [
     "arXiv 2512.04268",
     "version 1.0.4.post1",

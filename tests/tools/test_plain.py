@@ -33,7 +33,8 @@ BOOK.site = ""
         ),
         (
             "::::{dropdown} Outer\n:::{admonition} Inner\nText.\n:::\n::::",
-            "<details>\n<summary>Outer</summary>\n\n> **Inner**\n>\n> Text.\n\n</details>",
+            "<details>\n<summary>Outer</summary>\n\n> **Inner**\n>\n> "
+            "Text.\n\n</details>",
         ),
         (":::{brief}\nWhy,\nthen?\n\nBecause.\n:::", "> **Why, then?**\n>\n> Because."),
         ("$$\na = b\n$$ (eq-a)", "$$\na = b\n\\tag{2.3}\n$$"),
@@ -62,9 +63,8 @@ def test_each_form_has_a_plain_one(source, shown):
 
 
 def test_a_notebook_has_no_directives_roles_or_labels():
-    names = re.compile(
-        rf"\b({'|'.join(re.escape(name) for name in Book(ROOT).labels if '-' in name)})\b"
-    )
+    labels = [re.escape(name) for name in Book(ROOT).labels if "-" in name]
+    names = re.compile(rf"\b({'|'.join(labels)})\b")
     for page in Book(ROOT).code_pages:
         texts = [
             cell.source for cell in page.stored.cells if cell.cell_type == "markdown"

@@ -18,6 +18,8 @@ SHORT = {
     r"_Buffer \| .*?(?= \| None|, \w+:|\)$|$)": "ArrayLike",
     r"float \| Float\[ndarray, ''\] \| Float\[Array, ''\]": "Number",
     r"Float\[Array, ''\]": "Scalar",
+    # Arguments also come as lists and numbers.
+    r" \| ~?(typing\.)?Any\b": "",
 }
 # “theory.optimal_risk”, “lsalib.theory.optimal_risk”, “metrics.sampled_risk()”.
 NAME = re.compile(r"(?:lsalib\.)?((\w+)(?:\.\w+)+)(?:\(\))?")

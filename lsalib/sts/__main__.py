@@ -47,7 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    small = options.model.startswith("lsalib/")
     options.style = options.style or design.style_of(options.model)
     settings = {
         field.name: getattr(options, field.name)
@@ -68,20 +67,22 @@ def _run(options: argparse.Namespace) -> None:
         given = {"max_connections": 2, "max_retries": 1}
         given["base_url"] = os.environ.get("LOCAL_BASE_URL")
     given |= options.option
-    address = given.get("base_url")
+    address = given.pop("base_url", None)
     asked: dict[str, Any] = {
         name: given.pop(name)
         for name in list(given)
         if name in GenerateConfig.model_fields
     }
+    own = options.model.startswith("lsalib/")
+    version = models.open_model().version if own else {}
     asked |= {
         "model": options.model,
-        "model_base_url": given.pop("base_url", None),
+        "model_base_url": address,
         "model_args": given,
-    }
-    asked |= {"retry_attempts": 0, "retry_immediate": False, "log_buffer": 1}
-    asked["metadata"] = {
-        "versions": dict(options.about) | (models.open_model().version if small else {})
+        "retry_attempts": 0,
+        "retry_immediate": False,
+        "log_buffer": 1,
+        "metadata": {"versions": dict(options.about) | version},
     }
     if not (sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")):
         asked["display"] = "plain"  # progress in lines
@@ -155,11 +156,11 @@ def _option(text: str) -> tuple[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = (
-        "Does a guess in the prompt help a language model? "
-        "(section 5.3 of arXiv 2512.04268)"
+    parser = argparse.ArgumentParser(
+        prog="python -m lsalib.sts",
+        description="Does a guess in the prompt help a language model? "
+        "(section 5.3 of arXiv 2512.04268)",
     )
-    parser = argparse.ArgumentParser(prog="python -m lsalib.sts", description=about)
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser(
         "run",
@@ -174,32 +175,28 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
     for field in fields(design.Experiment):
-        flag = (
-            "--guess"
-            if field.name == "guess_model"
-            else f"--{field.name.replace('_', '-')}"
-        )
-        given: dict = {"nargs": "+"} if field.name == "condition" else {}
-        given |= {
-            "choices": design.CHOICES.get(field.name),
-            "default": _DEFAULTS.get(field.name, field.default),
-        }
-        kind = int if isinstance(field.default, int) else str
+        # the model of the guesses is --guess
+        name = field.name.removesuffix("_model").replace("_", "-")
+        several: dict = {"nargs": "+"} if name == "condition" else {}
         run.add_argument(
-            flag, dest=field.name, type=kind, help=meaning[field.name], **given
+            f"--{name}",
+            dest=field.name,
+            type=int if isinstance(field.default, int) else str,
+            help=meaning[field.name],
+            choices=design.CHOICES.get(field.name),
+            default=_DEFAULTS.get(field.name, field.default),
+            **several,
         )
     run.add_argument(
         "--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}"
     )
-    option = (
-        "for Inspect: of the model, or how it is asked, "
-        "as in base_url=http://localhost:8000/v1 or timeout=60"
-    )
-    about = (
-        "what to store with the answers, as in weights_sha256=… or server=…, "
-        "because a server does not say it"
-    )
-    for flag, meant in {"--option": option, "--about": about}.items():
+    free = {
+        "--option": "for Inspect: of the model, or how it is asked, "
+        "as in base_url=http://localhost:8000/v1 or timeout=60",
+        "--about": "what to store with the answers, as in weights_sha256=… or "
+        "server=…, because a server does not say it",
+    }
+    for flag, meant in free.items():
         run.add_argument(
             flag,
             type=_option,

@@ -19,8 +19,6 @@ from tenacity import RetryError
 from lsalib.sts import design, models
 from lsalib.sts.prompts import digest
 
-__all__ = ["InProcess", "stsb"]
-
 ALL = ",".join(design.CHOICES["condition"])
 
 

@@ -171,7 +171,7 @@ def test_bayes_risk_is_that_of_samples(d, C):
 @pytest.mark.parametrize("noise", [1e-10, 1e-3, 0.5, 30.0, 1e8, 1e30])
 def test_bayes_risk_keeps_its_digits(noise):
     """E[1 / (1 + s chi^2_k)], an incomplete gamma function, to 30 digits: the risk of
-    one feature, and that of the one direction that one example tells; then many of both.
+    one feature, and of the one direction that one example tells; then many of both.
     """
     z = mpmath.mpf(noise) ** 2 / 2
     for k in (1, 2, 5, 200):

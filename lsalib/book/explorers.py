@@ -55,7 +55,6 @@ def explore(
         log: which axes are logarithmic: "", "x", "y" or "xy".
 
     Example:
-        # a notebook shows it
         >>> errors, lengths = np.linspace(0, 40, 5), [5, 10]
         >>> explore(
         ...     errors,

@@ -28,9 +28,9 @@ class LiftedRisk(NamedTuple):
 
     ``query`` is `E[z_q z_q^\top]`, ``second`` `E[G \otimes G]`, ``slope`` the gradient
     `s` at M = 0 and ``constant`` the value there.
+    Its minimum is ``optimal_risk``, where the gradient is zero.
 
     Example:
-        # its minimum is ``optimal_risk``: where the gradient is zero
         >>> task = GaussianTask([2.0, 2.0], context_size=3)
         >>> risk = lifted_risk(task)
         >>> M, _ = jax.scipy.sparse.linalg.cg(risk.curvature, -risk.slope)

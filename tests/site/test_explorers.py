@@ -21,8 +21,8 @@ from lsalib.tasks import GaussianTask
 
 
 class Case(NamedTuple):
-    """A page's figure: the values of its lines in order, given the positions of its
-    sliders, that of x first.
+    """A page's figure: the values of its curves and then of its exact lines, in order,
+    given the positions of its sliders, that of x first, which is named like xlabel.
     """
 
     values: Callable[..., list[float]]

@@ -65,12 +65,6 @@ def arrays(task: GaussianTask, *more) -> tuple:
     return TaskArrays(xp, w, L, P, s), *more
 
 
-def numbers(task: GaussianTask, *more) -> tuple:
-    """The same, the task's arrays one by one."""
-    of_task, *rest = arrays(task, *more)
-    return *of_task, *rest
-
-
 def in_units(task: GaussianTask) -> Units:
     """The task's ``Units``: no product of its covariances underflows."""
     [(xp, _, L, P, s)] = arrays(task)

@@ -18,10 +18,10 @@ from lsalib._minimum import minimize
 from lsalib.tasks import GaussianTask, root
 from lsalib.theory._shared import (
     Number,
+    arrays,
     full_precision,
     guess_vector,
     isotropic,
-    numbers,
     plain,
     rank,
 )
@@ -56,7 +56,7 @@ def depth_price(task: GaussianTask, layers: int) -> Number:
 
     Source: new here; ``depth-gap`` in the ledger.
     """
-    xp, _, L, _, _ = numbers(task)
+    [(xp, _, L, _, _)] = arrays(task)
     layers = _check.count("layers", layers)
     if task.noisy:
         raise ValueError(f"task must have noise_std 0, got {task.noise_std}")
@@ -104,7 +104,8 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
         )
     if layers == 1:
         return optimal_risk(task, guess)
-    xp, w, L, P, _, guess, price = numbers(task, guess_vector(task, guess), price)
+    given = arrays(task, guess_vector(task, guess), price)
+    (xp, w, L, P, _), guess, price = given
     if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
         if xp is not np:
             raise ValueError(

@@ -169,7 +169,7 @@ def test_softmax_floor_for_two_examples():
     weights = np.outer(weights, weights).ravel() / weights.sum() ** 2
 
     def least_risk(tokens):
-        """The least risk of eight pairs with these scales on these tokens."""
+        """The lowest risk of eight pairs with these scales on these tokens."""
         omega, signs = np.geomspace(0.1, 16, 8), np.array([1, -1])
         pairs = [one_feature(each * signs, signs, tokens, x_q) for each in omega]
         scale = weights**0.5

@@ -69,9 +69,7 @@ def _run(options: argparse.Namespace) -> None:
     given |= options.option
     address = given.pop("base_url", None)
     asked: dict[str, Any] = {
-        name: given.pop(name)
-        for name in list(given)
-        if name in GenerateConfig.model_fields
+        name: given.pop(name) for name in given.keys() & GenerateConfig.model_fields
     }
     own = options.model.startswith("lsalib/")
     version = models.open_model().version if own else {}
@@ -109,14 +107,9 @@ def _run(options: argparse.Namespace) -> None:
         if type(error).__name__ == "PrerequisiteError":
             words = re.sub(r"\[/?[a-z ]*\]", "", str(error)).removeprefix("ERROR: ")
             raise ValueError(" ".join(words.split())) from error
-        then = (
-            ""
-            if isinstance(error, KeyboardInterrupt | SystemExit)
-            else "when the cause is removed, "
-        )
         error.add_note(
-            f"what was answered is kept in {where}; {then}the same command continues "
-            "from there"
+            f"what was answered is kept in {where}; the same command continues from "
+            "there"
         )
         raise
     print(f"{results.table(records.own(where))}\nstored in {folder}")

@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
         assert run(server, "--out", "b") == 2
     error = capsys.readouterr().err
     assert f"not all was answered by {server.url}: Error code: 401 - refused;" in error
-    assert "what was answered is kept in b/none,guess; when the cause" in error
+    assert "what was answered is kept in b/none,guess; the same command" in error
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     assert command.main(["run", *LOCAL]) == 2
     assert (

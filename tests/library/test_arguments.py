@@ -72,11 +72,7 @@ EXACT = [
     (theory.optimal_weights, {"task": TASK, "guess": TASK.prior_mean}),
     (theory.constant_regression, {"task": TASK, "noise_cumulant": 0.5}),
     (theory.debiased_risk, {"task": TASK, "step_size": 0.3}),
-    (
-        theory.delta_rule_risk,
-        {"task": PLAIN, "step_size": 0.1, "start": GUESS, "decay": 0.9}
-        | {"normalized": True},
-    ),
+    (theory.delta_rule_risk, {"task": PLAIN, "step_size": 0.1, "start": GUESS}),
     (theory.depth_price, {"task": PLAIN, "layers": 2}),
     (theory.depth_risk, {"task": PLAIN, "layers": 2, "guess": GUESS}),
     (theory.few_heads_weights, {"task": PLAIN, "heads": 2, **guess_and_bias}),

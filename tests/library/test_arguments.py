@@ -82,8 +82,8 @@ EXACT = [
     (theory.ltb_risk, {"params": LSA, "W_1": W_1, "W_2": W_2, "task": TASK}),
     (
         theory.squared_distance,
-        {"params": LSA, "other": LSA, "task": TASK, **guess_and_bias}
-        | {"other_guess": -GUESS, "other_bias": 0.7},
+        {"params": LSA, "other": LSA, "task": TASK}
+        | {"guess": GUESS, "other_guess": -GUESS},
     ),
 ]
 OF_A_TASK = (

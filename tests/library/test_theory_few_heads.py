@@ -102,6 +102,15 @@ def test_d_heads_are_enough_and_a_right_guess_needs_one(x64):
     assert slope(least.params, PLAIN, far) < 1e-6 * least.risk
 
 
+def test_noise_far_above_the_signal_keeps_the_digits():
+    """Then H heads predict no weight; of the constant they miss 1 / (1 + C H / 2)."""
+    of = lambda noise: least_risk(replace(PLAIN, noise_std=noise), 2, GUESS, BIAS).risk
+    u = PLAIN.prior_mean - GUESS
+    limit = 3 + (u @ u + BIAS**2) / (1 + PLAIN.context_size)
+    np.testing.assert_allclose(of(1e20), limit, rtol=1e-12)
+    assert limit - of(10.0) > 0.1
+
+
 NEARLY = replace(PLAIN, feature_cov=np.diag([1.0, 1.0, 1.0 + 1e-6]))
 test_bad_input_is_refused = refusals(
     (

@@ -64,9 +64,8 @@ def floats(optional: tuple[str, ...] = (), least=None, **values) -> list:
         if value is None and name not in optional:
             raise ValueError(f"{name} must be given, got None")
         if hasattr(value, "params"):  # a trained layer, whose fields are no weights
-            kind = type(value).__name__
-            hint = f"got a {kind}: did you mean {kind.lower()}.params?"
-            raise ValueError(f"{name} must be the weights of a layer, {hint}")
+            got = describe(value)
+            raise ValueError(f"{name} must be the weights of a layer, got {got}")
 
     def read(name, value):
         if value is None:

@@ -1,4 +1,4 @@
-"""L-BFGS, for ``training.minimize`` and for the search of ``theory.least_risk``."""
+"""L-BFGS, for ``training.minimize`` and for the search of ``theory.depth_risk``."""
 
 from collections.abc import Callable
 from functools import partial

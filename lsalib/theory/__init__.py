@@ -20,8 +20,7 @@ from lsalib.theory.closed import (
 from lsalib.theory.debiased import centered_task, debiased_risk, debiased_step
 from lsalib.theory.delta_rule import delta_rule_risk
 from lsalib.theory.depth import depth_price, depth_risk
-from lsalib.theory.few_heads import few_heads_weights
-from lsalib.theory.least import LeastRisk, least_risk
+from lsalib.theory.few_heads import LeastRisk, few_heads_weights, least_risk
 from lsalib.theory.lifted import LiftedRisk, lifted_risk, squared_distance
 from lsalib.theory.moments import GramMoments, gram_moments
 from lsalib.theory.risk import ltb_risk, population_risk

@@ -1,8 +1,7 @@
 """What the exact results share. Internal."""
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -22,13 +21,7 @@ def full_precision(function: F) -> F:
 
     By default a GPU rounds their factors to three digits.
     """
-
-    @wraps(function)
-    def with_full_products(*args, **options):
-        with jax.default_matmul_precision("highest"):
-            return function(*args, **options)
-
-    return cast(F, with_full_products)
+    return jax.default_matmul_precision("highest")(function)
 
 
 class TaskArrays(NamedTuple):

@@ -74,19 +74,19 @@ def bayes_risk(task: GaussianTask) -> float:
         for degrees in (C - k, d - 1 - k)
         if degrees > 0
     ]
-    # Functions are of z in [0, 1], where R' = exp(-width z). The last R' is 1, and R is
-    # smallest for the largest chi-squared number. For weak signals the width is tiny.
+    # Functions are of -log R' in [0, width]. The last R' is 1, and R is smallest for
+    # the largest chi-squared number. For weak signals the width is tiny.
     most = max(nodes[-1] for nodes, _ in rules)
     width = np.logaddexp(0, log_s + most)
     degree = int(max(DEGREE, DEGREES_A_UNIT * width))
-    log_mean = lambda z: -width * z
+    log_mean = lambda z: -z
     for nodes, weights in rules:
         # R = 1 / (1 + s exp(t) R') for every R' and every logarithm t of a chi-squared
         # number. Logarithms keep the digits of small means.
         after = lambda z, f=log_mean, t=nodes, w=weights: logsumexp(
-            f(np.logaddexp(0, log_s + t - width * z[:, None]) / width), axis=1, b=w
+            f(np.logaddexp(0, log_s + t - z[:, None])), axis=1, b=w
         )
-        log_mean = Chebyshev.interpolate(after, degree, [0, 1])
+        log_mean = Chebyshev.interpolate(after, degree, [0, width])
     return scale * d * float(np.exp(log_mean(0.0)))
 
 

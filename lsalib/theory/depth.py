@@ -104,19 +104,18 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
         )
     if layers == 1:
         return optimal_risk(task, guess)
-    given = arrays(task, guess_vector(task, guess), price)
-    (xp, w, L, P, _), guess, price = given
-    if not (isotropic(task.feature_cov) and isotropic(task.prior_cov)):
-        if xp is not np:
-            raise ValueError(
-                "task and guess must be known numbers for two layers and covariances "
-                "that are not multiples of the identity; JAX traces one of them"
-            )
+    (xp, w, L, P, _), guess, price = arrays(task, guess_vector(task, guess), price)
+    if xp is np:
         white = root(np, L)[:, -int(rank(np, L, task.feature_cov)) :]
         d, spread = white.shape[1], white.T @ P @ white
         level = np.trace(spread) / d
         if np.abs(spread - level * np.eye(d)).max() > 1e-12 * level:
             return _least_found(spread, white.T @ (w - guess), C)
+    elif not isotropic(task.feature_cov, task.prior_cov):
+        raise ValueError(
+            "task and guess must be known numbers for two layers and covariances "
+            "that are not multiples of the identity; JAX traces one of them"
+        )
     least = price
     if d > 1:
         above = (d**2 + 3 * d + 4) * C + (d - 1) * (d + 1) * (d + 4)

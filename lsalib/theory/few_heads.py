@@ -1,4 +1,5 @@
-"""The best weights of at most d heads, for isotropic covariances.
+"""The minimum risk of H heads, and the best weights of at most d heads for isotropic
+covariances.
 
 In the coordinates white features xi and residual label ``r = y - w*.x``, with v_1 along
 ``u = w* - guess``, H heads have the value vectors v_2..v_H, which read features, and
@@ -10,8 +11,10 @@ that they leave out through its angle to r and to u alone; that it is best turne
 towards u leaves a single number, the angle of the mixture.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from lsalib import _check
@@ -19,6 +22,53 @@ from lsalib._arrays import Vector
 from lsalib.attention import LSAParams, from_effective
 from lsalib.tasks import GaussianTask
 from lsalib.theory._shared import Number, arrays, check_isotropic, guess_vector
+from lsalib.theory.closed import optimal_weights
+from lsalib.theory.risk import population_risk
+
+
+class LeastRisk(NamedTuple):
+    """The ``risk``, and weights ``params`` that have it."""
+
+    risk: float
+    params: LSAParams
+
+
+def least_risk(
+    task: GaussianTask, heads: int, guess: Vector = None, bias: float = 0.0
+) -> LeastRisk:
+    r"""The minimum risk of H heads with the initial guess `y_q = g^\top x_q + \beta`.
+
+    .. math:: \min_{b, A} E \Big[ \Big( y_q + \sum_{h \le H} b_h^\top G A_h z_q - w^\top
+       x_q \Big)^2 \Big]
+
+    It is that of ``optimal_weights`` if these have at most H heads, otherwise that of
+    ``few_heads_weights``.
+
+    Args:
+        task: the task distribution, its numbers known. For fewer heads than those of
+            ``optimal_weights`` its covariances are multiples of the identity.
+        heads: `H`.
+        guess, bias: as in ``optimal_risk``.
+
+    Returns:
+        A ``LeastRisk``, its weights arrays of NumPy in float64, of at most H heads.
+
+    Example:
+        >>> least = least_risk(GaussianTask([2.0] * 10, context_size=10), heads=2)
+        >>> round(least.risk, 4), least.params.W_K.shape
+        (9.7738, (2, 11, 11))
+
+    Source: new here; ``sharp-head-count`` in the ledger.
+    """
+    with jax.enable_x64(True):
+        params = optimal_weights(task, guess, bias)
+        if len(params.W_K) > _check.count("heads", heads):
+            params = few_heads_weights(task, heads, guess, bias)
+        params = jax.tree.map(np.asarray, params)
+        # Idle heads up to d + 1: one program for all numbers of heads.
+        idle = max(0, task.dim + 1 - len(params.W_K))
+        padded = jax.tree.map(lambda W: np.pad(W, ((0, idle), (0, 0), (0, 0))), params)
+        return LeastRisk(float(population_risk(padded, task, guess, bias)), params)
 
 
 def few_heads_weights(
@@ -51,7 +101,7 @@ def few_heads_weights(
 
     Source: new here; ``few-heads-optimum`` in the ledger.
     """
-    check_isotropic(task, "least_risk takes any")
+    check_isotropic(task, "training.minimize searches for the best few heads")
     if _check.count("heads", heads) > task.dim:
         raise ValueError(
             f"heads must be at most d = {task.dim}, got {heads}; "
@@ -63,95 +113,72 @@ def few_heads_weights(
     # 1.
     features, weights = np.sqrt(L[0, 0]), np.sqrt(P[0, 0])
     unit = features * weights
-    off = (w - guess) / weights
-    b, A = _white_heads(off, heads, task.context_size, (s / unit) ** 2, bias / unit)
-    inverse = np.eye(task.dim) / features
-    return from_effective(*own_coordinates(b, A, inverse, w, guess, unit))
-
-
-def own_coordinates(b, A, inverse, w: Vector, guess: Vector, unit):
-    """Heads for tokens and queries as they are, from those for [xi; (y - w.x)/unit] and
-    [xi_q; (y_q - guess.x_q)/unit].
-
-    ``inverse`` is that of U in ``x = U xi``.
-    """
-    token, query = (
-        np.block([[inverse, np.zeros((len(w), 1))], [-v[None] / unit, 1 / unit]])
-        for v in (w, guess)
-    )
-    return unit * b @ token, np.einsum("mi,hmn,nk->hik", token, A, query)
-
-
-def _white_heads(u, heads, context_size, noise_var, bias):
-    """The heads b and A for white features and prior covariance I."""
-    d, length = len(u), np.sqrt(u @ u)
-    v = _basis(u / length if length > 0 else np.eye(d)[0])
-    fit = lambda tau: _least_squares(
-        tau, d, heads, context_size, noise_var, length, bias
+    u, noise_var = (w - guess) / weights, (s / unit) ** 2
+    v = np.linalg.qr(u[:, None], mode="complete")[0].T
+    v[0] *= np.copysign(1, v[0] @ u)
+    fit = partial(
+        _fit, task.dim, heads, task.context_size, noise_var, v[0] @ u, bias / unit
     )
     best = fit(_scan(lambda tau: fit(tau).risk))
-    v, label = np.pad(v, ((0, 0), (0, 1))), np.eye(d + 1)[-1]
-    c, s = best.mixture
-    b = np.concatenate([(c * v[0] + s * label)[None], v[1:heads]])
-    k = np.outer(best.weights, v[0]) - np.outer(best.constant, label)
-    first = np.outer(v[0], k[1]) + np.outer(label, k[2])
+    # What they read of tokens and queries as these are.
+    v = np.pad(v / features, ((0, 0), (0, 1)))
+    rho, rho_q = (np.append(-each, 1) / unit for each in (w, guess))
+    b = unit * np.concatenate([(best.c * v[0] + best.s * rho)[None], v[1:heads]])
+    k = np.outer(best.weights, v[0]) - np.outer(best.constant, rho_q)
+    first = np.outer(v[0], k[1]) + np.outer(rho, k[2])
     # the mixture takes the gradient steps of all directions that are left
     first += best.gamma * v[heads:].T @ v[heads:]
-    others = np.einsum("hm,n->hmn", b[1:], k[0])
-    others += best.step * np.einsum("m,hn->hmn", label, b[1:])
-    return b, np.concatenate([first[None], others])
+    others = np.einsum("hm,n->hmn", v[1:heads], k[0])
+    others += best.step * np.einsum("m,hn->hmn", rho, v[1:heads])
+    return from_effective(b, np.concatenate([first[None], others]))
 
 
 class _Fit(NamedTuple):
-    """Least squares for one mixture: coefficients of the three squared lengths for the
-    weight and for the constant, and the steps of the pure and of the mixed head.
+    """Least squares for one mixture: the risk, but for a constant; coefficients of the
+    three squared lengths for the weight and for the constant; the steps of the pure and
+    of the mixed head.
     """
 
     risk: Any
-    mixture: Any
+    c: Any
+    s: Any
     weights: Any
     constant: Any
     step: Any
     gamma: Any
 
 
-def _least_squares(tau, d, heads, C, noise_var, length, bias) -> _Fit:
-    """The minimum risk for the mixture (c, s) = (1, tau)/|(1, tau)|, and the
-    coefficients that attain it.
+def _fit(d, heads, C, noise_var, length, bias, tau) -> _Fit:
+    """For the mixture (c, s) = (1, tau)/|(1, tau)|.
 
     Along v_1, ``length + eps_1`` is predicted from T, the squared lengths along
     v_2..v_H, from ``c S_11 + s s_1`` and from ``c s_1 + s q``, for S, s, q the averages
-    of ``x x^T``, ``r x``, ``r^2``; so is the constant that stands for the bias. Less
-    ``s T`` the third is uncorrelated with T, and C, D, W are the covariances of the
-    last two.
+    of ``x x^T``, ``r x``, ``r^2``; so is the constant that stands for the bias.
     """
     m, level, inverse_step = heads - 1, d + noise_var, 1 + (d + 1 + noise_var) / C
+    # Of T, S_11, s_1 and q. Without other heads T is zero: any variance will do.
+    mean = np.array([m, 1, 0, level])
+    cov = np.diag([max(m, 1), 1, C * inverse_step / 2, C * d + level**2 + 2 * d])
+    cov[:2, 3] = cov[3, :2] = m, 1
     c, s = 1 / np.sqrt(1 + tau**2), tau / np.sqrt(1 + tau**2)
-    rest = 2 * d + 2 * (level**2 + 2 * d - m) / C  # the variance of q - T
-    first, mixed = 2 * c**2 / C + s**2 * inverse_step, c * s * (2 / C + inverse_step)
-    second = c**2 * inverse_step + s**2 * rest
-    # first * second - mixed^2, without what cancels.
-    between = (4 / C) * (d - 1 + (level**2 + d - noise_var - m - 2) / C)
-    determinant = (
-        2 * c**4 * inverse_step / C + c**2 * s**2 * between + s**4 * rest * inverse_step
-    )
-    solve = lambda x, y: (
-        (second * x - mixed * y) / determinant,
-        (first * y - mixed * x) / determinant,
-    )
-    mean, step = (c, s * (level - m)), (s, c)
-    p, q = solve(*mean), solve(*step)
-    error = 1 / (1 + m * C / 2 + mean[0] * p[0] + mean[1] * p[1])
-    missing = error * (length - mean[0] * q[0] - mean[1] * q[1])
+    mixture = np.zeros((*np.shape(tau), 3, 4))
+    mixture[..., 0, 0] = 1
+    mixture[..., 1, 1] = mixture[..., 2, 2] = c
+    mixture[..., 1, 2] = mixture[..., 2, 3] = s
+    cov, mean = 2 / C * mixture @ cov @ mixture.swapaxes(-1, -2), mixture @ mean
+    of_eps = mixture[..., 2]
+    size = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))[..., None]
+    targets = np.stack([of_eps, mean], -1) / size
+    answers = np.linalg.solve(cov / size / size.swapaxes(-1, -2), targets) / size
+    q, p = np.moveaxis(answers, -1, 0)
+    # Then least squares for what the mean leaves, which both have in common.
+    error = 1 / (1 + (mean * p).sum(-1))
+    missing = error * (length - (mean * q).sum(-1))
     gamma = s / (s**2 * inverse_step + c**2 / C)
-    risk = 1 - s * q[0] - c * q[1] + missing**2 / error + error * bias**2
-    risk = risk + m * (1 - 1 / inverse_step) + (d - heads) * (1 - s * gamma)
-    coefficients = lambda x, y, z: np.stack([x - s * z, y, z])
-    weights = coefficients(
-        missing * C / 2, q[0] + missing * p[0], q[1] + missing * p[1]
-    )
-    constant = coefficients(error * C / 2, error * p[0], error * p[1])
-    return _Fit(risk, (c, s), weights, constant, 1 / inverse_step, gamma)
+    risk = missing**2 / error + error * bias**2
+    risk -= (of_eps * q).sum(-1) + (d - heads) * s * gamma
+    weights, constant = q + missing[..., None] * p, error[..., None] * p
+    return _Fit(risk, c, s, weights, constant, 1 / inverse_step, gamma)
 
 
 def _scan(f):
@@ -164,12 +191,3 @@ def _scan(f):
         best = int(np.argmin(f(10**grid)))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, count - 1)]
     return 10 ** ((low + high) / 2)
-
-
-def _basis(first):
-    """Orthonormal rows, the given unit vector first: a reflection."""
-    sign = -1.0 if first[0] < 0 else 1.0
-    normal = first + sign * np.eye(len(first))[0]
-    return sign * (
-        np.outer(normal, normal) / (1 + sign * first[0]) - np.eye(len(first))
-    )

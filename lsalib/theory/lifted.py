@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lsalib import _check
-from lsalib._arrays import Fourth, Lift, Real, Scalar, Vector
+from lsalib._arrays import Fourth, Lift, Scalar, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import GaussianTask, standardize
 from lsalib.theory._shared import Number, arrays, full_precision, guess_vector, plain
@@ -138,8 +138,6 @@ def squared_distance(
     task: GaussianTask,
     guess: Vector = None,
     other_guess: Vector = None,
-    bias: Real = 0.0,
-    other_bias: Real = 0.0,
 ) -> Scalar:
     r"""The mean squared difference between the predictions of two layers on the same
     tasks, exact.
@@ -148,7 +146,7 @@ def squared_distance(
        \langle G, N_k \rangle \big) \Big)^2
        \Big], \qquad t = [x_q; 1]
 
-    The guess `c^\top t` of one layer reads `c = [g; \beta]`, and its heads `N_k = M_k +
+    The guess `c^\top t` of one layer reads `c = [g; 0]`, and its heads `N_k = M_k +
     c_k M_{d+1}`, without the first term in the last `N_k`; here c and N stand for the
     differences of the two layers'. From the best step, this is the excess risk of a
     layer.
@@ -158,7 +156,6 @@ def squared_distance(
             differ in H.
         task: the task distribution.
         guess, other_guess: the weights of their initial guesses, (d,); None means zero.
-        bias, other_bias: the guesses' constant parts.
 
     Returns:
         A scalar, in units of y squared.
@@ -173,8 +170,8 @@ def squared_distance(
     Source: new here; ``pythagoras-general`` in the ledger.
     """
     standard = standardize(task)
-    one = read_layer(task, params, guess, bias)
-    two = read_layer(task, other, other_guess, other_bias, "other_", "other")
+    one = read_layer(task, params, guess, 0.0)
+    two = read_layer(task, other, other_guess, 0.0, "other_", "other")
     dtype = jnp.promote_types(one[1].dtype, two[1].dtype)
     one, two = jax.tree.map(lambda leaf: leaf.astype(dtype), (one, two))
     return _squared_distance(one, two, as_type(standard, dtype))

@@ -23,7 +23,7 @@ from lsalib import _check
 from lsalib._arrays import HeadMatrices, HeadVectors, PerToken, Rows, Scalar, Vector
 from lsalib.attention import LSAParams, effective
 from lsalib.attention.layer import check_params
-from lsalib.tasks import GaussianTask, StandardTask, standardize
+from lsalib.tasks import GaussianTask, StandardTask, check_task, standardize
 from lsalib.theory._shared import Number, full_precision
 
 
@@ -57,6 +57,7 @@ def population_risk(
     return _population_risk(params, y_q, as_type(standard, y_q.dtype))
 
 
+@full_precision
 def ltb_risk(params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask) -> Scalar:
     r"""The ICL risk of the linear transformer block with `y_q = 0` (eq. 30), exact.
 
@@ -64,8 +65,8 @@ def ltb_risk(params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask) -> Sca
        w^\top x_q \big)^2 \big],
        \qquad b_h^\top = v^\top W_{P,h} W_{V,h}
 
-    Only the last row `v^\top` of `W_2^\top W_1` is read: its first d entries are a
-    guess.
+    Only the last row `v^\top` of `W_2^\top W_1` is read. So the block is a yq-LSA that
+    does not see its guess, the first d entries of `v`.
 
     Args:
         params: the weights of the attention, (H, D, D) each, D = d+1.
@@ -82,12 +83,15 @@ def ltb_risk(params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask) -> Sca
     Source: the block and, for one head, its minimum risk ``yq_risk`` are those of
     Zhang, Wu and Bartlett (2024).
     """
-    standard = standardize(task)
+    check_task(task)
     params, W_1, W_2 = _check.floats((), jnp.float32, params=params, W_1=W_1, W_2=W_2)
     check_params(params, task.dim)
     _check.shape("W_1", W_1, ("m", task.dim + 1))
     _check.shape("W_2", W_2, W_1.shape)
-    return _ltb_risk(params, W_1, W_2, as_type(standard, params.W_K.dtype))
+    v = W_2[:, -1] @ W_1
+    W_Q = params.W_Q.at[:, :, -1].set(0)
+    W_P = params.W_P.at[:, -1].set(v @ params.W_P)
+    return population_risk(params._replace(W_Q=W_Q, W_P=W_P), task, v[:-1])
 
 
 def read_layer(
@@ -117,19 +121,6 @@ def as_type(standard: StandardTask, dtype) -> StandardTask:
 def _population_risk(params, y_q, task: StandardTask):
     b, A = effective(params)
     return standard_risk(*standard_form(b, A, y_q, y_q, task), task)
-
-
-@jax.jit
-@full_precision
-def _ltb_risk(params, W_1, W_2, task: StandardTask):
-    v = W_2[:, -1] @ W_1
-    b, (_, A) = (
-        jnp.einsum("m,hmi,hin->hn", v, params.W_P, params.W_V),
-        effective(params),
-    )
-    # The heads read no guess; what is predicted without them is v.[x_q; 0].
-    y_q, offset = jnp.zeros_like(v), v.at[-1].set(0)
-    return standard_risk(*standard_form(b, A, y_q, offset, task), task)
 
 
 def standard_form(

@@ -72,11 +72,7 @@ EXACT = [
     (theory.optimal_weights, {"task": TASK, "guess": TASK.prior_mean}),
     (theory.constant_regression, {"task": TASK, "noise_cumulant": 0.5}),
     (theory.debiased_risk, {"task": TASK, "step_size": 0.3}),
-    (
-        theory.delta_rule_risk,
-        {"task": PLAIN, "step_size": 0.1, "start": GUESS, "decay": 0.9}
-        | {"normalized": True},
-    ),
+    (theory.delta_rule_risk, {"task": PLAIN, "step_size": 0.1, "start": GUESS}),
     (theory.depth_price, {"task": PLAIN, "layers": 2}),
     (theory.depth_risk, {"task": PLAIN, "layers": 2, "guess": GUESS}),
     (theory.few_heads_weights, {"task": PLAIN, "heads": 2, **guess_and_bias}),
@@ -86,8 +82,8 @@ EXACT = [
     (theory.ltb_risk, {"params": LSA, "W_1": W_1, "W_2": W_2, "task": TASK}),
     (
         theory.squared_distance,
-        {"params": LSA, "other": LSA, "task": TASK, **guess_and_bias}
-        | {"other_guess": -GUESS, "other_bias": 0.7},
+        {"params": LSA, "other": LSA, "task": TASK}
+        | {"guess": GUESS, "other_guess": -GUESS},
     ),
 ]
 OF_A_TASK = (
@@ -119,17 +115,7 @@ OTHERS = [
         {"key": KEY, "task": TASK, "predict": mean_label}
         | {"batches": 1, "batch_size": 2},
     ),
-    (
-        theory.least_risk,
-        {
-            "task": TASK,
-            "heads": 2,
-            "starts": 2,
-            "steps": 2,
-            "seed": 1,
-            **guess_and_bias,
-        },
-    ),
+    (theory.least_risk, {"task": PLAIN, "heads": 2, **guess_and_bias}),
     (training.Run, {"task": TASK, "heads": H, "start": LSA, **of_run}),
     (
         training.fit,

@@ -84,7 +84,7 @@ test_bad_input_is_refused = refusals(
     ),
     (
         lambda: _check.floats(params=Fit()),
-        r"params must be .* got a Fit: did you mean fit.params\?",
+        r"params must be .* got a Fit \(did you mean its params or task\?\)",
     ),
     (
         lambda: _check.array("X", np.ones((2, 3)), ("C", 2)),

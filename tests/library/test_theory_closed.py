@@ -169,7 +169,7 @@ FUNCTIONS = {
     "constant": lambda t: theory.constant_regression(t).error,
     "weights": lambda t: lift_sum(theory.optimal_weights(t, GUESS)),
     "debiased": theory.debiased_risk,
-    "delta": lambda t: theory.delta_rule_risk(t, 0.1, GUESS, decay=0.9),
+    "delta": lambda t: theory.delta_rule_risk(t, 0.1, GUESS),
     "moments": lambda t: theory.gram_moments(t).second.sum(),
     "lifted": lambda t: theory.lifted_risk(t, GUESS).slope.sum(),
     "weights' risk": lambda t: theory.population_risk(

@@ -63,13 +63,11 @@ def test_depth_for_other_covariances():
     assert search([1.0, 1.0]) < 0.99 * white([3.0, 3.1])
 
 
-def final_errors(X, noise, w, start, beta, decay, normalized):
+def final_errors(X, noise, w, start, beta):
     """w - w_C for a batch of tasks, by the rule."""
     state = np.broadcast_to(start, w.shape)
-    for t in range(X.shape[1]):
-        x, state = X[:, t], decay * state
-        step = beta / (x * x).sum(1, keepdims=True) if normalized else beta
-        state = state + step * x * (((w - state) * x).sum(1) + noise[:, t])[:, None]
+    for x, by in zip(X.swapaxes(0, 1), noise.T, strict=True):
+        state = state + beta * x * (((w - state) * x).sum(1) + by)[:, None]
     return w - state
 
 
@@ -78,74 +76,53 @@ def test_the_delta_rule_equals_the_sum_over_a_quadrature(d, C):
     """Five nodes for each normal variable integrate C steps on general tasks exactly;
     the controls change one thing.
     """
-    task, start, beta, decay = (
-        make_task(10 + d, d, C, noise_std=0.8),
-        GUESS[:d],
-        0.3,
-        0.8,
-    )
+    task, start, beta = make_task(10 + d, d, C, noise_std=0.8), GUESS[:d], 0.3
     points, weights = gauss_hermite(C * d, 5)
     other, other_weights = gauss_hermite(C + d)
     X = points.reshape(-1, C, d) @ root(task.feature_cov, d).T
     X, weights = X.repeat(len(other), 0), np.outer(weights, other_weights).ravel()
     noise, eps = np.split(np.tile(other, (len(points), 1)), [C], axis=1)
     w = task.prior_mean + eps @ root(task.prior_cov, d).T
-    errors = final_errors(X, task.noise_std * noise, w, start, beta, decay, False)
+    errors = final_errors(X, task.noise_std * noise, w, start, beta)
     exact = weights @ np.einsum("ni,ij,nj->n", errors, task.feature_cov, errors)
-    np.testing.assert_allclose(
-        delta_rule_risk(task, beta, start, decay=decay), exact, rtol=1e-11
-    )
+    np.testing.assert_allclose(delta_rule_risk(task, beta, start), exact, rtol=1e-11)
     wrong = [
-        delta_rule_risk(task, beta, -start, decay=decay),
-        delta_rule_risk(task, 1.01 * beta, start, decay=decay),
-    ]
-    wrong += [
-        delta_rule_risk(task, beta, start),
-        delta_rule_risk(replace(task, noise_std=0.0), beta, start, decay=decay),
+        delta_rule_risk(task, beta, -start),
+        delta_rule_risk(task, 1.01 * beta, start),
+        delta_rule_risk(replace(task, noise_std=0.0), beta, start),
     ]
     assert min(abs(np.array(wrong) / exact - 1)) > 1e-4
 
 
-def test_normalized_steps_are_within_sampling_error():
-    """With noise, decay and a general prior, in NumPy; the controls are another start
-    and a smaller step.
-    """
-    task = GaussianTask(np.ones(6), 5, 2 * np.eye(6), make_task(2, 6, 1).prior_cov, 4.0)
-    start, rng, count = np.linspace(-1, 2, 6), np.random.default_rng(0), 200_000
-    X, noise = (
-        np.sqrt(2) * rng.standard_normal((count, 5, 6)),
-        4.0 * rng.standard_normal((count, 5)),
-    )
-    w = 1 + rng.standard_normal((count, 6)) @ root(task.prior_cov, 6).T
-    draws = 2 * (final_errors(X, noise, w, start, 0.6, 0.9, True) ** 2).sum(1)
-    z = lambda beta, start: largest_z(
-        draws, delta_rule_risk(task, beta, start, normalized=True, decay=0.9)
-    )
-    assert z(0.6, start) < z_bound(2) < min(z(0.6, -start), z(0.5, start))
-
-
 def test_the_delta_rule_s_stated_formulas():
-    """Without noise, for features of variance 4 and any prior, and the best steps; one
+    """Without noise, for features of variance 4 and any prior, and the best step; one
     step from the prior mean is a gradient step.
     """
     d, C, P = 3, 5, make_task(2, 3, 1).prior_cov
     task = GaussianTask(PLAIN.prior_mean, C, 4 * np.eye(d), P)
     distance = 4 * (np.sum((PLAIN.prior_mean - GUESS) ** 2) + np.trace(P))
-    plain_rho = lambda b: 1 - 8 * b + 16 * b**2 * (d + 2)
-    normalized_rho = lambda b: 1 - (2 * b - b**2) / d
-    for normalized, rho, best in (
-        (False, plain_rho, 1 / 4 / (d + 2)),
-        (True, normalized_rho, 1.0),
-    ):
-        for step in (0.04, None):
-            stated = distance * rho(step or best) ** C
-            found = delta_rule_risk(task, step, GUESS, normalized=normalized)
-            assert found == pytest.approx(stated, rel=1e-12)
-        assert rho(best) < min(rho(0.9 * best), rho(1.1 * best))
+    rho, best = lambda b: 1 - 8 * b + 16 * b**2 * (d + 2), 1 / 4 / (d + 2)
+    for step in (0.04, None):
+        stated = distance * rho(step or best) ** C
+        assert delta_rule_risk(task, step, GUESS) == pytest.approx(stated, rel=1e-12)
+    assert rho(best) < min(rho(0.9 * best), rho(1.1 * best))
     one = make_task(0, 3, 1, noise_std=0.5)
     assert delta_rule_risk(one, 0.2, one.prior_mean) == pytest.approx(
         theory.gd_risk(one, 0.2)
     )
+
+
+def test_divided_steps_leave_the_stated_share():
+    """In NumPy, with one step of 0.6 and of 1 on each of four examples."""
+    d, C, start, count = 3, 4, GUESS[:3], 50_000
+    x, w = np.random.default_rng(0).normal(size=(2, count, C, d))
+    x, w = x / np.linalg.norm(x, axis=2, keepdims=True), w[:, 0]
+    off = d + start @ start
+    for beta in (0.6, 1.0):
+        draws = (final_errors(x, np.zeros((count, C)), w, start, beta) ** 2).sum(1)
+        rho = lambda b: 1 - (2 * b - b**2) / d
+        assert largest_z(draws, off * rho(beta) ** C) < z_bound(1)
+        assert largest_z(draws, off * rho(0.9 * beta - 0.1) ** C) > z_bound(1)
 
 
 def plain(d, C, noise_std):
@@ -221,19 +198,10 @@ test_bad_input_is_refused = refusals(
         lambda: jax.jit(lambda g: depth_risk(TASKS["general"], 2, g))(GUESS),
         "task and guess must be known numbers for two layers and covariances",
     ),
-    (
-        lambda: delta_rule_risk(TASKS["general"], 0.1, normalized=True),
-        "normalized must be False where feature_cov",
-    ),
-    (
-        lambda: delta_rule_risk(NOISY, 0.1, normalized=True),
-        "normalized must be False where labels are noisy and d < 3",
-    ),
-    (lambda: delta_rule_risk(PLAIN, decay=0.9), "step_size .* where decay is not 1"),
     (lambda: delta_rule_risk(NOISY), "step_size .* where labels are noisy"),
     (
-        lambda: jax.jit(lambda g: delta_rule_risk(PLAIN, decay=g))(0.9),
-        "step_size .* where JAX traces the decay",
+        lambda: delta_rule_risk(TASKS["general"]),
+        "step_size .* where feature_cov is no multiple of the identity",
     ),
     (
         lambda: bayes_risk(TASKS["general, noisy"]),

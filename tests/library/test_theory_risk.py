@@ -17,7 +17,12 @@ from theory_reference import (
     moments_of,
 )
 
-from lsalib.attention import LSAParams, gd_weights
+from lsalib.attention import (
+    LSAParams,
+    gd_weights,
+    linear_transformer_block,
+    yq_lsa,
+)
 from lsalib.tasks import GaussianTask
 from lsalib.theory import (
     gd_risk,
@@ -138,16 +143,21 @@ def test_heads_pair_by_pair_are_those_of_the_lift(x64):
 @NAMES
 def test_the_block_is_an_lsa_with_a_guess_of_its_own(name, x64):
     """The MLP's last row is its guess; a head's value passes it like a token does."""
-    task, params = TASKS[name], make_params(0, 2, 2)
-    W_1, W_2 = 0.5 * np.random.default_rng(1).normal(size=(2, 5, 4))
+    task, params, rng = TASKS[name], make_params(0, 2, 2), np.random.default_rng(1)
+    W_1, W_2 = 0.5 * rng.normal(size=(2, 5, 4))
     v = W_2[:, -1] @ W_1
     W_Q, W_P = np.array(params.W_Q), np.array(params.W_P)
     W_Q[:, :, -1], W_P[:, -1] = 0, v @ W_P
-    through = lifted(LSAParams(params.W_K, W_Q, W_P, params.W_V))
-    stated = ltb_risk(params, W_1, W_2, task)
+    through = LSAParams(params.W_K, W_Q, W_P, params.W_V)
+    context = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=3)
     np.testing.assert_allclose(
-        stated, dense_risk(through, task, v[:-1], 0.0, moments_of(name)), rtol=1e-12
+        linear_transformer_block(params, W_1, W_2, *context),
+        yq_lsa(through, v[:-1], *context),
+        rtol=1e-12,
     )
+    stated = ltb_risk(params, W_1, W_2, task)
+    exact = dense_risk(lifted(through), task, v[:-1], 0.0, moments_of(name))
+    np.testing.assert_allclose(stated, exact, rtol=1e-12)
     assert abs(ltb_risk(params, -W_1, W_2, task) / stated - 1) > 1e-3
 
 
@@ -159,21 +169,13 @@ def test_the_distance_of_two_layers(name, x64):
     """
     task, one, two = TASKS[name], make_params(0, 2, 2), make_params(1, 2, 2)
     exact = dense_distance(
-        (lifted(one), GUESS, BIAS),
-        (lifted(two), 0 * GUESS, -0.3),
-        task,
-        moments_of(name),
+        (lifted(one), GUESS, 0.0), (lifted(two), 0 * GUESS, 0.0), task, moments_of(name)
     )
-    np.testing.assert_allclose(
-        squared_distance(one, two, task, GUESS, None, BIAS, -0.3), exact, rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        squared_distance(two, one, task, None, GUESS, -0.3, BIAS), exact, rtol=1e-12
-    )
-    assert (
-        abs(squared_distance(one, two, task, GUESS, None, -0.3, BIAS) / exact - 1)
-        > 1e-3
-    )
+    distance = squared_distance(one, two, task, GUESS)
+    np.testing.assert_allclose(distance, exact, rtol=1e-12)
+    distance = squared_distance(two, one, task, None, GUESS)
+    np.testing.assert_allclose(distance, exact, rtol=1e-12)
+    assert abs(squared_distance(one, two, task, -GUESS) / exact - 1) > 1e-3
     same = one._replace(W_K=2 * one.W_K, W_Q=one.W_Q / 2)
     assert squared_distance(one, same, task, GUESS, GUESS) < 1e-20
 

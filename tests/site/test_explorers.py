@@ -156,7 +156,7 @@ CASES = {
     "yq_lsa": Case(
         arrival,
         {
-            "training step": [50, 990],
+            "training step": [330, 950],
             "prior mean, each entry": [1, 3],
             "learning rate": [0.0005, 0.002],
         },

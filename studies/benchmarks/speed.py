@@ -1,5 +1,5 @@
-"""What a training step and a recurrent layer cost, beside plain code in JAX and in
-PyTorch, and beside the least time that this machine could take.
+"""What a training step and a recurrent layer cost, beside plain code in JAX, and beside
+the least time that this machine could take.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,6 @@ from lsalib.training import Run, sweep
 from studies.benchmarks.measuring import medians, origin, sentence, table
 
 BATCH, RATE = 2048, 5e-4
-SWEEP = [1, 12, 100]  # runs at once
 # A layer reads this many contexts of so many tokens.
 CONTEXTS, TOKENS = 64, 512
 
@@ -66,42 +65,6 @@ def plain_jax(heads: int) -> Callable[[int], object]:
     return run
 
 
-def plain_torch(heads: int) -> Callable[[int], object] | None:
-    """The same in PyTorch; None where it is not installed."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    C, d = TASK.context_size, TASK.dim
-    mean = torch.tensor(TASK.prior_mean, dtype=torch.float32)
-    W_K, W_Q, W_P, W_V = (
-        torch.nn.Parameter(0.1 * torch.randn(heads, d + 1, d + 1)) for _ in range(4)
-    )
-    optimizer = torch.optim.Adam([W_K, W_Q, W_P, W_V], lr=RATE)
-
-    def run(steps: int) -> None:
-        for _ in range(steps):
-            X, x_q, w = (
-                torch.randn(BATCH, C, d),
-                torch.randn(BATCH, d),
-                mean + torch.randn(BATCH, d),
-            )
-            Z = torch.cat([X, torch.einsum("bcd,bd->bc", X, w)[..., None]], dim=-1)
-            keys = torch.einsum(
-                "hij,hik,bk->bhj", W_K, W_Q, torch.nn.functional.pad(x_q, (0, 1))
-            )
-            values = (
-                torch.einsum("bhc,bcj->bhj", torch.einsum("bcj,bhj->bhc", Z, keys), Z)
-                / C
-            )
-            answer = torch.einsum("hk,hkj,bhj->b", W_P[:, -1], W_V, values)
-            optimizer.zero_grad()
-            ((answer - (x_q * w).sum(-1)) ** 2).mean().backward()
-            optimizer.step()
-
-    return run
-
-
 def recurrent(rule: str, *, plain: bool) -> Callable[[int], object]:
     """Value and gradient of one layer's loss: ours, or a scan with the batch first."""
     layer, d = Layer(rule), TASK.dim
@@ -136,23 +99,19 @@ def recurrent(rule: str, *, plain: bool) -> Callable[[int], object]:
 
 
 def peaks() -> dict[str, Callable[[int], object]]:
-    """A million normals, a product of two matrices, and a copy, alone."""
+    """A million normals, and a product of two matrices, alone."""
     n = 1024
-    keys, square = jax.random.key(0), jnp.ones((n, n))
-    normals = jax.jit(lambda key: draw(key, 10, 10, n * n // 120, **WHITE).tokens)
+    white = {"noisy": False, "compress": False, "dtype": jnp.float32}
+    normals = jax.jit(lambda key: draw(key, 10, 10, n * n // 120, **white).tokens)
     product = jax.jit(lambda A: A @ A)
-    copy = jax.jit(lambda A: A + 1)
-    large = jnp.ones((16, n, n))  # 64 MB: no cache holds it
-    calls = {"normals": (normals, keys), "product": (product, square)}
-    calls["copy"] = copy, large
 
     def repeated(call, argument, steps):
         jax.block_until_ready([call(argument) for _ in range(steps)])
 
-    return {name: partial(repeated, *each) for name, each in calls.items()}
-
-
-WHITE = {"noisy": False, "compress": False, "dtype": jnp.float32}
+    return {
+        "normals": partial(repeated, normals, jax.random.key(0)),
+        "product": partial(repeated, product, jnp.ones((n, n))),
+    }
 
 
 def least(rates: dict[str, float], task: GaussianTask) -> float:
@@ -168,51 +127,51 @@ def least(rates: dict[str, float], task: GaussianTask) -> float:
     )
 
 
-def measured(name: str, quick: bool) -> str:
+def measured(name: str) -> str:
     """One table: a step of training by the size of the task and the number of runs, the
     layers, and the machine's own peaks.
     """
-    both = ("sampled", "population")
     steps: dict[str, Callable] = {}
+    objectives = ("sampled", "population")
     for heads in (1, 11):
         steps[f"plain JAX, sampled, H = {heads}"] = plain_jax(heads)
-        if torch := plain_torch(heads):
-            steps[f"plain PyTorch, sampled, H = {heads}"] = torch
-        for what in both:
-            runs = [Run(TASK, heads)]
-            steps[f"ours, {what}, H = {heads}"] = library(runs, what)
-    sizes = {"d = C = 50": task(50, 50), "C = 100": task(C=100)}
-    sizes["C = 10,000"] = task(C=10_000)
-    for size, each in sizes.items():
-        for what in both:
-            steps[f"ours, {what}, H = 11, {size}"] = library([Run(each, 11)], what)
-    for number in SWEEP[1:]:
-        for what in both:
-            runs = [Run(TASK, 11, learning_rate=RATE + k * 1e-6) for k in range(number)]
-            steps[f"ours, {what}, H = 11, {number} runs"] = library(runs, what)
+        for what in objectives:
+            steps[f"ours, {what}, H = {heads}"] = library([Run(TASK, heads)], what)
+    sizes = {", d = C = 50": task(50, 50), ", C = 100": task(C=100)}
+    sizes[", C = 10,000"] = task(C=10_000)
+    runs = {size: [Run(each, 11)] for size, each in sizes.items()}
+    for number in (12, 100):
+        rates = [RATE + k * 1e-6 for k in range(number)]
+        runs[f", {number} runs"] = [Run(TASK, 11, learning_rate=rate) for rate in rates]
+    for label, each in runs.items():
+        for what in objectives:
+            steps[f"ours, {what}, H = 11{label}"] = library(each, what)
     for rule in ("delta", "gated_delta"):
         steps[f"plain scan, {rule}"] = recurrent(rule, plain=True)
         steps[f"ours, {rule}"] = recurrent(rule, plain=False)
-    times = medians(steps | peaks(), *((2, 0.02) if quick else (5, 0.3)))
-    rates = {"normals": times["normals"] / 2**20, "product": times["product"] / 2**30}
-    sizes |= {"": TASK}
+    times = medians(steps | peaks(), 0.3)
+    peak = {"normals": times["normals"] / 2**20, "product": times["product"] / 2**30}
     floors = {
-        f"ours, sampled, H = 11{size and ', '}{size}": least(rates, each)
-        for size, each in sizes.items()
+        f"ours, sampled, H = 11{size}": least(peak, each)
+        for size, each in ({"": TASK} | sizes).items()
     }
-    rows = []
-    for case, seconds in times.items():
-        share = f"{floors[case] / seconds:.0%}" if case in floors else "–"
-        rows.append([case, f"{1e3 * seconds:.3f}", share])
+    rows = [
+        [
+            case,
+            f"{1e3 * seconds:.3f}",
+            f"{floors[case] / seconds:.0%}" if case in floors else "–",
+        ]
+        for case, seconds in times.items()
+    ]
     return f"""# Speed
 
-{sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))}
+{sentence(origin(name, "jax", "jaxlib", "optax", "numpy"))}
 JAX runs on {jax.devices()[0].device_kind}.
 
 Medians of blocks that take turns, without compilation; float32, batch {BATCH},
 d = C = 10 unless a row says otherwise. “Of the peak” is the time that the step's
 normals and products alone would take at this machine's own rates, divided by the time
 of the step. The layers: value and gradient, {CONTEXTS} contexts of {TOKENS} tokens. The
-last three rows: 2^20 normals, a product of two 1024 by 1024 matrices, a copy of 64 MB.
+last two rows: 2^20 normals, a product of two 1024 by 1024 matrices.
 
 {table(["", "ms", "of the peak"], rows)}"""

@@ -1,5 +1,5 @@
 """What takes too long for a page: run once, and stored with how it was made. `python -m
-studies.experiments` lists it.
+studies.experiments --help` lists it.
 
 A new one is a function that returns named arrays, and a line in the registry.
 """

@@ -84,10 +84,10 @@ def test_an_experiment_is_listed_run_repeated_and_compared(
         "three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1}
     )
     monkeypatch.setitem(EXPERIMENTS, "toy", toy)
-    __main__.main([])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(
-        EXPERIMENTS
-    )
+    with pytest.raises(SystemExit):
+        __main__.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[-len(EXPERIMENTS) :]] == [*EXPERIMENTS]
     __main__.main(["toy", "--out", str(tmp_path)])
     assert stored.load("toy", tmp_path).arrays["a"].tolist() == [1.0, 2.0, 3.0]
     __main__.main(["toy", "--out", str(tmp_path), "--again"])

@@ -23,20 +23,12 @@ from studies.benchmarks.measuring import medians, origin, sentence, table
 
 SIZES = [(d, d) for d in (2, 5, 10, 20, 28, 40)]
 SIZES += [(10, C) for C in (1, 100, 1000, 10_000)]
-ACCURACY = 0.01
+ACCURACY, BATCHES = 0.01, 30  # as many estimate the spread of squared errors
 
 
 def batch_size(d: int, C: int) -> int:
     """Tasks that are drawn at once: about two million numbers."""
-    return int(2 ** np.clip(np.round(np.log2(2e6 / (C * d))), 6, 14))
-
-
-def batches(d: int, C: int) -> int:
-    """How many of these estimate the spread of squared errors: about 2e8 numbers, at
-    most 2^16 tasks.
-    """
-    size = batch_size(d, C)
-    return int(max(1, min(2**16 // size, 2e8 // (C * d * size))))
+    return int(np.clip(2e6 / (C * d), 64, 2**14))
 
 
 def ways(d: int, C: int) -> tuple[Callable, Callable, int]:
@@ -71,8 +63,8 @@ def measure() -> list[dict]:
         runs[size, "sampled"] = repeated(partial(sampled, batches=1))
     times = medians(runs, 0.02, time.process_time)
     for (d, C), (exact, sampled, memory) in of_size.items():
-        mean, error = sampled(batches=batches(d, C))
-        tasks = batches(d, C) * batch_size(d, C) * (error / mean / ACCURACY) ** 2
+        mean, error = sampled(batches=BATCHES)
+        tasks = BATCHES * batch_size(d, C) * (error / mean / ACCURACY) ** 2
         seconds = {
             "weights": times[(d, C), "exact"],
             "sampled": times[(d, C), "sampled"] / batch_size(d, C) * tasks,

@@ -28,15 +28,12 @@ def medians(
         run(steps)
         return clock() - began
 
-    def block_length(run: Callable[[int], object]) -> int:
-        steps = 2
-        while True:
-            run(steps)  # compiles
-            if (elapsed := spent(run, steps)) > seconds / 4:
-                return max(2, round(steps * seconds / elapsed))
-            steps *= 4
-
-    counts = {name: block_length(run) for name, run in runs.items()}
+    counts = dict.fromkeys(runs, 2)
+    for name, run in runs.items():
+        run(2)  # compiles
+        while spent(run, counts[name]) < seconds / 2:
+            counts[name] *= 2
+            run(counts[name])
     turns = [
         {name: spent(run, counts[name]) / counts[name] for name, run in runs.items()}
         for _ in range(5)

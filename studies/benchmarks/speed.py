@@ -1,5 +1,5 @@
-"""What a training step and a recurrent layer cost, beside plain code in JAX, and beside
-the least time that this machine could take.
+"""What a training step and a recurrent layer cost, beside plain code in JAX and in
+PyTorch, and beside the least time that this machine could take.
 """
 
 from collections.abc import Callable
@@ -34,6 +34,16 @@ def library(runs: list[Run], objective: str) -> Callable[[int], object]:
     )
 
 
+def repeated(call: Callable, argument, steps: int) -> None:
+    jax.block_until_ready([call(argument) for _ in range(steps)])
+
+
+def mean_square(predict: Callable, batch):
+    """The error of a prediction from one context, over a batch of them."""
+    each = jax.vmap(predict)(batch.X, batch.y, batch.x_q)
+    return jnp.mean((each - batch.target) ** 2)
+
+
 def plain_jax(heads: int) -> Callable[[int], object]:
     """A compiled step, batch first, as one writes it down; the host calls it again and
     again.
@@ -41,13 +51,10 @@ def plain_jax(heads: int) -> Callable[[int], object]:
     optimizer = optax.adam(RATE)
 
     def loss(params, key):
-        batch = sample(key, TASK, BATCH)
         predict = lambda X, y, x_q: attention.predict(
             params, attention.gram(X, y), x_q, 0.0
         )
-        return jnp.mean(
-            (jax.vmap(predict)(batch.X, batch.y, batch.x_q) - batch.target) ** 2
-        )
+        return mean_square(predict, sample(key, TASK, BATCH))
 
     @jax.jit
     def step(params, state, key):
@@ -65,53 +72,76 @@ def plain_jax(heads: int) -> Callable[[int], object]:
     return run
 
 
+def plain_torch(heads: int) -> Callable[[int], object] | None:
+    """The same in PyTorch; None where it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    C, d = TASK.context_size, TASK.dim
+    mean = torch.tensor(TASK.prior_mean, dtype=torch.float32)
+    W_K, W_Q, W_P, W_V = (
+        torch.nn.Parameter(0.1 * torch.randn(heads, d + 1, d + 1)) for _ in range(4)
+    )
+    optimizer = torch.optim.Adam([W_K, W_Q, W_P, W_V], lr=RATE)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            X, x_q, w = (
+                torch.randn(BATCH, C, d),
+                torch.randn(BATCH, d),
+                mean + torch.randn(BATCH, d),
+            )
+            Z = torch.cat([X, torch.einsum("bcd,bd->bc", X, w)[..., None]], dim=-1)
+            keys = torch.einsum(
+                "hij,hik,bk->bhj", W_K, W_Q, torch.nn.functional.pad(x_q, (0, 1))
+            )
+            values = torch.einsum("bcj,bhj->bhc", Z, keys) / C
+            answer = torch.einsum("hk,hkj,bhc,bcj->b", W_P[:, -1], W_V, values, Z)
+            optimizer.zero_grad()
+            ((answer - (x_q * w).sum(-1)) ** 2).mean().backward()
+            optimizer.step()
+
+    return run
+
+
 def recurrent(rule: str, *, plain: bool) -> Callable[[int], object]:
-    """Value and gradient of one layer's loss: ours, or a scan with the batch first."""
+    """Value and gradient of one layer's loss: ours, or a scan as one writes it down."""
     layer, d = Layer(rule), TASK.dim
     batch = sample(jax.random.key(0), task(d, TOKENS), CONTEXTS)
-    params = layer.init(jax.random.key(1), d)
 
     def scan(params, X, y, x_q):
-        Z = jnp.concatenate([X, y[..., None]], axis=-1)
-        keys, values = Z @ params.W_K[0, 0].T, Z @ params.W_V[0, 0].T
-        gate = params.gate[0, 0] if rule == "gated_delta" else 1.0
+        one_head = jax.tree.map(lambda W: W[0, 0], params._replace(guess=None))
+        W_K, W_Q, W_V, W_P, _, start, step, gate = one_head
 
         def write(state, token):
             key, value = token
-            state = gate * state
-            missed = value - jnp.einsum("bij,bj->bi", state, key)
-            step = params.step[0, 0]
-            return state + step * missed[:, :, None] * key[:, None], None
+            state = state if gate is None else gate * state
+            return state + step * jnp.outer(value - state @ key, key), None
 
-        start = jnp.broadcast_to(params.state[0, 0], (CONTEXTS, d + 1, d + 1))
-        tokens = keys.swapaxes(0, 1), values.swapaxes(0, 1)
-        state, _ = jax.lax.scan(write, start, tokens)
-        query = jnp.append(x_q, (x_q @ params.guess)[:, None], axis=1)
-        read = jnp.einsum("bij,bj->bi", state, query @ params.W_Q[0, 0].T)
-        return query[:, -1] + read @ params.W_P[0, 0, -1]
+        Z = jnp.concatenate([X, y[:, None]], axis=1)
+        state, _ = jax.lax.scan(write, start, (Z @ W_K.T, Z @ W_V.T))
+        z_q = jnp.append(x_q, x_q @ params.guess)
+        return z_q[-1] + W_P[-1] @ state @ W_Q @ z_q
 
-    predict = scan if plain else jax.vmap(layer.predict, (None, 0, 0, 0))
-    loss = lambda params: jnp.mean(
-        (predict(params, batch.X, batch.y, batch.x_q) - batch.target) ** 2
-    )
-    step = jax.jit(jax.value_and_grad(loss))
-    return lambda steps: jax.block_until_ready([step(params) for _ in range(steps)])
+    predict = scan if plain else layer.predict
+    loss = lambda params: mean_square(partial(predict, params), batch)
+    params = layer.init(jax.random.key(1), d)
+    return partial(repeated, jax.jit(jax.value_and_grad(loss)), params)
 
 
 def peaks() -> dict[str, Callable[[int], object]]:
-    """A million normals, and a product of two matrices, alone."""
+    """A million normals, a product of two matrices, and a copy, alone."""
     n = 1024
     white = {"noisy": False, "compress": False, "dtype": jnp.float32}
-    normals = jax.jit(lambda key: draw(key, 10, 10, n * n // 120, **white).tokens)
-    product = jax.jit(lambda A: A @ A)
-
-    def repeated(call, argument, steps):
-        jax.block_until_ready([call(argument) for _ in range(steps)])
-
-    return {
-        "normals": partial(repeated, normals, jax.random.key(0)),
-        "product": partial(repeated, product, jnp.ones((n, n))),
+    normals = lambda key: draw(key, 10, 10, n * n // 120, **white).tokens
+    large = jnp.ones((16, n, n))  # 64 MB: no cache holds it
+    calls = {
+        "normals": (jax.jit(normals), jax.random.key(0)),
+        "product": (jax.jit(lambda A: A @ A), jnp.ones((n, n))),
+        "copy": (jax.jit(lambda A: A + 1), large),
     }
+    return {name: partial(repeated, *call) for name, call in calls.items()}
 
 
 def least(rates: dict[str, float], task: GaussianTask) -> float:
@@ -135,6 +165,8 @@ def measured(name: str) -> str:
     objectives = ("sampled", "population")
     for heads in (1, 11):
         steps[f"plain JAX, sampled, H = {heads}"] = plain_jax(heads)
+        if torch := plain_torch(heads):
+            steps[f"plain PyTorch, sampled, H = {heads}"] = torch
         for what in objectives:
             steps[f"ours, {what}, H = {heads}"] = library([Run(TASK, heads)], what)
     sizes = {", d = C = 50": task(50, 50), ", C = 100": task(C=100)}
@@ -165,13 +197,13 @@ def measured(name: str) -> str:
     ]
     return f"""# Speed
 
-{sentence(origin(name, "jax", "jaxlib", "optax", "numpy"))}
+{sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))}
 JAX runs on {jax.devices()[0].device_kind}.
 
 Medians of blocks that take turns, without compilation; float32, batch {BATCH},
 d = C = 10 unless a row says otherwise. “Of the peak” is the time that the step's
 normals and products alone would take at this machine's own rates, divided by the time
 of the step. The layers: value and gradient, {CONTEXTS} contexts of {TOKENS} tokens. The
-last two rows: 2^20 normals, a product of two 1024 by 1024 matrices.
+last three rows: 2^20 normals, a product of two 1024 by 1024 matrices, a copy of 64 MB.
 
 {table(["", "ms", "of the peak"], rows)}"""

@@ -59,21 +59,18 @@ def built(length: float = 10.0) -> dict[str, jax.Array]:
     """The proposition's head, which adds ``u.x_q`` for the prior mean u; its output
     gates have this length.
     """
-    n = DIM + 1
-    u, zero = jnp.append(jnp.full(DIM, PRIOR_MEAN), 0.0), jnp.zeros((n, n))
-    two = jnp.zeros(n).at[:2].set(1.0)
-    return {
-        "K": zero.at[0].set(u),
-        "Q": zero.at[0].set(u),
-        "V": two[:, None] * u,
-        "G": zero.at[0].set(length * u).at[1].set(-length * u),
-        # The norm leaves (n/2)^½ in both entries.
-        "p": two / (length * (n / 2) ** 0.5),
-        "taps": jnp.zeros((3 * n, real_block.TAPS)).at[:, 0].set(1.0),
-        "step": jnp.zeros(n),
-        "gate": jnp.zeros(n),
+    zeros = jax.tree.map(jnp.zeros_like, real_block.start(jax.random.key(0), DIM))
+    u = jnp.append(jnp.full(DIM, PRIOR_MEAN), 0.0)
+    # The norm leaves ((DIM + 1)/2)^½ in both entries.
+    size = length * ((DIM + 1) / 2) ** 0.5
+    return zeros | {
+        "K": zeros["K"].at[0].set(u),
+        "Q": zeros["Q"].at[0].set(u),
+        "V": zeros["V"].at[:2].set(u),
+        "G": zeros["G"].at[0].set(length * u).at[1].set(-length * u),
+        "p": zeros["p"].at[:2].set(1.0) / size,
+        "taps": zeros["taps"].at[:, 0].set(1.0),
         "eta": jnp.array(0.5),
-        "A": jnp.array(0.0),
         "dt": jnp.array(-4.0),
     }
 

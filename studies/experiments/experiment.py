@@ -51,17 +51,12 @@ def differences(name: str, experiment: Experiment, folder: Path) -> list[str]:
     arrays, problems = stored.load(name, folder).arrays, []
     for part, array in experiment.again().items():
         beginning = arrays[part][tuple(map(slice, array.shape))]
-        if beginning.shape != array.shape:
-            problems.append(
-                f"{name}: {part} has shape {arrays[part].shape}, "
-                f"which does not begin with {array.shape}"
+        try:
+            np.testing.assert_allclose(
+                array, beginning, experiment.rtol, experiment.atol, err_msg=part
             )
-        elif not np.allclose(
-            array, beginning, rtol=experiment.rtol, atol=experiment.atol
-        ):
-            problems.append(
-                f"{name}: {part} is off by up to {np.abs(array - beginning).max():.1e}"
-            )
+        except AssertionError as error:
+            problems.append(f"{name}: {error}")
     return problems
 
 

@@ -91,14 +91,12 @@ def evaluate(setting: Setting, params) -> list[float]:
 
 def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
     """``risk`` (settings, seeds, 2)."""
-    rows = []
+    risks = []
     for setting in settings:
-        ends = trained(
-            partial(loss, setting), partial(start, setting), seeds, STEPS, LEARNING_RATE
-        )
-        rows.append([evaluate(setting, end) for end in ends])
-        print(setting, np.round(rows[-1], 4).tolist(), flush=True)
-    return {"risk": np.array(rows)}
+        of_setting = partial(loss, setting), partial(start, setting)
+        ends = trained(*of_setting, seeds, STEPS, LEARNING_RATE)
+        risks.append([evaluate(setting, end) for end in ends])
+    return {"risk": np.array(risks)}
 
 
 EXPERIMENT = Experiment(

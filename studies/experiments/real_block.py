@@ -156,7 +156,6 @@ def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
         of_setting = partial(errors, setting)
         ends = trained(of_setting, start, seeds, STEPS)
         risks.append(tested(of_setting, ends, TESTS // BATCH))
-        print(setting, np.round(risks[-1], 3).tolist(), flush=True)
     return {"risk": np.array(risks)}
 
 

@@ -73,18 +73,19 @@ def searched(setting: Setting, seed: int) -> list[float]:
     if seed % 2:
         begin["K"] = np.eye(d + 1) + 0.1 * begin["K"]
         begin["b"] = np.append(np.full(d, -PRIOR_MEAN), 1) + 0.1 * begin["b"]
+    begin["step"] = np.ones(H)
     flat, params_of = ravel_pytree(begin)
     X, w = draw([seed, 0], setting, TASKS)
-    goal = lambda w: w - PRIOR_MEAN if start == "guess" else w
+    offset = PRIOR_MEAN if start == "guess" else 0.0
 
     def params(flat):
-        own = params_of(flat[:-H]) | {"step": flat[-H:]}
+        own = params_of(flat)
         return own if start == "state" else own | {"start": jnp.zeros((H, d + 1))}
 
     def read_out(s):
         gram = s @ s.T
         return jnp.linalg.solve(
-            gram + 1e-10 * jnp.trace(gram) * jnp.eye(len(s)), s @ goal(w).T
+            gram + 1e-10 * jnp.trace(gram) * jnp.eye(len(s)), s @ (w - offset).T
         )
 
     @jax.jit
@@ -92,31 +93,35 @@ def searched(setting: Setting, seed: int) -> list[float]:
     def loss(flat):
         s = states(params(flat), X, w)
         # The read-out is the best one, so its change does not change the risk.
-        missed = jax.lax.stop_gradient(read_out(s)).T @ s - goal(w)
+        missed = jax.lax.stop_gradient(read_out(s)).T @ s - (w - offset)
         return jnp.square(missed).sum(0).mean()
 
     end = minimize(
-        lambda flat: tuple(map(np.asarray, loss(flat))),
-        np.concatenate([flat, np.ones(H)]),
+        loss,
+        flat,
         jac=True,
         method="BFGS",
         options={"maxiter": STEPS, "gtol": 1e-7},
     ).x
     Q, squares = read_out(states(params(end), X, w)), []
     for part in range(8):
-        X, w = draw([seed, 2, part], setting, TESTS // 8)
-        squares.append(np.square(Q.T @ states(params(end), X, w) - goal(w)).sum(0))
+        tests = draw([seed, 2, part], setting, TESTS // 8)
+        missed = Q.T @ states(params(end), *tests) - (tests[1] - offset)
+        squares.append(np.square(missed).sum(0))
     return risk(np.concatenate(squares))
 
 
 def run(settings=SETTINGS, starts: int = STARTS) -> dict[str, np.ndarray]:
     """``risk`` (settings, starts, 2): the end of each search and its standard error."""
-    ends = []
     with jax.enable_x64(True):
-        for setting in settings:
-            ends.append([searched(setting, seed) for seed in range(starts)])
-            print(setting, np.round(ends[-1], 4).tolist(), flush=True)
-    return {"risk": np.array(ends)}
+        return {
+            "risk": np.array(
+                [
+                    [searched(setting, seed) for seed in range(starts)]
+                    for setting in settings
+                ]
+            )
+        }
 
 
 EXPERIMENT = Experiment(

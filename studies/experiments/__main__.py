@@ -1,10 +1,9 @@
-"""Run and store, or repeat and compare: python -m studies.experiments NAME… [--again]
-[--out FOLDER]; --help lists them.
+"""Run and store, or repeat and compare: python -m studies.experiments NAME… [--again];
+--help lists them.
 """
 
 import argparse
 import time
-from pathlib import Path
 
 from lsalib.book.stored import FOLDER
 from studies.experiments import EXPERIMENTS
@@ -18,7 +17,6 @@ def main(argv: list[str] | None = None) -> None:
         epilog="\n".join(f"{name:<20} {one.line}" for name, one in EXPERIMENTS.items()),
     )
     parser.add_argument("names", nargs="+", choices=EXPERIMENTS, metavar="NAME")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="where results are")
     parser.add_argument(
         "--again",
         action="store_true",
@@ -29,9 +27,9 @@ def main(argv: list[str] | None = None) -> None:
     for name in options.names:
         began = time.perf_counter()
         if options.again:
-            problems += differences(name, EXPERIMENTS[name], options.out)
+            problems += differences(name, EXPERIMENTS[name], FOLDER)
         else:
-            store(name, EXPERIMENTS[name], options.out)
+            store(name, EXPERIMENTS[name], FOLDER)
         print(f"{name:<20} {time.perf_counter() - began:7.0f} s", flush=True)
     if problems:
         raise SystemExit("\n".join(problems))

@@ -25,9 +25,8 @@ def gram(S, phi):
     (nodes, 6).
     """
     s = jnp.einsum("nij,nj->ni", S, phi)
-    return jnp.stack(
-        [S[:, 0, 0], S[:, 0, 1], S[:, 1, 1], s[:, 0], s[:, 1], (s * phi).sum(1)], 1
-    )
+    square = (s * phi).sum(1, keepdims=True)
+    return jnp.concatenate([S[:, *np.triu_indices(2)], s, square], 1)
 
 
 def terms(entries, psi):

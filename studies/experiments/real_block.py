@@ -45,10 +45,10 @@ def start(key, dim: int = DIM) -> dict[str, jax.Array]:
         | dict.fromkeys(("p", "step", "gate"), (n,))
         | {"taps": (3 * n, TAPS)}
     )
-    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
+    keys = jax.random.split(key, len(shapes))
     params = {
-        name: jax.random.normal(keys[name], shape) / shape[-1] ** 0.5
-        for name, shape in shapes.items()
+        name: jax.random.normal(key, shape) / shape[-1] ** 0.5
+        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
     }
     params |= {name: 0.1 * params[name] for name in ("taps", "step", "gate")}
     params["taps"] += jnp.eye(TAPS)[0]

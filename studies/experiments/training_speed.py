@@ -126,56 +126,48 @@ def arrivals(risk, starts, standard, least):
     return jax.lax.while_loop(more, step, (0, starts, adam.init(starts), none))[3]
 
 
-def steps(risk, setting, means, widths, seeds: int) -> np.ndarray:
+def steps(risk, setting, means, widths) -> np.ndarray:
     """Steps to within 1% of the minimum risk: (means, widths, seeds)."""
     dim, context_size, _ = setting
     least = np.float32(theory.yq_risk(tasks.GaussianTask(np.zeros(dim), context_size)))
-    noise_std, length = np.array([0, context_size], np.float32)
-    starts = [start(setting, width, seed) for width in widths for seed in range(seeds)]
+    starts = [start(setting, width, seed) for width in widths for seed in range(SEEDS)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *starts)
-    ends = [
-        arrivals(
-            risk,
-            stacked,
-            tasks.StandardTask(mean, None, None, noise_std, length),
-            least,
-        )
-        for mean in np.array(means, np.float32)
-    ]
-    return np.reshape(np.array(ends, np.int32), (len(means), len(widths), seeds))
+    noise_std, length = np.array([0, context_size], np.float32)
+    ends = []
+    for mean in np.array(means, np.float32):
+        standard = tasks.StandardTask(mean, None, None, noise_std, length)
+        ends.append(arrivals(risk, stacked, standard, least))
+    return np.reshape(np.array(ends, np.int32), (len(means), len(widths), SEEDS))
 
 
 def run(
-    settings=SETTINGS, levels=LEVELS, widths=WIDTHS, seeds=SEEDS, shapes=None
+    settings=SETTINGS, levels=LEVELS, widths=WIDTHS, few=UNEVEN_WIDTHS
 ) -> dict[str, np.ndarray]:
     """Prior means with equal entries by setting, level, width and seed; in the first
     setting also both products, and uneven means.
     """
-    equal = lambda setting: [np.full(setting[0], level) for level in levels]
-    each = lambda risk, widths: np.stack(
-        [steps(risk, setting, equal(setting), widths, seeds) for setting in settings]
-    )
-    first, dim = settings[0], settings[0][0]
-    uneven = [
-        largest * np.array(shape)
-        for shape in list(SHAPES.values())[:shapes]
-        for largest in LARGEST
-    ]
-    few = UNEVEN_WIDTHS[: len(widths)]
+
+    def each(risk, widths):
+        equal = lambda setting: np.multiply.outer(levels, np.ones(setting[0]))
+        ends = [steps(risk, setting, equal(setting), widths) for setting in settings]
+        return np.stack(ends)
+
+    first, at = settings[0], np.full((1, settings[0][0]), PRODUCTS_AT)
+    uneven = [top * np.array(shape) for shape in SHAPES.values() for top in LARGEST]
     return {
         "yq": each(yq, [1]),
         "product": each(product, widths),
         "block": each(block, widths),
-        "both": steps(both, first, [np.full(dim, PRODUCTS_AT)], widths, seeds),
-        "uneven_yq": steps(yq, first, uneven, [1], seeds),
-        "uneven_block": steps(block, first, uneven, few, seeds),
+        "both": steps(both, first, at, widths),
+        "uneven_yq": steps(yq, first, uneven, [1]),
+        "uneven_block": steps(block, first, uneven, few),
     }
 
 
 EXPERIMENT = Experiment(
     "steps to the best risk, by prior mean and width",
     run,
-    partial(run, SETTINGS[:1], LEVELS[:2], WIDTHS[:2], 2, 1),
+    partial(run, SETTINGS[:1], LEVELS[:2], WIDTHS[:2], UNEVEN_WIDTHS[:2]),
     constants(globals()),
     rtol=0.01,
     atol=5,

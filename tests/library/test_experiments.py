@@ -84,20 +84,21 @@ def test_an_experiment_is_listed_run_repeated_and_compared(
         "three numbers", run, lambda: {"a": run()["a"][:2]}, {"seeds": 1}
     )
     monkeypatch.setitem(EXPERIMENTS, "toy", toy)
+    monkeypatch.setattr(__main__, "FOLDER", tmp_path)
     with pytest.raises(SystemExit):
         __main__.main(["--help"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[-len(EXPERIMENTS) :]] == [*EXPERIMENTS]
-    __main__.main(["toy", "--out", str(tmp_path)])
+    __main__.main(["toy"])
     assert stored.load("toy", tmp_path).arrays["a"].tolist() == [1.0, 2.0, 3.0]
-    __main__.main(["toy", "--out", str(tmp_path), "--again"])
+    __main__.main(["toy", "--again"])
     monkeypatch.setitem(
         EXPERIMENTS,
         "toy",
         toy._replace(again=lambda: {"a": np.array([1.0, 2.0 + 1e-15])}),
     )
     with pytest.raises(SystemExit, match=r"(?s)toy: .*\na\nMismatched"):
-        __main__.main(["toy", "--out", str(tmp_path), "--again"])
+        __main__.main(["toy", "--again"])
 
 
 def test_every_planted_defect_finds_its_code(monkeypatch):

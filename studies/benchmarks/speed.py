@@ -161,23 +161,24 @@ def measured(name: str) -> str:
     """One table: a step of training by the size of the task and the number of runs, the
     layers, and the machine's own peaks.
     """
-    steps: dict[str, Callable] = {}
-    objectives = ("sampled", "population")
+    sizes = {"": TASK, ", d = C = 50": task(50, 50), ", C = 100": task(C=100)}
+    sizes[", C = 10,000"] = task(C=10_000)
+    runs = {"1": [Run(TASK, 1)]}
+    runs |= {f"11{size}": [Run(each, 11)] for size, each in sizes.items()}
+    for number in (12, 100):
+        rates = [RATE + k * 1e-6 for k in range(number)]
+        runs[f"11, {number} runs"] = [
+            Run(TASK, 11, learning_rate=rate) for rate in rates
+        ]
+    steps = {
+        f"ours, {what}, H = {heads}": library(each, what)
+        for heads, each in runs.items()
+        for what in ("sampled", "population")
+    }
     for heads in (1, 11):
         steps[f"plain JAX, sampled, H = {heads}"] = plain_jax(heads)
         if torch := plain_torch(heads):
             steps[f"plain PyTorch, sampled, H = {heads}"] = torch
-        for what in objectives:
-            steps[f"ours, {what}, H = {heads}"] = library([Run(TASK, heads)], what)
-    sizes = {", d = C = 50": task(50, 50), ", C = 100": task(C=100)}
-    sizes[", C = 10,000"] = task(C=10_000)
-    runs = {size: [Run(each, 11)] for size, each in sizes.items()}
-    for number in (12, 100):
-        rates = [RATE + k * 1e-6 for k in range(number)]
-        runs[f", {number} runs"] = [Run(TASK, 11, learning_rate=rate) for rate in rates]
-    for label, each in runs.items():
-        for what in objectives:
-            steps[f"ours, {what}, H = 11{label}"] = library(each, what)
     for rule in ("delta", "gated_delta"):
         steps[f"plain scan, {rule}"] = recurrent(rule, plain=True)
         steps[f"ours, {rule}"] = recurrent(rule, plain=False)
@@ -185,7 +186,7 @@ def measured(name: str) -> str:
     peak = {"normals": times["normals"] / 2**20, "product": times["product"] / 2**30}
     floors = {
         f"ours, sampled, H = 11{size}": least(peak, each)
-        for size, each in ({"": TASK} | sizes).items()
+        for size, each in sizes.items()
     }
     rows = [
         [

@@ -91,16 +91,16 @@ def again() -> dict[str, np.ndarray]:
     return {"risk": np.array([tested(SETTINGS[0], trained(SETTINGS[0], 2))])}
 
 
-def run(seeds: int = SEEDS) -> dict[str, np.ndarray]:
+def run() -> dict[str, np.ndarray]:
     """``risk`` (settings, seeds, 2); ``built`` (2,): the best head with a right guess,
     and beside it the built head in place of the guess; ``longer`` (2, seeds, 2): the
     first two settings with twice the steps.
     """
-    ends = [trained(setting, seeds) for setting in SETTINGS]
-    risks = np.array(list(map(tested, SETTINGS, ends)))
+    ends = [trained(setting, SEEDS) for setting in SETTINGS]
+    risks = np.array([*map(tested, SETTINGS, ends)])
     best = ends[0][risks[0, :, 0].argmin()]
     pair = jax.tree.map(lambda own, added: jnp.stack([own[0], added]), best, built())
-    longer = [tested(each, trained(each, seeds, 2 * STEPS)) for each in SETTINGS[:2]]
+    longer = [tested(each, trained(each, SEEDS, 2 * STEPS)) for each in SETTINGS[:2]]
     return {
         "risk": risks,
         "built": np.array(tested(Setting(2, 0.0), [pair])[0]),

@@ -61,7 +61,7 @@ class Defect(NamedTuple):
                 if isinstance(each, ast.FunctionDef | ast.ClassDef)
                 and each.name == name
                 and each is not nodes[0]
-            ] or [ast.Module()]
+            ] or [ast.Module([], [])]
         whole = source if not self.function else ""
         body = ast.get_source_segment(source, nodes[0]) or whole
         # Wherever the lines of the code break.
@@ -92,11 +92,10 @@ def keep(defect: Defect, by: str | None) -> None:
     """Store what caught this defect beside the other results, one a line, in the order
     of the list.
     """
-    known, about = results(), provenance("")
-    found = {"first": known.get(defect.name, {}).get("first", by), "now": by}
-    known[defect.name] = (
-        defect._asdict() | found | {name: about[name] for name in ("commit", "date")}
-    )
+    known = results()
+    first = known.get(defect.name, {}).get("first", by)
+    about = provenance(f"python -m studies.trust.planted {defect.name}")
+    known[defect.name] = defect._asdict() | {"first": first, "now": by} | about
     lines = ",\n".join(
         json.dumps(known[name], ensure_ascii=False)
         for name in listed()

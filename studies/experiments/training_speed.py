@@ -71,13 +71,13 @@ def yq(weights, standard):
 def product(weights, standard):
     """The same with a product as its guess."""
     b, _ = attention.effective(weights.head)
-    return _risk(weights, b, _row(weights.row)[:-1], standard)
+    return _risk(weights, b, _guess(weights), standard)
 
 
 def both(weights, standard):
     """The same; the head's values, too, pass through a row that is a product."""
     b = _values(weights.head, _row(weights.values_row))
-    return _risk(weights, b, _row(weights.row)[:-1], standard)
+    return _risk(weights, b, _guess(weights), standard)
 
 
 def block(weights, standard):
@@ -92,6 +92,11 @@ def block(weights, standard):
 def _row(factors):
     W, u = factors
     return u @ W
+
+
+def _guess(weights):
+    W, u = weights.row
+    return u @ W[:, :-1]
 
 
 def _values(head, row):

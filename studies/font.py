@@ -16,15 +16,8 @@ TARGET = Path("book/_static/book-math.woff")
 # Code points from the first to the last: ASCII, Greek, arrows of several kinds; and of
 # the letters of mathematics italic, script, double-struck and Greek italic ones.
 RANGES = (
-    (0x20, 0x7E),
-    (0x391, 0x3C9),
-    (0x2190, 0x2194),
-    (0x21D0, 0x21D4),
-    (0x27F5, 0x27FA),
-    (0x1D434, 0x1D467),
-    (0x1D49C, 0x1D4B5),
-    (0x1D538, 0x1D551),
-    (0x1D6E2, 0x1D71B),
+    "20-7E 391-3C9 2190-2194 21D0-21D4 27F5-27FA "
+    "1D434-1D467 1D49C-1D4B5 1D538-1D551 1D6E2-1D71B"
 )
 LETTERS = (
     "\u00a0\u2009\u200a\u202f\u0332𝐰𝟏±×÷¬·°¯¨ˆˇ˘˙˜ϕϵϑϖϱ‖…′″‴†‡•ℂℎℋℐℑℒℓℕℙℚℛℜℝℤℰℱℳ↦∀∂∃∅∇∈∉∋∏∐∑−∓∗∘√∝∞∠∣∤∥"
@@ -63,16 +56,13 @@ def adjust(font: TTFont) -> None:
 
 
 def main(source: str) -> None:
-    codes = {*map(ord, LETTERS)}
-    for first, last in RANGES:
-        codes.update(range(first, last + 1))
     # its names hold its license, the SIL Open Font License
     options = subset.Options(
         flavor="woff", name_IDs=["*"], layout_features=FEATURES, hinting=False
     )
     font = subset.load_font(source, options)
     part = subset.Subsetter(options)
-    part.populate(unicodes=sorted(codes))
+    part.populate(unicodes=subset.parse_unicodes(RANGES), text=LETTERS)
     part.subset(font)
     adjust(font)
     subset.save_font(font, str(TARGET), options)

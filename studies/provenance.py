@@ -4,6 +4,7 @@ versions of packages.
 
 import os
 import platform
+import re
 import subprocess
 from datetime import date
 from functools import cache
@@ -37,9 +38,9 @@ def provenance(command: str) -> dict[str, str]:
 def machine() -> str:
     """The processor, and how much of it this process may use; no host name."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    name = names[0] if names else platform.processor()
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    model = re.search("model name.*: (.*)", text)
+    name = model[1] if model else platform.processor()
     return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {name}"
 
 

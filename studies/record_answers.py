@@ -12,10 +12,7 @@ import json
 import re
 import sys
 from dataclasses import asdict
-from itertools import groupby, product
 from pathlib import Path
-
-import numpy as np
 
 from lsalib.sts import design, prompts, records
 from studies.provenance import provenance
@@ -28,10 +25,10 @@ def store(folder: Path, home: Path) -> None:
     for result in records.own(folder):
         asked = design.Experiment(**result["experiment"])
         items = design.items(asked, design.prepare(asked))
-        rows = []
-        for row in result["records"]:
-            answer = without_sentences(row["answer"], items[row["run"]])
-            rows.append(row | {"answer": answer})
+        rows = [
+            row | {"answer": without_sentences(row["answer"], items[row["run"]])}
+            for row in result["records"]
+        ]
         made = provenance("python -m studies.record_answers")
         write(asked, items, made | {"versions": result["versions"]}, rows, home)
 
@@ -62,24 +59,17 @@ def write(
 
 def without_sentences(answer: str, item: design.Item) -> str:
     """The answer with "…" in place of whole sentences of its prompt, and of any four
-    words in a row of one.
+    words or more in a row of one.
     """
-    words = lambda text: re.findall(r"\w+", text.lower())
-    sentences = [
-        words(text) for pair in (*item.context, item.query) for text in pair[:2]
-    ]
-    quotes = {
-        tuple(one[k : k + 4]) for one in sentences for k in range(max(1, len(one) - 3))
-    }
-    found, hidden = list(re.finditer(r"\w+", answer)), np.zeros(len(answer), bool)
-    for size, k in product(range(1, 5), range(len(found))):
-        some = found[k : k + size]
-        if tuple(one[0].lower() for one in some) in quotes:
-            hidden[some[0].start() : some[-1].end()] = True
-    pieces = groupby(range(len(answer)), key=hidden.__getitem__)
-    return "".join(
-        "…" if quoted else "".join(answer[k] for k in piece) for quoted, piece in pieces
-    )
+    quotes = []
+    for text in [text for pair in (*item.context, item.query) for text in pair[:2]]:
+        words = re.findall(r"\w+", text)
+        least = min(4, len(words))
+        for end in range(least, len(words) + 1):
+            quotes += [words[begin:end] for begin in range(end - least + 1)]
+    longest_first = sorted(filter(None, quotes), key=len, reverse=True)
+    quoted = "|".join(r"\W+".join(words) for words in longest_first)
+    return re.sub(rf"\b({quoted})\b", "…", answer, flags=re.IGNORECASE)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ from studies.provenance import machine, provenance, versions
 
 def medians(
     runs: Mapping[Any, Callable[[int], object]],
-    blocks: int,
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Any, float]:
-    """The median time of one step of each run.
+    """The median time of one step of each run, over five blocks.
 
     A run is a function that takes a number of steps. Every block lasts about
     ``seconds``. The runs' blocks take turns, so that a slow moment of the machine
@@ -29,26 +28,23 @@ def medians(
         run(steps)
         return clock() - began
 
-    def block_length(run: Callable[[int], object]) -> int:
-        steps = 2
-        while True:
-            run(steps)  # compiles
-            if (elapsed := spent(run, steps)) > seconds / 4:
-                return max(2, round(steps * seconds / elapsed))
-            steps *= 4
-
-    counts = {name: block_length(run) for name, run in runs.items()}
+    counts = dict.fromkeys(runs, 2)
+    for name, run in runs.items():
+        run(2)  # compiles
+        while spent(run, counts[name]) < seconds / 2:
+            counts[name] *= 2
+            run(counts[name])
     turns = [
         {name: spent(run, counts[name]) / counts[name] for name, run in runs.items()}
-        for _ in range(blocks)
+        for _ in range(5)
     ]
     return {name: statistics.median(turn[name] for turn in turns) for name in runs}
 
 
 def origin(name: str, *packages: str) -> dict[str, str]:
     """Where the numbers of a benchmark come from."""
-    found = {"Python": platform.python_version()} | versions(*packages)
-    listed = ", ".join(f"{package} {version}" for package, version in found.items())
+    used = {"Python": platform.python_version()} | versions(*packages)
+    listed = ", ".join(f"{package} {version}" for package, version in used.items())
     return provenance(f"python -m studies.benchmarks {name}") | {
         "machine": machine(),
         "versions": listed,
@@ -57,15 +53,13 @@ def origin(name: str, *packages: str) -> dict[str, str]:
 
 def sentence(origin: dict[str, str]) -> str:
     """The same as a line of text."""
-    made = (
-        f"Measured on {origin['date']} by `{origin['command']}` "
-        f"at commit `{origin['commit']}`"
-    )
-    return f"{made}, on {origin['machine']}, with {origin['versions']}."
+    return (
+        "Measured on {date} by `{command}` at commit `{commit}`, on {machine}, "
+        "with {versions}."
+    ).format_map(origin)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown. The first column is text, the others are numbers."""
-    line = lambda cells: "| " + " | ".join(cells) + " |"
-    rule = "|---|" + "---:|" * (len(header) - 1)
-    return "\n".join([line(header), rule, *map(line, rows)]) + "\n"
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (header, rule, *rows))

@@ -17,7 +17,6 @@ from lsalib.training import Run, sweep
 from studies.benchmarks.measuring import medians, origin, sentence, table
 
 BATCH, RATE = 2048, 5e-4
-SWEEP = [1, 12, 100]  # runs at once
 # A layer reads this many contexts of so many tokens.
 CONTEXTS, TOKENS = 64, 512
 
@@ -35,6 +34,16 @@ def library(runs: list[Run], objective: str) -> Callable[[int], object]:
     )
 
 
+def repeated(call: Callable, argument, steps: int) -> None:
+    jax.block_until_ready([call(argument) for _ in range(steps)])
+
+
+def mean_square(predict: Callable, batch):
+    """The error of a prediction from one context, over a batch of them."""
+    each = jax.vmap(predict)(batch.X, batch.y, batch.x_q)
+    return jnp.mean((each - batch.target) ** 2)
+
+
 def plain_jax(heads: int) -> Callable[[int], object]:
     """A compiled step, batch first, as one writes it down; the host calls it again and
     again.
@@ -42,13 +51,10 @@ def plain_jax(heads: int) -> Callable[[int], object]:
     optimizer = optax.adam(RATE)
 
     def loss(params, key):
-        batch = sample(key, TASK, BATCH)
         predict = lambda X, y, x_q: attention.predict(
             params, attention.gram(X, y), x_q, 0.0
         )
-        return jnp.mean(
-            (jax.vmap(predict)(batch.X, batch.y, batch.x_q) - batch.target) ** 2
-        )
+        return mean_square(predict, sample(key, TASK, BATCH))
 
     @jax.jit
     def step(params, state, key):
@@ -90,11 +96,8 @@ def plain_torch(heads: int) -> Callable[[int], object] | None:
             keys = torch.einsum(
                 "hij,hik,bk->bhj", W_K, W_Q, torch.nn.functional.pad(x_q, (0, 1))
             )
-            values = (
-                torch.einsum("bhc,bcj->bhj", torch.einsum("bcj,bhj->bhc", Z, keys), Z)
-                / C
-            )
-            answer = torch.einsum("hk,hkj,bhj->b", W_P[:, -1], W_V, values)
+            values = torch.einsum("bcj,bhj->bhc", Z, keys) / C
+            answer = torch.einsum("hk,hkj,bhc,bcj->b", W_P[:, -1], W_V, values, Z)
             optimizer.zero_grad()
             ((answer - (x_q * w).sum(-1)) ** 2).mean().backward()
             optimizer.step()
@@ -103,56 +106,42 @@ def plain_torch(heads: int) -> Callable[[int], object] | None:
 
 
 def recurrent(rule: str, *, plain: bool) -> Callable[[int], object]:
-    """Value and gradient of one layer's loss: ours, or a scan with the batch first."""
+    """Value and gradient of one layer's loss: ours, or a scan as one writes it down."""
     layer, d = Layer(rule), TASK.dim
     batch = sample(jax.random.key(0), task(d, TOKENS), CONTEXTS)
-    params = layer.init(jax.random.key(1), d)
 
     def scan(params, X, y, x_q):
-        Z = jnp.concatenate([X, y[..., None]], axis=-1)
-        keys, values = Z @ params.W_K[0, 0].T, Z @ params.W_V[0, 0].T
-        gate = params.gate[0, 0] if rule == "gated_delta" else 1.0
+        one_head = jax.tree.map(lambda W: W[0, 0], params._replace(guess=None))
+        W_K, W_Q, W_V, W_P, _, start, step, gate = one_head
 
         def write(state, token):
             key, value = token
-            state = gate * state
-            missed = value - jnp.einsum("bij,bj->bi", state, key)
-            step = params.step[0, 0]
-            return state + step * missed[:, :, None] * key[:, None], None
+            state = state if gate is None else gate * state
+            return state + step * jnp.outer(value - state @ key, key), None
 
-        start = jnp.broadcast_to(params.state[0, 0], (CONTEXTS, d + 1, d + 1))
-        tokens = keys.swapaxes(0, 1), values.swapaxes(0, 1)
-        state, _ = jax.lax.scan(write, start, tokens)
-        query = jnp.append(x_q, (x_q @ params.guess)[:, None], axis=1)
-        read = jnp.einsum("bij,bj->bi", state, query @ params.W_Q[0, 0].T)
-        return query[:, -1] + read @ params.W_P[0, 0, -1]
+        Z = jnp.concatenate([X, y[:, None]], axis=1)
+        state, _ = jax.lax.scan(write, start, (Z @ W_K.T, Z @ W_V.T))
+        z_q = jnp.append(x_q, x_q @ params.guess)
+        return z_q[-1] + W_P[-1] @ state @ W_Q @ z_q
 
-    predict = scan if plain else jax.vmap(layer.predict, (None, 0, 0, 0))
-    loss = lambda params: jnp.mean(
-        (predict(params, batch.X, batch.y, batch.x_q) - batch.target) ** 2
-    )
-    step = jax.jit(jax.value_and_grad(loss))
-    return lambda steps: jax.block_until_ready([step(params) for _ in range(steps)])
+    predict = scan if plain else layer.predict
+    loss = lambda params: mean_square(partial(predict, params), batch)
+    params = layer.init(jax.random.key(1), d)
+    return partial(repeated, jax.jit(jax.value_and_grad(loss)), params)
 
 
 def peaks() -> dict[str, Callable[[int], object]]:
     """A million normals, a product of two matrices, and a copy, alone."""
     n = 1024
-    keys, square = jax.random.key(0), jnp.ones((n, n))
-    normals = jax.jit(lambda key: draw(key, 10, 10, n * n // 120, **WHITE).tokens)
-    product = jax.jit(lambda A: A @ A)
-    copy = jax.jit(lambda A: A + 1)
+    white = {"noisy": False, "compress": False, "dtype": jnp.float32}
+    normals = lambda key: draw(key, 10, 10, n * n // 120, **white).tokens
     large = jnp.ones((16, n, n))  # 64 MB: no cache holds it
-    calls = {"normals": (normals, keys), "product": (product, square)}
-    calls["copy"] = copy, large
-
-    def repeated(call, argument, steps):
-        jax.block_until_ready([call(argument) for _ in range(steps)])
-
-    return {name: partial(repeated, *each) for name, each in calls.items()}
-
-
-WHITE = {"noisy": False, "compress": False, "dtype": jnp.float32}
+    calls = {
+        "normals": (jax.jit(normals), jax.random.key(0)),
+        "product": (jax.jit(lambda A: A @ A), jnp.ones((n, n))),
+        "copy": (jax.jit(lambda A: A + 1), large),
+    }
+    return {name: partial(repeated, *call) for name, call in calls.items()}
 
 
 def least(rates: dict[str, float], task: GaussianTask) -> float:
@@ -168,42 +157,45 @@ def least(rates: dict[str, float], task: GaussianTask) -> float:
     )
 
 
-def measured(name: str, quick: bool) -> str:
+def measured(name: str) -> str:
     """One table: a step of training by the size of the task and the number of runs, the
     layers, and the machine's own peaks.
     """
-    both = ("sampled", "population")
-    steps: dict[str, Callable] = {}
+    sizes = {"": TASK, ", d = C = 50": task(50, 50), ", C = 100": task(C=100)}
+    sizes[", C = 10,000"] = task(C=10_000)
+    runs = {"1": [Run(TASK, 1)]}
+    runs |= {f"11{size}": [Run(each, 11)] for size, each in sizes.items()}
+    for number in (12, 100):
+        rates = [RATE + k * 1e-6 for k in range(number)]
+        runs[f"11, {number} runs"] = [
+            Run(TASK, 11, learning_rate=rate) for rate in rates
+        ]
+    steps = {
+        f"ours, {what}, H = {heads}": library(each, what)
+        for heads, each in runs.items()
+        for what in ("sampled", "population")
+    }
     for heads in (1, 11):
         steps[f"plain JAX, sampled, H = {heads}"] = plain_jax(heads)
         if torch := plain_torch(heads):
             steps[f"plain PyTorch, sampled, H = {heads}"] = torch
-        for what in both:
-            runs = [Run(TASK, heads)]
-            steps[f"ours, {what}, H = {heads}"] = library(runs, what)
-    sizes = {"d = C = 50": task(50, 50), "C = 100": task(C=100)}
-    sizes["C = 10,000"] = task(C=10_000)
-    for size, each in sizes.items():
-        for what in both:
-            steps[f"ours, {what}, H = 11, {size}"] = library([Run(each, 11)], what)
-    for number in SWEEP[1:]:
-        for what in both:
-            runs = [Run(TASK, 11, learning_rate=RATE + k * 1e-6) for k in range(number)]
-            steps[f"ours, {what}, H = 11, {number} runs"] = library(runs, what)
     for rule in ("delta", "gated_delta"):
         steps[f"plain scan, {rule}"] = recurrent(rule, plain=True)
         steps[f"ours, {rule}"] = recurrent(rule, plain=False)
-    times = medians(steps | peaks(), *((2, 0.02) if quick else (5, 0.3)))
-    rates = {"normals": times["normals"] / 2**20, "product": times["product"] / 2**30}
-    sizes |= {"": TASK}
+    times = medians(steps | peaks(), 0.3)
+    peak = {"normals": times["normals"] / 2**20, "product": times["product"] / 2**30}
     floors = {
-        f"ours, sampled, H = 11{size and ', '}{size}": least(rates, each)
+        f"ours, sampled, H = 11{size}": least(peak, each)
         for size, each in sizes.items()
     }
-    rows = []
-    for case, seconds in times.items():
-        share = f"{floors[case] / seconds:.0%}" if case in floors else "–"
-        rows.append([case, f"{1e3 * seconds:.3f}", share])
+    rows = [
+        [
+            case,
+            f"{1e3 * seconds:.3f}",
+            f"{floors[case] / seconds:.0%}" if case in floors else "–",
+        ]
+        for case, seconds in times.items()
+    ]
     return f"""# Speed
 
 {sentence(origin(name, "jax", "jaxlib", "optax", "numpy", "torch"))}

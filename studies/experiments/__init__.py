@@ -1,5 +1,5 @@
 """What takes too long for a page: run once, and stored with how it was made. `python -m
-studies.experiments` lists it.
+studies.experiments --help` lists it.
 
 A new one is a function that returns named arrays, and a line in the registry.
 """
@@ -17,14 +17,17 @@ from studies.experiments import (
     unit_keys,
 )
 
+MODULES = (
+    training_speed,
+    depth,
+    depth_alike,
+    depth_training,
+    depth_products,
+    fast_weights,
+    unit_keys,
+    real_block,
+    block_heads,
+)
 EXPERIMENTS = softmax.EXPERIMENTS | {
-    "training_speed": training_speed.EXPERIMENT,
-    "depth": depth.EXPERIMENT,
-    "depth_alike": depth_alike.EXPERIMENT,
-    "depth_training": depth_training.EXPERIMENT,
-    "depth_products": depth_products.EXPERIMENT,
-    "fast_weights": fast_weights.EXPERIMENT,
-    "unit_keys": unit_keys.EXPERIMENT,
-    "real_block": real_block.EXPERIMENT,
-    "block_heads": block_heads.EXPERIMENT,
+    module.__name__.rpartition(".")[2]: module.EXPERIMENT for module in MODULES
 }

@@ -1,10 +1,9 @@
-"""Run and store, or repeat and compare: python -m studies.experiments [NAME…] [--again]
-[--out FOLDER]
+"""Run and store, or repeat and compare: python -m studies.experiments NAME… [--again];
+--help lists them.
 """
 
 import argparse
 import time
-from pathlib import Path
 
 from lsalib.book.stored import FOLDER
 from studies.experiments import EXPERIMENTS
@@ -13,39 +12,27 @@ from studies.experiments.experiment import differences, store
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m studies.experiments", description="Without a name: list all."
+        prog="python -m studies.experiments",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(f"{name:<20} {one.line}" for name, one in EXPERIMENTS.items()),
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which to run")
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", default=FOLDER, help="where results are"
-    )
+    parser.add_argument("names", nargs="+", choices=EXPERIMENTS, metavar="NAME")
     parser.add_argument(
         "--again",
         action="store_true",
         help="repeat the beginning and compare it with the stored one",
     )
     options = parser.parse_args(argv)
-    if unknown := set(options.names) - set(EXPERIMENTS):
-        parser.error(
-            f"no such experiment: {', '.join(sorted(unknown))}; "
-            f"there are {', '.join(EXPERIMENTS)}"
-        )
-    if not options.names:
-        print(
-            "\n".join(
-                f"{name:<20} {experiment.line}"
-                for name, experiment in EXPERIMENTS.items()
-            )
-        )
-    failed: list[str] = []
+    problems: list[str] = []
     for name in options.names:
         began = time.perf_counter()
-        failed += (differences if options.again else store)(
-            name, EXPERIMENTS[name], options.out
-        ) or []
+        if options.again:
+            problems += differences(name, EXPERIMENTS[name], FOLDER)
+        else:
+            store(name, EXPERIMENTS[name], FOLDER)
         print(f"{name:<20} {time.perf_counter() - began:7.0f} s", flush=True)
-    if failed:
-        raise SystemExit("\n".join(failed))
+    if problems:
+        raise SystemExit("\n".join(problems))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 for the minimum risk.
 
 The error is a polynomial in S and its mean eigenvalue t. The risk is a quadratic form
-in its coefficients, whose entries are moments of the Gram matrix: a sum over all
-pairings of the entries of X (Isserlis' theorem).
+in its coefficients, whose entries are moments of the Gram matrix.
 """
 
-from collections import Counter
 from functools import cache, partial
 from itertools import product
 
@@ -15,50 +13,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from studies.experiments import depth
-from studies.experiments.experiment import Experiment
+from studies.experiments.experiment import Experiment, constants
 
-SETTINGS = ((10, 10), (10, 30), (10, 100))  # d, C
+DIM, LENGTH, STEPS = 10, 10, depth.STEPS
 DEPTHS, ERRORS, STARTS = (1, 2, 3), (0.0, 2.0), 96  # errors in each entry
 SCALES = (0.3, 1.0, 2.0)  # of the starts, in turn
 
 
-def pairings(free: tuple):
-    if not free:
-        yield []
-    for i in range(1, len(free)):
-        for rest in pairings(free[1:i] + free[i + 1 :]):
-            yield [(free[0], free[i]), *rest]
-
-
-def loops(pairs: list, others: list) -> int:
-    """How many loops two ways to pair the same things make."""
-    loop = list(range(2 * len(pairs)))
-    for a, b in (*pairs, *others):
-        loop = [loop[b] if each == loop[a] else each for each in loop]
-    return len(set(loop))
-
-
 @cache
-def counted(power: int) -> Counter:
-    """How many terms C^i d^j E tr (X'X)^power has.
+def moment(dim: int, length: int, k: int, *powers: int) -> int:
+    """E tr (X'X)^k prod_m tr (X'X)^m over the other powers m, for X of white Gaussian
+    entries.
 
-    Entries 2k, 2k+1 share a token, and 2k+1, 2k+2 a feature.
+    Partial integration over the first X of the first trace: the derivative meets the X'
+    beside it, another X or X' of this trace, or another trace.
     """
-    token = [(2 * k, 2 * k + 1) for k in range(power)]
-    feature = [(2 * k + 1, (2 * k + 2) % (2 * power)) for k in range(power)]
-    return Counter(
-        (loops(pairs, token), loops(pairs, feature))
-        for pairs in pairings(tuple(range(2 * power)))
-    )
+    one = partial(moment, dim, length)
+    if k == 0:
+        return dim * (one(*powers) if powers else 1)
+    total = (length + k - 1) * one(k - 1, *powers)
+    total += sum(one(j, k - 1 - j, *powers) for j in range(1, k))
+    for i, m in enumerate(powers):
+        total += 2 * m * one(k + m - 1, *powers[:i], *powers[i + 1 :])
+    return total
 
 
 def traces(dim: int, length: int, most: int) -> np.ndarray:
     """E tr S^k for k up to ``most``."""
-    terms = [counted(k) if k else {(0, 1): 1} for k in range(most + 1)]
-    total = [
-        sum(n * length**i * dim**j for (i, j), n in each.items()) for each in terms
-    ]
-    return np.array(total) / float(length) ** np.arange(most + 1)
+    return np.array([moment(dim, length, k) / length**k for k in range(most + 1)])
 
 
 def form(dim: int, length: int, layers: int) -> np.ndarray:
@@ -76,66 +58,44 @@ def form(dim: int, length: int, layers: int) -> np.ndarray:
     return R
 
 
-def alike(flat, R, length_of_u, sign, *, depth: int):
+def alike(flat, R, length_of_u):
     """Its squared length is the risk.
 
     A layer adds own t y + (read s + (move t + turn S) u).x to labels.
     """
-    zero = jnp.zeros((depth + 1,) * 2)
+    zero = jnp.zeros((len(flat) // 4 + 1,) * 2)
     one = zero.at[0, 0].set(1.0)
-    t, S = (
-        (lambda p: jnp.roll(p, 1, 0).at[0].set(0)),
-        (lambda p: jnp.roll(p, 1, 1).at[:, 0].set(0)),
-    )
-    of_eps, q_eps, of_u, q_u = one, zero, zero, -sign * one
-    for own, read, move, turn in flat.reshape(depth, 4):
-        scale, step, add = (
-            (lambda p, f=own: p + f * t(p)),
-            (lambda p, c=read: c * S(p)),
-            move * t(one) + turn * S(one),
-        )
-        q_eps, of_eps = scale(q_eps) + step(of_eps), scale(of_eps) + step(of_eps)
-        q_u, of_u = scale(q_u) + step(of_u) + add, scale(of_u) + step(of_u) + add
-    return jnp.concatenate(
-        [R @ (sign * q_eps - one).ravel(), length_of_u * (R @ q_u.ravel())]
-    )
+    t = lambda p: jnp.roll(p, 1, 0).at[0].set(0)
+    S = lambda p: jnp.roll(p, 1, 1).at[:, 0].set(0)
+    of_eps, q_eps, of_u, q_u = one, zero, zero, -one
+    for own, read, move, turn in flat.reshape(-1, 4):
+        add = move * t(one) + turn * S(one)
+        q_eps = q_eps + own * t(q_eps) + read * S(of_eps)
+        q_u = q_u + own * t(q_u) + read * S(of_u) + add
+        of_eps = of_eps + own * t(of_eps) + read * S(of_eps)
+        of_u = of_u + own * t(of_u) + read * S(of_u) + add
+    return jnp.concatenate([R @ (q_eps - one).ravel(), length_of_u * (R @ q_u.ravel())])
 
 
-def run(
-    settings=SETTINGS, depths=DEPTHS, sizes=ERRORS, signs=depth.SIGNS, count=STARTS
-) -> dict[str, np.ndarray]:
-    """Where the searches end, by setting, depth, error, sign and start; and the
-    moments.
-    """
-    scale, shape = (
-        np.resize(SCALES, (count, 1)),
-        (*map(len, (settings, depths, sizes, signs)), count),
-    )
+def run(depths=DEPTHS) -> dict[str, np.ndarray]:
+    """Where the searches end, by depth, error and start; and the moments."""
+    scales = np.resize(SCALES, (STARTS, 1))
     with jax.enable_x64(True):
         risks = [
-            depth.search(
-                alike,
-                {"depth": n},
-                4 * n,
-                (form(d, C, n), size, float(sign)),
-                count,
-                scale,
-            )[0]
-            for (d, C), n, size, sign in product(settings, depths, sizes, signs)
+            depth.search(alike, 4 * n, (form(DIM, LENGTH, n), size), scales)
+            for n, size in product(depths, ERRORS)
         ]
-    moments = np.array([traces(d, C, 6) for d, C in settings])
-    return {"risk": np.reshape(risks, shape), "traces": moments}
+    shape = len(depths), len(ERRORS), STARTS
+    return {"risk": np.reshape(risks, shape), "traces": traces(DIM, LENGTH, 6)}
 
 
-GRID = {"settings": SETTINGS, "depths": DEPTHS, "errors": ERRORS, "signs": depth.SIGNS}
 EXPERIMENT = Experiment(
     "several layers that treat all directions alike, at the paper's scale",
     run,
     # Here all searches end in one place. Elsewhere rounding decides which minimum a
     # search finds.
-    partial(run, SETTINGS[:1], DEPTHS[:2], signs=depth.SIGNS[:1]),
-    GRID
-    | {"starts": STARTS, "steps": depth.STEPS, "scales": SCALES, "dtype": "float64"},
+    partial(run, DEPTHS[:2]),
+    constants(globals()),
     rtol=1e-6,
     atol=1e-6,
 )

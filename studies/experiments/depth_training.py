@@ -14,15 +14,14 @@ import optax
 
 from lsalib import tasks, theory
 from studies.experiments import depth
-from studies.experiments.experiment import Experiment
+from studies.experiments.experiment import Experiment, constants, on_new_tasks
 
 DIM, LENGTH, DEPTHS, SEEDS = 10, 10, (1, 2, 3), 2
 ERRORS = (0.0, 2.0)  # of the guess, in each entry
-# prior mean and guess, in each entry
+# prior mean and guess, in each entry, of three layers that write features, too
 TASKS = ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
-BATCH, RATE, SCALE, TESTS = 256, 3e-3, 0.02, 200_000
+BATCH, LEARNING_RATE, SCALE, TESTS = 256, 3e-3, 0.02, 200_000
 STEPS = {"labels": 20_000, "features": 5000}
-UPPER = np.triu_indices(DIM + 1)
 
 
 def sample(key, count: int):
@@ -55,7 +54,8 @@ def features(layers, S, eps, setting):
     )
     seen = B = jnp.broadcast_to(jnp.eye(DIM + 1, dtype=jnp.float32), G.shape)
     for layer in layers:
-        step = seen + jnp.einsum("nk,kij->nij", G[:, UPPER[0], UPPER[1]], layer)
+        upper = G[:, *np.triu_indices(DIM + 1)]
+        step = seen + jnp.einsum("nk,kij->nij", upper, layer)
         B, G = step @ B, step @ G @ step.swapaxes(1, 2)
     # The query's features have moved, and with them the difference between a label and
     # its residual.
@@ -63,18 +63,19 @@ def features(layers, S, eps, setting):
     return jnp.square(last[:, :-1] + last[:, -1:] * (guess - mean) - eps).sum(1)
 
 
-def starts(risk, layers: int, seeds: int):
+def starts(risk, layers: int):
     """Small random numbers, with the seeds in front."""
+    entries = (DIM + 1) * (DIM + 2) // 2  # of a Gram matrix, without its lower half
     shapes = (
         depth.shapes(DIM, layers)
         if risk is labels
-        else [(len(UPPER[0]), DIM + 1, DIM + 1)] * layers
+        else [(entries, DIM + 1, DIM + 1)] * layers
     )
-    each = [np.random.default_rng([layers, seed]) for seed in range(seeds)]
-    return tuple(
+    each = [np.random.default_rng([layers, seed]) for seed in range(SEEDS)]
+    return [
         np.array([SCALE * rng.normal(size=shape) for rng in each], np.float32)
         for shape in shapes
-    )
+    ]
 
 
 @partial(jax.jit, static_argnames=("risk", "steps"))
@@ -82,7 +83,7 @@ def train(risk, layers, setting, key, steps: int):
     """Adam on new tasks, the same for all seeds."""
     adam = optax.chain(
         optax.clip_by_global_norm(1.0),
-        optax.adam(optax.cosine_decay_schedule(RATE, steps)),
+        optax.adam(optax.cosine_decay_schedule(LEARNING_RATE, steps)),
     )
 
     def one(t, carry, key):
@@ -129,70 +130,42 @@ def means() -> np.ndarray:
 @partial(jax.jit, static_argnames="risk")
 def tested(risk, layers, setting, key):
     S, eps = sample(key, 10_000)
-    return jax.vmap(lambda layers: risk(layers, S, eps, setting))(layers), known(S, eps)
+    errors = lambda layers: risk(layers, S, eps, setting)
+    return jax.vmap(errors, out_axes=1)(layers), known(S, eps)
 
 
 def evaluate(risk, layers, setting) -> np.ndarray:
     """Risk and standard error of each seed, on the same tasks, by regression on the
     control variates.
     """
-    keys = jax.random.split(jax.random.key(1), TESTS // 10_000)
-    each, variates = zip(
-        *jax.device_get([tested(risk, layers, setting, key) for key in keys]),
-        strict=True,
-    )
-    losses = np.concatenate(each, 1).astype(np.float64)
-    beside = np.column_stack(
-        [np.ones(TESTS), np.concatenate(variates).astype(np.float64) - means()]
-    )
-    fit = np.linalg.lstsq(beside, losses.T, rcond=None)[0]
-    return np.stack([fit[0], (losses.T - beside @ fit).std(0) / np.sqrt(TESTS)], 1)
+    test = partial(tested, risk, layers, setting)
+    losses, variates = on_new_tasks(test, TESTS // 10_000)
+    beside = np.column_stack([np.ones(TESTS), variates - means()])
+    fit = np.linalg.lstsq(beside, losses, rcond=None)[0]
+    return np.stack([fit[0], (losses - beside @ fit).std(0) / np.sqrt(TESTS)], 1)
 
 
-def trained(risk, depths, settings, seeds: int) -> np.ndarray:
-    """(depths, settings, seeds, 2)"""
-    settings = np.array(settings, np.float32).reshape(len(settings), -1)
+def trained(risk, layers: int, settings) -> list[np.ndarray]:
+    """The evaluation of each setting, (seeds, 2)."""
     key, steps = jax.random.key(0), STEPS[risk.__name__]
-    ends = [
-        [train(risk, starts(risk, n, seeds), one, key, steps) for one in settings]
-        for n in depths
-    ]
-    return np.array(
-        [
-            [evaluate(risk, *pair) for pair in zip(row, settings, strict=True)]
-            for row in ends
-        ]
-    )
+    ends = []
+    for setting in np.array(settings, np.float32).reshape(len(settings), -1):
+        end = train(risk, starts(risk, layers), setting, key, steps)
+        ends.append(evaluate(risk, end, setting))
+    return ends
 
 
 def run(depths=DEPTHS, more=True) -> dict[str, np.ndarray]:
-    kept = {"labels": trained(labels, depths, ERRORS, SEEDS)}
-    return kept | (
-        {"features": trained(features, DEPTHS[1:], TASKS, SEEDS)} if more else {}
-    )
+    """``labels`` (depths, errors, seeds, 2), ``features`` (tasks, seeds, 2)."""
+    kept = {"labels": np.array([trained(labels, n, ERRORS) for n in depths])}
+    return kept | ({"features": np.array(trained(features, 3, TASKS))} if more else {})
 
 
-GRID = {
-    "dim": DIM,
-    "length": LENGTH,
-    "depths": DEPTHS,
-    "errors": ERRORS,
-    "tasks": TASKS,
-    "seeds": SEEDS,
-}
-ADAM = {
-    "steps": STEPS,
-    "batch": BATCH,
-    "learning_rate": RATE,
-    "scale": SCALE,
-    "tests": TESTS,
-    "dtype": "float32",
-}
 EXPERIMENT = Experiment(
     "several layers, trained at the paper's scale",
     run,
     partial(run, DEPTHS[:1], more=False),
-    GRID | ADAM,
+    constants(globals()),
     rtol=2e-3,
     atol=1e-3,
 )

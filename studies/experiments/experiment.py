@@ -1,13 +1,17 @@
 """An experiment, and what can be done with it: store its result, or repeat a piece and
-compare.
+compare. Helpers that several experiments share.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+import optax
 
+from lsalib import training
 from lsalib.book import stored
 from studies.provenance import provenance, versions
 
@@ -28,6 +32,11 @@ class Experiment(NamedTuple):
     atol: float = 0.0
 
 
+def constants(module: dict[str, Any]) -> dict[str, Any]:
+    """The constants of a module, which are its experiment's settings."""
+    return {name.lower(): value for name, value in module.items() if name.isupper()}
+
+
 def store(name: str, experiment: Experiment, folder: Path) -> None:
     """Run everything, and write it to the folder with its settings and the versions of
     packages.
@@ -39,18 +48,45 @@ def store(name: str, experiment: Experiment, folder: Path) -> None:
 
 def differences(name: str, experiment: Experiment, folder: Path) -> list[str]:
     """Run the beginning again, and name the arrays that differ from the stored ones."""
-    kept, found = stored.load(name, folder).arrays, []
+    arrays, problems = stored.load(name, folder).arrays, []
     for part, array in experiment.again().items():
-        beginning = kept[part][tuple(map(slice, array.shape))]
-        if beginning.shape != array.shape:
-            found.append(
-                f"{name}: {part} has shape {kept[part].shape}, "
-                f"which does not begin with {array.shape}"
+        beginning = arrays[part][tuple(map(slice, array.shape))]
+        try:
+            np.testing.assert_allclose(
+                array, beginning, experiment.rtol, experiment.atol, err_msg=part
             )
-        elif not np.allclose(
-            array, beginning, rtol=experiment.rtol, atol=experiment.atol
-        ):
-            found.append(
-                f"{name}: {part} is off by up to {np.abs(array - beginning).max():.1e}"
-            )
-    return found
+        except AssertionError as error:
+            problems.append(f"{name}: {error}")
+    return problems
+
+
+def trained(loss, init, seeds: int, steps: int, learning_rate: float) -> list:
+    """The last weights of each seed, by Adam; the learning rate falls to zero along a
+    cosine.
+    """
+    adam = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
+    ends = training.train(
+        loss,
+        None,
+        jax.random.key(0),
+        steps=steps,
+        optimizer=adam,
+        init=init,
+        seeds=seeds,
+    ).params
+    return [jax.tree.map(itemgetter(seed), ends) for seed in range(seeds)]
+
+
+def on_new_tasks(errors, batches: int):
+    """What ``errors(key)`` returns for batches of new tasks, one after the other in
+    float64.
+    """
+    keys = jax.random.split(jax.random.key(1), batches)
+    return jax.tree.map(
+        lambda *parts: np.concatenate(parts).astype(np.float64), *map(errors, keys)
+    )
+
+
+def risk(squares: np.ndarray) -> list[float]:
+    """The mean of squared errors, and its standard error."""
+    return [squares.mean(), squares.std() / len(squares) ** 0.5]

@@ -8,13 +8,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from lsalib import estimators, layers, tasks, theory, training
-from studies.experiments.experiment import Experiment
+from lsalib import estimators, layers, tasks, theory
+from studies.experiments.experiment import (
+    Experiment,
+    constants,
+    on_new_tasks,
+    risk,
+    trained,
+)
 
-DIM, LENGTH, MEAN, SEEDS = 10, 10, 2.0, 2
-STEPS, BATCH, RATE, TESTS, BLOCK = 5000, 2048, 5e-3, 200_000, 50
+DIM, LENGTH, PRIOR_MEAN, SEEDS = 10, 10, 2.0, 2
+STEPS, BATCH, LEARNING_RATE, TESTS = 5000, 2048, 5e-3, 200_000
 
 
 class Setting(NamedTuple):
@@ -42,119 +47,63 @@ SETTINGS = [
 
 
 def task() -> tasks.GaussianTask:
-    return tasks.GaussianTask([MEAN] * DIM, LENGTH)
+    return tasks.GaussianTask([PRIOR_MEAN] * DIM, LENGTH)
 
 
-def trained(setting: Setting, seeds: int) -> training.Trained:
-    """New tasks in every step; the learning rate falls to zero along a cosine."""
-    layer, drawn = setting.layer(), task()
-    guess = jnp.full(DIM, MEAN if setting.start == "guess" else 0.0, jnp.float32)
-
-    def loss(params, key):
-        batch = tasks.sample(key, drawn, BATCH)
-        predicted = jax.vmap(layer.predict, (None, 0, 0, 0))(
-            params, batch.X, batch.y, batch.x_q
-        )
-        return jnp.square(predicted - batch.target).mean()
-
-    return training.train(
-        loss,
-        None,
-        jax.random.key(0),
-        steps=STEPS,
-        optimizer=optax.adam(optax.cosine_decay_schedule(RATE, STEPS)),
-        init=lambda key: layer.init(key, DIM)._replace(guess=guess),
-        seeds=seeds,
+def loss(setting: Setting, params, key):
+    batch = tasks.sample(key, task(), BATCH)
+    predicted = jax.vmap(setting.layer().predict, (None, 0, 0, 0))(
+        params, batch.X, batch.y, batch.x_q
     )
+    return jnp.square(predicted - batch.target).mean()
 
 
-def weights_found(layer: layers.Layer, params, X, y):
-    """The prediction is linear in the query: its slope, the weights that the layer has
-    found.
-    """
-    return jax.grad(layer.predict, argnums=3)(params, X, y, jnp.zeros(DIM, X.dtype))
+def start(setting: Setting, key) -> layers.LayerParams:
+    guess = PRIOR_MEAN if setting.start == "guess" else 0.0
+    params = setting.layer().init(key, DIM)
+    return params._replace(guess=jnp.full(DIM, guess, jnp.float32))
 
 
-@partial(jax.jit, static_argnames="layer")
-def tested(layer: layers.Layer, params, key):
+@partial(jax.jit, static_argnums=0)
+def tested(setting: Setting, params, key):
     """Squared errors on new tasks, and beside them those of the descent whose risk is
-    known.
+    known. Both predictions are linear in the query: their slopes are weights.
     """
     batch = tasks.sample(key, task(), 10_000)
-    found = jax.vmap(partial(weights_found, layer, params))(batch.X, batch.y)
-    start = jnp.full(DIM, MEAN, jnp.float32)
-    # Both are linear in the query.
-    descent = partial(estimators.delta_rule, w0=start, step_size=1 / (DIM + 2))
-    known = jax.vmap(jax.grad(descent, argnums=2))(
-        batch.X, batch.y, jnp.zeros_like(batch.x_q)
-    )
-    error = lambda each: jnp.square(each - batch.w).sum(1)
-    return error(found), error(known)
+    prior_mean = jnp.full(DIM, PRIOR_MEAN, jnp.float32)
+    descent = partial(estimators.delta_rule, w0=prior_mean, step_size=1 / (DIM + 2))
+
+    def errors(predict):
+        slope = jax.vmap(jax.grad(predict, argnums=2))
+        weights = slope(batch.X, batch.y, jnp.zeros_like(batch.x_q))
+        return jnp.square(weights - batch.w).sum(1)
+
+    return errors(partial(setting.layer().predict, params)), errors(descent)
 
 
-def evaluate(layer: layers.Layer, end: training.Trained, seeds: int) -> np.ndarray:
-    """Risk, its standard error, and the guess: weights found in a context of zeros.
-
-    One row for each seed.
-    """
-    rows = []
-    for place in range(seeds):
-        one = jax.tree.map(lambda leaf, place=place: leaf[place], end.params)
-        keys = jax.random.split(jax.random.key(1), TESTS // 10_000)
-        pairs = zip(
-            *(jax.device_get(tested(layer, one, key)) for key in keys), strict=True
-        )
-        found, known = (np.concatenate(each).astype(np.float64) for each in pairs)
-        slope = np.cov(found, known)[0, 1] / known.var()
-        rest = found - slope * (
-            known - theory.delta_rule_risk(task(), start=task().prior_mean)
-        )
-        guess = weights_found(
-            layer,
-            one,
-            jnp.zeros((LENGTH, DIM), jnp.float32),
-            jnp.zeros(LENGTH, jnp.float32),
-        )
-        rows.append([rest.mean(), rest.std() / np.sqrt(TESTS), *guess])
-    return np.array(rows)
+def evaluate(setting: Setting, params) -> list[float]:
+    """Risk, and its standard error."""
+    found, known = on_new_tasks(partial(tested, setting, params), TESTS // 10_000)
+    slope = np.cov(found, known)[0, 1] / known.var()
+    mean = theory.delta_rule_risk(task(), start=task().prior_mean)
+    return risk(found - slope * (known - mean))
 
 
 def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
-    """``risk`` (settings, seeds, 2), ``guess`` (settings, seeds, d), ``losses``
-    (settings, seeds, blocks of steps).
-    """
-    kept: dict[str, list] = {"risk": [], "guess": [], "losses": []}
+    """``risk`` (settings, seeds, 2)."""
+    risks = []
     for setting in settings:
-        end = trained(setting, seeds)
-        rows = evaluate(setting.layer(), end, seeds)
-        kept["risk"].append(rows[:, :2])
-        kept["guess"].append(rows[:, 2:])
-        kept["losses"].append(
-            np.asarray(end.losses, np.float64).reshape(seeds, -1, BLOCK).mean(2)
-        )
-        print(setting, rows[:, :2].round(4).tolist(), flush=True)
-    return {name: np.array(each) for name, each in kept.items()}
+        of_setting = partial(loss, setting), partial(start, setting)
+        ends = trained(*of_setting, seeds, STEPS, LEARNING_RATE)
+        risks.append([evaluate(setting, end) for end in ends])
+    return {"risk": np.array(risks)}
 
 
-GRID = {
-    "dim": DIM,
-    "length": LENGTH,
-    "prior_mean": MEAN,
-    "settings": [list(each) for each in SETTINGS],
-}
-ADAM = {
-    "steps": STEPS,
-    "batch": BATCH,
-    "learning_rate": RATE,
-    "seeds": SEEDS,
-    "tests": TESTS,
-    "block": BLOCK,
-}
 EXPERIMENT = Experiment(
     "layers with a state, trained at the paper's scale with and without a guess",
     run,
     partial(run, SETTINGS[:1], 1),
-    GRID | ADAM,
+    constants(globals()),
     rtol=2e-2,
     atol=1e-2,
 )

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from lsalib import training
-from studies.experiments.experiment import Experiment
+from studies.experiments import experiment
+from studies.experiments.experiment import Experiment, constants, on_new_tasks, risk
 
-DIM, LENGTH, MEAN, SEEDS, TAPS = 10, 10, 2.0, 3, 4
-STEPS, BATCH, RATE, TESTS = 5000, 2048, 1e-2, 500 * 2048
+DIM, LENGTH, PRIOR_MEAN, SEEDS, TAPS = 10, 10, 2.0, 3, 4
+STEPS, BATCH, LEARNING_RATE, TESTS = 5000, 2048, 1e-2, 500 * 2048
 PIECES = ["plain", "convolution", "SiLU", "output norm", "gate and step", "output gate"]
 
 
@@ -32,7 +31,7 @@ class Setting(NamedTuple):
         return PIECES.index(piece) <= PIECES.index(self.last)
 
 
-SETTINGS = [Setting(piece, guess) for piece in PIECES for guess in (MEAN, 0.0)]
+SETTINGS = [Setting(piece, guess) for piece in PIECES for guess in (PRIOR_MEAN, 0.0)]
 
 
 def start(key, dim: int = DIM) -> dict[str, jax.Array]:
@@ -46,10 +45,10 @@ def start(key, dim: int = DIM) -> dict[str, jax.Array]:
         | dict.fromkeys(("p", "step", "gate"), (n,))
         | {"taps": (3 * n, TAPS)}
     )
-    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
+    keys = jax.random.split(key, len(shapes))
     params = {
-        name: jax.random.normal(keys[name], shape) / shape[-1] ** 0.5
-        for name, shape in shapes.items()
+        name: jax.random.normal(key, shape) / shape[-1] ** 0.5
+        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
     }
     params |= {name: 0.1 * params[name] for name in ("taps", "step", "gate")}
     params["taps"] += jnp.eye(TAPS)[0]
@@ -111,80 +110,60 @@ def head(has, own, tokens):
     return own["p"] @ seen
 
 
-def errors(setting: Setting, params, key, count: int):
-    """Squared errors on new tasks; the last axis is the fast one."""
+def draw(key, dim: int, length: int, count: int):
+    """New tasks, the last axis the fast one: features (C + 1, d, count) and labels."""
     features, weights = jax.random.split(key)
-    X = jax.random.normal(features, (LENGTH + 1, DIM, count))
-    w = MEAN + jax.random.normal(weights, (DIM, count))
-    labels, guess = (X * w).sum(1), setting.guess * X[-1].sum(0)
+    X = jax.random.normal(features, (length + 1, dim, count))
+    w = PRIOR_MEAN + jax.random.normal(weights, (dim, count))
+    return X, (X * w).sum(1)
+
+
+def errors(setting: Setting, params, key):
+    """Squared errors on new tasks."""
+    X, labels = draw(key, DIM, LENGTH, BATCH)
+    guess = setting.guess * X[-1].sum(0)
     tokens = [
         *jnp.concatenate([X, jnp.append(labels[:-1], guess[None], 0)[:, None]], 1)
     ]
     return jnp.square(guess + head(setting.has, params, tokens) - labels[-1])
 
 
-def one_by_one(loss):
-    """The loss, with its gradient, of one seed after the other: side by side they take
-    six times as long here.
+def trained(errors, init, seeds: int, steps: int) -> list:
+    """The last weights of each seed. One seed after the other computes its loss and
+    gradient: side by side they take six times as long here.
     """
-    both = jax.custom_batching.sequential_vmap(jax.value_and_grad(loss))
-    value = jax.custom_vjp(lambda params, key: both(params, key)[0])
-    value.defvjp(
+    both = jax.custom_batching.sequential_vmap(
+        jax.value_and_grad(lambda params, key: errors(params, key).mean())
+    )
+    loss = jax.custom_vjp(lambda params, key: both(params, key)[0])
+    loss.defvjp(
         both,
         lambda slope, given: (jax.tree.map(lambda leaf: given * leaf, slope), None),
     )
-    return value
+    return experiment.trained(loss, init, seeds, steps, LEARNING_RATE)
 
 
-def trained(setting: Setting, seeds=SEEDS) -> np.ndarray:
-    """The risk on new tasks, and its standard error: (seeds, 2).
-
-    The learning rate falls to zero along a cosine.
-    """
-    loss = one_by_one(lambda params, key: errors(setting, params, key, BATCH).mean())
-    adam = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
-    ends = training.train(
-        loss,
-        None,
-        jax.random.key(0),
-        steps=STEPS,
-        optimizer=adam,
-        init=start,
-        seeds=seeds,
-    ).params
-    test = jax.jit(lambda params, key: errors(setting, params, key, BATCH))
-    keys, risk = jax.random.split(jax.random.key(1), TESTS // BATCH), []
-    for place in range(len(ends["p"])):
-        one = jax.tree.map(lambda leaf, place=place: leaf[place], ends)
-        squares = np.concatenate([test(one, key) for key in keys]).astype(np.float64)
-        risk.append([squares.mean(), squares.std() / len(squares) ** 0.5])
-    print(setting, np.round(risk, 3).tolist(), flush=True)
-    return np.array(risk)
+def tested(errors, ends: list, batches: int) -> list[list[float]]:
+    """The risk of each seed on new tasks, and its standard error."""
+    test = jax.jit(errors)
+    return [risk(on_new_tasks(partial(test, params), batches)) for params in ends]
 
 
 def run(settings=SETTINGS, seeds: int = SEEDS) -> dict[str, np.ndarray]:
     """``risk`` (settings, seeds, 2)."""
-    return {"risk": np.array([trained(setting, seeds) for setting in settings])}
+    risks = []
+    for setting in settings:
+        of_setting = partial(errors, setting)
+        ends = trained(of_setting, start, seeds, STEPS)
+        risks.append(tested(of_setting, ends, TESTS // BATCH))
+    return {"risk": np.array(risks)}
 
 
-GRID = {
-    "dim": DIM,
-    "length": LENGTH,
-    "prior_mean": MEAN,
-    "settings": [list(each) for each in SETTINGS],
-}
-ADAM = {
-    "steps": STEPS,
-    "batch": BATCH,
-    "learning_rate": RATE,
-    "seeds": SEEDS,
-    "tests": TESTS,
-}
 EXPERIMENT = Experiment(
     "the block that is really used, piece by piece, with the right guess and with a "
     "guess of zero",
     run,
     partial(run, SETTINGS[:1], 1),
-    GRID | ADAM,
+    constants(globals()),
     rtol=5e-2,
 )

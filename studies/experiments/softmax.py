@@ -4,7 +4,6 @@ The result is small: the circuits (b, A) of every head at a few steps, the guess
 means of the loss over 500 steps. The runs of one experiment see the same batches.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -14,111 +13,98 @@ import numpy as np
 import optax
 
 from lsalib import _draw, attention, tasks, training
-from studies.experiments.experiment import Experiment
+from studies.experiments.experiment import Experiment, constants
 
-BATCH, LEARNING_RATE, WINDOW = 256, 1e-3, 500
-DIM, LENGTH, NOISE_VAR = 5, 40, 0.1
-SNAPSHOTS = (0, 200, 1000, 3000, 10_000, 40_000)
+BATCH_SIZE, LEARNING_RATE, WINDOW = 256, 1e-3, 500
+CONTEXT_SIZE, NOISE_VAR = 40, 0.1
 
 
 class Training(NamedTuple):
     """Layers that are trained side by side: how many heads each has, and whether its
     guess is trained too.
 
-    ``draw`` maps a key to tokens (B, L, d+m), queries (B, d) and noise-free targets (B,
-    m).
+    With one output the task weights lie around ``prior_mean * (1, ..., 1)`` and the
+    feature covariance is ``rho^|i-j|``; with two, both are plain.
     """
 
-    draw: Callable
     heads: tuple[int, ...]
-    about: dict
     train_guess: tuple[bool, ...] = ()
-    dim: int = DIM
+    prior_mean: float = 0.0
+    rho: float = 0.0
+    dim: int = 5
     outputs: int = 1
-    snapshots: tuple[int, ...] = SNAPSHOTS
+    snapshots: tuple[int, ...] = (0, 200, 1000, 3000, 10_000, 40_000)
     seeds: int = 4
 
 
-def one_task(
-    heads, *, prior_mean: float = 0.0, rho: float = 0.0, train_guess=()
-) -> Training:
-    """Regression with task weights around ``prior_mean * (1, ..., 1)`` and feature
-    covariance ``rho^|i-j|``.
-    """
-    steps = np.abs(np.subtract.outer(np.arange(DIM), np.arange(DIM)))
-    cov = None if rho == 0 else rho**steps
+def one_task(experiment: Training, key):
+    """Tokens (B, L, d+1), queries (B, d) and noise-free targets (B, 1)."""
+    d, rho = experiment.dim, experiment.rho
+    steps = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    cov = rho**steps if rho else None
+    prior_mean = np.full(d, experiment.prior_mean)
     task = tasks.GaussianTask(
-        np.full(DIM, prior_mean), LENGTH, cov, np.eye(DIM) / DIM, np.sqrt(NOISE_VAR)
+        prior_mean, CONTEXT_SIZE, cov, np.eye(d) / d, np.sqrt(NOISE_VAR)
     )
-
-    def draw(key):
-        batch = jax.tree.map(jnp.float32, tasks.sample(key, task, BATCH))
-        return (
-            jnp.concatenate([batch.X, batch.y[..., None]], axis=-1),
-            batch.x_q,
-            batch.target[:, None],
-        )
-
-    about = {"dim": DIM, "prior_mean": prior_mean, "prior_var": 1 / DIM, "rho": rho}
-    return Training(draw, heads, about, train_guess)
+    batch = jax.tree.map(jnp.float32, tasks.sample(key, task, BATCH_SIZE))
+    tokens = jnp.concatenate([batch.X, batch.y[..., None]], axis=-1)
+    return tokens, batch.x_q, batch.target[:, None]
 
 
-def two_tasks(heads) -> Training:
-    """Two labels a token: the first depends on features 1-4, the second on features
-    3-6.
+def two_tasks(experiment: Training, key):
+    """The same with two labels a token and two targets: the first label depends on
+    features 1-4, the second on features 3-6.
     """
-    d, support = 6, np.array([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]], np.float32)
-
-    def draw(key):
-        # White numbers for 8 = 6 + 2 = 4 + 4: features and two noises, weights of the
-        # first and of the second task.
-        tokens, query, weights = (
-            jnp.moveaxis(part, -1, 0)
-            for part in _draw.draw(
-                key, 8, LENGTH, BATCH, noisy=False, compress=False, dtype=jnp.float32
-            )
+    d, support = experiment.dim, np.array([[1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1]])
+    # White numbers for 8 = 6 + 2 = 4 + 4: features and two noises, weights of the first
+    # and of the second task.
+    tokens, query, weights = (
+        jnp.moveaxis(part, -1, 0)
+        for part in _draw.draw(
+            key,
+            8,
+            CONTEXT_SIZE,
+            BATCH_SIZE,
+            noisy=False,
+            compress=False,
+            dtype=jnp.float32,
         )
-        w = jnp.zeros((BATCH, 2, d), jnp.float32).at[:, support > 0].set(weights / 2)
-        X, noise, x_q = tokens[..., :d], tokens[..., d:], query[:, :d]
-        y = jnp.einsum("bld,bmd->blm", X, w) + np.float32(NOISE_VAR**0.5) * noise
-        return jnp.concatenate([X, y], axis=-1), x_q, jnp.einsum("bd,bmd->bm", x_q, w)
+    )
+    w = jnp.zeros((BATCH_SIZE, 2, d), jnp.float32)
+    w = w.at[:, support > 0].set(weights / 2)
+    X, noise, x_q = tokens[..., :d], tokens[..., d:], query[:, :d]
+    y = jnp.einsum("bld,bmd->blm", X, w) + np.float32(NOISE_VAR**0.5) * noise
+    return jnp.concatenate([X, y], axis=-1), x_q, jnp.einsum("bd,bmd->bm", x_q, w)
 
-    about = {"dim": d, "support": support.tolist(), "prior_var": 0.25}
-    return Training(draw, heads, about, dim=d, outputs=2)
 
-
-def loss(experiment: Training) -> Callable:
+def loss(experiment: Training, params, key):
     """The mean squared error of each layer on one batch, summed over outputs.
 
-    ``heads`` holds those of all layers.
+    ``params`` are the heads of all layers, and their guesses.
     """
     layers, d = len(experiment.heads), experiment.dim
     layer_of = np.repeat(np.arange(layers), experiment.heads)
     collect = np.eye(layers, dtype=np.float32)[:, layer_of]
-    trained = np.asarray(experiment.train_guess or (False,) * layers)
+    trained = np.array(experiment.train_guess or (False,) * layers)
+    heads, guess = params
+    Z, x_q, target = [one_task, two_tasks][experiment.outputs - 1](experiment, key)
+    y_q = x_q @ jnp.where(trained[:, None], guess, jax.lax.stop_gradient(guess)).T
 
-    def of_batch(params, key):
-        heads, guess = params
-        Z, x_q, target = experiment.draw(key)
-        y_q = x_q @ jnp.where(trained[:, None], guess, jax.lax.stop_gradient(guess)).T
+    def one(Z, x_q, y_q, target):
+        z_q = (
+            jnp.pad(x_q, (0, experiment.outputs))[None]
+            .repeat(len(layer_of), 0)
+            .at[:, d]
+            .set(y_q[layer_of])
+        )
+        each = jax.vmap(
+            lambda head, z_q: attention.softmax_heads(
+                jax.tree.map(lambda W: W[None], head), Z, z_q
+            )[0]
+        )(heads, z_q)
+        return ((y_q[:, None] + collect @ each - target[None]) ** 2).sum(1)
 
-        def one(Z, x_q, y_q, target):
-            z_q = (
-                jnp.pad(x_q, (0, experiment.outputs))[None]
-                .repeat(len(layer_of), 0)
-                .at[:, d]
-                .set(y_q[layer_of])
-            )
-            each = jax.vmap(
-                lambda head, z_q: attention.softmax_heads(
-                    jax.tree.map(lambda W: W[None], head), Z, z_q
-                )[0]
-            )(heads, z_q)
-            return ((y_q[:, None] + collect @ each - target[None]) ** 2).sum(1)
-
-        return jax.vmap(one)(Z, x_q, y_q, target).mean(0)
-
-    return of_batch
+    return jax.vmap(one)(Z, x_q, y_q, target).mean(0)
 
 
 def start(experiment: Training, key):
@@ -137,7 +123,7 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
     ``loss`` (seed, window, layer).
     """
     end = training.train(
-        loss(experiment),
+        partial(loss, experiment),
         None,
         jax.random.key(0),
         init=partial(start, experiment),
@@ -148,46 +134,38 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
     )
     layers, guess = end.snapshots
     b, A = jax.jit(jax.vmap(jax.vmap(attention.effective_softmax)))(layers)
-    ahead = (np.asarray(part).swapaxes(0, 1) for part in (b, A, guess))
+    b, A, guess = (np.asarray(part).swapaxes(0, 1) for part in (b, A, guess))
     risk = np.asarray(end.losses)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
     means = risk.reshape(experiment.seeds, -1, WINDOW, len(experiment.heads)).mean(2)
-    return dict(zip(("b", "A", "guess"), ahead, strict=True)) | {"loss": means}
+    return {"b": b, "A": A, "guess": guess, "loss": means}
 
 
 def entry(line: str, training: Training) -> Experiment:
     """All steps of all seeds; ``again`` is the first steps of the first seed."""
-    about = {
-        "batch_size": BATCH,
-        "learning_rate": LEARNING_RATE,
-        "window": WINDOW,
-        "dtype": "float32",
-    }
-    about |= {"context_size": LENGTH, "noise_var": NOISE_VAR} | training.about
-    about |= {
-        name: getattr(training, name)
-        for name in ("seeds", "snapshots", "heads", "train_guess")
-    }
+    settings = constants(globals()) | training._asdict()
     again = partial(run, training._replace(snapshots=training.snapshots[:2], seeds=1))
-    return Experiment(line, partial(run, training), again, about, rtol=2e-3, atol=2e-4)
+    return Experiment(
+        line, partial(run, training), again, settings, rtol=2e-3, atol=2e-4
+    )
 
 
-LONG = (*SNAPSHOTS, 100_000)
+long = (0, 200, 1000, 3000, 10_000, 40_000, 100_000)
 EXPERIMENTS = {
     "softmax_heads": entry(
-        "1, 2, 4 and 8 heads", one_task((1, 2, 4, 8))._replace(snapshots=LONG)
+        "1, 2, 4 and 8 heads", Training((1, 2, 4, 8), snapshots=long)
     ),
     "softmax_starts": entry(
-        "2 heads from 16 starts",
-        one_task((2,))._replace(snapshots=(0, 200, 8000), seeds=16),
+        "2 heads from 16 starts", Training((2,), snapshots=(0, 200, 8000), seeds=16)
     ),
     "softmax_correlated": entry(
-        "2 and 4 heads, correlated features", one_task((2, 4), rho=0.5)
+        "2 and 4 heads, correlated features", Training((2, 4), rho=0.5)
     ),
     "softmax_two_tasks": entry(
-        "3 and 4 heads, two labels a token", two_tasks((3, 4))._replace(snapshots=LONG)
+        "3 and 4 heads, two labels a token",
+        Training((3, 4), dim=6, outputs=2, snapshots=long),
     ),
     "softmax_prior_mean": entry(
         "2 and 8 heads around a prior mean of one, the guess fixed and trained",
-        one_task((2, 8, 2, 8), prior_mean=1.0, train_guess=(False, False, True, True)),
+        Training((2, 8, 2, 8), (False, False, True, True), prior_mean=1.0),
     ),
 }

@@ -59,7 +59,7 @@ EXACT = [
     (attention.reduced_softmax, {"omega": draw(H), "mu": draw(H), **SEEN}),
     (estimators.one_step_gd, SEEN | step),
     (estimators.debiased_gd, SEEN | step),
-    (estimators.delta_rule, SEEN | step | {"decay": 0.9, "normalized": True}),
+    (estimators.delta_rule, SEEN | step),
     (
         estimators.bayes,
         SEEN | {"prior_mean": GUESS, "prior_cov": COV, "noise_std": 0.5},

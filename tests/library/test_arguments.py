@@ -64,7 +64,7 @@ EXACT = [
         estimators.bayes,
         SEEN | {"prior_mean": GUESS, "prior_cov": COV, "noise_std": 0.5},
     ),
-    (tasks.sample, {"key": KEY, "task": PLAIN, "batch_size": 2, "compress": True}),
+    (tasks.sample, {"key": KEY, "task": PLAIN, "batch_size": 2}),
     (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3}),
     (LAYER.predict, {"params": PARAMS, **SEEN}),
     (theory.gd_risk, {"task": TASK, "step_size": 0.3}),

@@ -65,7 +65,7 @@ EXACT = [
         SEEN | {"prior_mean": GUESS, "prior_cov": COV, "noise_std": 0.5},
     ),
     (tasks.sample, {"key": KEY, "task": PLAIN, "batch_size": 2}),
-    (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3}),
+    (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3, "value_size": 1}),
     (LAYER.predict, {"params": PARAMS, **SEEN}),
     (theory.gd_risk, {"task": TASK, "step_size": 0.3}),
     (theory.optimal_risk, {"task": TASK, **guess_and_bias}),
@@ -107,8 +107,7 @@ OTHERS = [
     ),
     (
         layers.Layer,
-        {"rule": "delta", "heads": H, "depth": 2, "value_size": 1, "frozen": ("W_K",)}
-        | {"normalized": True, "labels_only": False},
+        {"rule": "delta", "heads": H, "depth": 2, "frozen": ("W_K",)},
     ),
     (
         metrics.sampled_risk,
@@ -140,7 +139,7 @@ OTHERS = [
 ]
 # Functions, switches, places on the disk: other values of them are wrong elsewhere.
 FREE = set("f g predict loss objective callback init checkpoint dtype progress".split())
-FREE |= {"normalized", "labels_only", "compress"}
+FREE |= {"normalized"}
 
 
 def test_the_table_has_all_arguments():

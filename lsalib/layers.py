@@ -186,7 +186,7 @@ class Layer:
 
 
 @partial(jax.jit, static_argnums=0)
-def _predict(layer: Layer, params: LayerParams, X, y, x_q):
+def _predict(layer: Layer, params, X, y, x_q):
     _check.context(X, y, x_q)
     _check_params(layer, params, len(x_q))
     still = {
@@ -200,10 +200,10 @@ def _predict(layer: Layer, params: LayerParams, X, y, x_q):
     return query[0, -1]
 
 
-def _each(weights: LayerParams) -> list[LayerParams]:
+def _each(weights) -> list:
     """The weights of each layer, or of each head of one."""
     leaves, structure = jax.tree.flatten(weights)
-    return [structure.unflatten(each) for each in zip(*leaves, strict=True)]
+    return [jax.tree.unflatten(structure, each) for each in zip(*leaves, strict=True)]
 
 
 def _check_params(layer: Layer, params: LayerParams, d: int) -> None:

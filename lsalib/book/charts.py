@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import isotonic_regression
 
 from lsalib.book.figures import INK, color_of, use_style
-from lsalib.book.notebook import Numbers, Series, written
+from lsalib.book.notebook import Numbers, Series, entry, written
 
 __all__ = ["Chart", "chart", "tokens"]
 
@@ -48,9 +48,8 @@ class Chart:
         style: str = "-",
     ) -> None:
         """A curve through the points (x, y), for what is exact."""
-        x, y = self._pair(x, y)
         self.ax.plot(x, y, style, color=color_of(color))
-        self._name(name, y[-1], color)
+        self._name(name, y, color)
 
     def points(
         self,
@@ -65,12 +64,11 @@ class Chart:
         """Points, for what is sampled or trained, with bars of three standard errors if
         ``error`` is given.
         """
-        x, y = self._pair(x, y)
         bars = None if error is None else 3 * np.asarray(error)
         # above curves
         style: Any = {"fmt": marker, "markersize": 5, "zorder": 4}
         self.ax.errorbar(x, y, bars, color=color_of(color), **style)
-        self._name(name, y[-1], color)
+        self._name(name, y, color)
 
     def curve(
         self,
@@ -79,13 +77,11 @@ class Chart:
         *,
         color: str = "ink",
         style: str = "-",
-        window: int = 50,
     ) -> None:
-        """Losses during training: for each seed a line of means over windows of steps,
-        and a band over all losses.
+        """Losses during training: for each seed a line of means over windows of 50
+        steps, and a band over all losses.
 
-        ``losses`` has shape (steps,) or (seeds, steps); a point of a line stands for
-        ``window`` steps.
+        ``losses`` has shape (steps,) or (seeds, steps).
         """
         rows = np.atleast_2d(np.asarray(losses, np.float64))
         if rows.ndim != 2:
@@ -93,16 +89,15 @@ class Chart:
                 "losses must have shape (steps,) or (seeds, steps), "
                 f"got shape {rows.shape}"
             )
-        window = min(window, rows.shape[1])
+        window = min(50, rows.shape[1])
         # A last window that is not full is left out.
         count = rows.shape[1] // window
         blocks = rows[:, : count * window].reshape(-1, count, window)
-        middle = (np.arange(count) + 0.5) * window
+        middle, means = (np.arange(count) + 0.5) * window, blocks.mean(2)
         ends, ink = (blocks.min((0, 2)), blocks.max((0, 2))), color_of(color)
         self.ax.fill_between(middle, *ends, color=ink, alpha=0.15, linewidth=0)
-        for means in blocks.mean(2):
-            self.ax.plot(middle, means, style, color=ink, linewidth=1.4)
-        self._name(name, means[-1], color)
+        self.ax.plot(middle, means.T, style, color=ink, linewidth=1.4)
+        self._name(name, means, color)
 
     def exact(
         self,
@@ -118,8 +113,7 @@ class Chart:
         line: Any = {"linestyle": style, "linewidth": 1.4, "zorder": 5}
         value = float(value)
         self.ax.axhline(value, color=color_of(color), **line)
-        if name:
-            self._name(f"{name} {written(value, spec)}", value, color)
+        self._name(name and f"{name} {written(value, spec)}", value, color)
 
     def upright(self, x: Numbers, name: str = "") -> None:
         """A dotted vertical line, with its name at the top."""
@@ -144,24 +138,14 @@ class Chart:
                     # numbers between powers of ten would run together
                     ticks.set_params(subs=(1,))
             self._write_names()
-        if kind is not None or not self._show:
-            plt.close(self.figure)
-        else:
-            plt.show()
+            if self._show:
+                plt.show()
+        plt.close(self.figure)
 
-    @staticmethod
-    def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
-        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        if x.ndim > 1 or x.shape != y.shape:
-            raise ValueError(
-                "x and y must be vectors of one length, "
-                f"got shapes {x.shape} and {y.shape}"
-            )
-        return np.atleast_1d(x), np.atleast_1d(y)
-
-    def _name(self, name: str, y: float, color: str) -> None:
+    def _name(self, name: str, y: Numbers, color: str) -> None:
+        """Remember the name of a line that ends at the last y."""
         if name:
-            self._names.append((y, name, color))
+            self._names.append((float(np.ravel(y)[-1]), name, color))
 
     def _write_names(self) -> None:
         """The names to the right of the plot, each as near to its line's end as the
@@ -170,18 +154,17 @@ class Chart:
         if not self._names:
             return
         self.figure.draw_without_rendering()  # settles the limits
-        pixels = lambda y: self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
-        low, high = self.ax.get_window_extent().intervaly
-        # a line of text, with its leading
-        size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72
         names = sorted(self._names, key=lambda each: each[0])
+        axes, left = self.ax.transAxes, self.ax.get_xlim()[0]
+        ends = [(self.ax.transData - axes).transform((left, y))[1] for y, _, _ in names]
+        # a line of text, with its leading
+        points = self.ax.get_window_extent().height / self.figure.dpi * 72
+        size = 1.25 * plt.rcParams["font.size"] / points
         heights = [size * (1 + name.count("\n")) for _, name, _ in names]
-        places = spread([np.clip(pixels(y), low, high) for y, _, _ in names], heights)
-        axes = self.ax.transAxes
         style: Any = {"transform": axes, "va": "center", "linespacing": 1.1}
+        places = spread(np.clip(ends, 0, 1), heights)
         for (_, name, color), place in zip(names, places, strict=True):
-            at = axes.inverted().transform((0, place))[1]
-            self.ax.text(1.02, at, name, color=color_of(color), **style)
+            self.ax.text(1.02, place, name, color=color_of(color), **style)
 
 
 def spread(centers: Series, heights: Series) -> np.ndarray:
@@ -263,14 +246,11 @@ def tokens(
         ...     c.ax.annotate("the guess", (1, -1), (1, -2))
         Text(1, -2, 'the guess')
     """
-    if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
-        raise ValueError(
-            f"cells must be {len(rows)} rows of {len(columns)}, "
-            f"got rows of {[len(row) for row in cells]}"
-        )
+    height, width = len(rows), len(columns)
+    if (shape := np.shape(cells)) != (height, width):
+        raise ValueError(f"cells must have shape {height, width}, got {shape}")
     use_style()
     figure, ax = plt.subplots(figsize=size)
-    height, width = len(rows), len(columns)
     for i, j in np.ndindex(height, width):
         # features in gray, labels in the layer's color, and the guess stands out
         color, opacity = "ink" if i < height - 1 else "lsa", 0.12
@@ -278,9 +258,7 @@ def tokens(
             color, opacity = "yq", 0.4
         fill: Any = {"facecolor": color_of(color), "alpha": opacity}
         ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, **fill))
-        text = cells[i][j]
-        if not isinstance(text, str):
-            text = written(float(text), "g")
+        text = entry(f"cells[{i}][{j}]", cells[i][j], "g", "g")
         ax.text(j, -i, text, ha="center", va="center", fontsize="large")
     for j, name in enumerate(columns):
         ax.text(j, 0.62, name, ha="center", va="bottom")

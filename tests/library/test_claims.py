@@ -376,7 +376,7 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
                 [1.0, 2.0],
                 np.ones(shape),
                 {},
-                r"expected must broadcast to .*, \(2,\), got",
+                r"expected must broadcast to \(2,\), got",
             )
             for shape in (3, (2, 1))
         ),
@@ -386,7 +386,7 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
         ([1.0, 2.0], 1.0, {"atol": np.ones(3)}, "atol must broadcast"),
         ([1.0, 2.0], 1.0, {"atol": [0.1, -0.1]}, "atol and rtol must not be negative"),
         (1.0, 1.0, {"rtol": -0.1}, "atol and rtol must not be negative"),
-        ([1.0, 2.0], 1.0, {"rtol": [0.1, 0.1]}, "rtol must be one number"),
+        ([1.0, 2.0], 1.0, {"rtol": [0.1, 0.1]}, r"rtol must broadcast to \(\), got"),
         (1.0, 1e9, {"rtol": np.inf}, "rtol must be finite"),
         (
             [1.0, 2.0],

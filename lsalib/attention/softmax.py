@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from lsalib import _check
 from lsalib._arrays import (
@@ -35,7 +35,6 @@ __all__ = [
     "SoftmaxParams",
     "effective_softmax",
     "from_effective_softmax",
-    "init_softmax",
     "reduced_softmax",
     "softmax_attention",
     "softmax_heads",
@@ -49,34 +48,6 @@ class SoftmaxParams(NamedTuple):
     W_Q: HeadMatrices
     W_V: HeadMatrices
     W_O: Float[Array, "H m D"]
-
-
-def init_softmax(
-    key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1
-) -> SoftmaxParams:
-    r"""Uniform weights: W_K, W_Q and W_V within `\pm 1/\sqrt{D}`, W_O within `\pm
-    1/\sqrt{D H}`, with `D = d + m`.
-
-    The linear layers in the authors' public code start from this.
-
-    Args:
-        key: a key of ``jax.random``.
-        dim: d, the number of features.
-        heads: `H`.
-        outputs: m, the number of labels in a token.
-
-    Example:
-        >>> init_softmax(jax.random.key(0), dim=3, heads=2).W_O.shape
-        (2, 1, 4)
-    """
-    H, m = _check.count("heads", heads), _check.count("outputs", outputs)
-    D = _check.count("dim", dim) + m
-    draw = lambda key, rows, bound: jax.random.uniform(
-        key, (H, rows, D), minval=-bound, maxval=bound
-    )
-    *keys, last = jax.random.split(_check.key(key), 4)
-    W_K, W_Q, W_V = (draw(each, D, D**-0.5) for each in keys)
-    return SoftmaxParams(W_K, W_Q, W_V, draw(last, m, (D * H) ** -0.5))
 
 
 @_check.compiled
@@ -135,9 +106,9 @@ def softmax_attention(
     """
     _check.context(X, y, x_q)
     _check.shape("y_q", y_q, ())
-    effective_softmax(params)  # checks the weights
+    heads = softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q))
     _check.shape("W_O", params.W_O, ("H", 1, "D"))
-    return y_q + softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
+    return y_q + heads.sum()
 
 
 def effective_softmax(
@@ -153,9 +124,10 @@ def effective_softmax(
         b of shape (H, m, D) and A of shape (H, D, D).
 
     Example:
-        >>> b, A = effective_softmax(init_softmax(jax.random.key(0), dim=3, heads=2))
-        >>> b.shape, A.shape
-        ((2, 1, 4), (2, 4, 4))
+        >>> params = SoftmaxParams(*jnp.ones((3, 2, 4, 4)), W_O=jnp.ones((2, 1, 4)))
+        >>> b, A = effective_softmax(params)
+        >>> b[0].tolist(), float(A[0, 0, 0])
+        ([[4.0, 4.0, 4.0, 4.0]], 2.0)
     """
     if getattr(params, "_fields", None) != SoftmaxParams._fields:
         raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")

@@ -51,7 +51,6 @@ EXACT = [
     (attention.from_lift, {"M": M}),
     (attention.gd_weights, {"prior_mean": GUESS, "step_size": 0.5}),
     (attention.init, {"key": KEY, "dim": d, "heads": H, "scale": 0.3}),
-    (attention.init_softmax, {"key": KEY, "dim": d, "heads": H, "outputs": 2}),
     (attention.softmax_heads, {"params": SOFTMAX, "Z": W_1, "z_q": W_1[0]}),
     (attention.softmax_attention, {"params": SOFTMAX, "y_q": 0.5, **SEEN}),
     (attention.effective_softmax, {"params": SOFTMAX}),

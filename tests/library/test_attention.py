@@ -158,21 +158,6 @@ def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
     assert abs(attention.reduced_softmax(mu, omega, X, y, x_q) - layer) > 1e-3
 
 
-def test_init_softmax_has_its_bounds():
-    """Each matrix is drawn on its own, uniformly up to the bound of its size."""
-    params = attention.init_softmax(jax.random.key(0), 15, 9, outputs=2)
-    for name, bound in (
-        ("W_K", 17**-0.5),
-        ("W_Q", 17**-0.5),
-        ("W_V", 17**-0.5),
-        ("W_O", (17 * 9) ** -0.5),
-    ):
-        assert 0.95 * bound < np.abs(getattr(params, name)).max() <= bound
-    square = np.stack([np.ravel(W) for W in params[:3]])
-    # 2601 entries each: correlations have a standard error of 1/51.
-    assert np.abs(np.corrcoef(square) - np.eye(3)).max() < 5 / 51
-
-
 E = np.ones((d + 1, C + 1))
 test_wrong_shapes_are_named = refusals(
     (

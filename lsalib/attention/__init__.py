@@ -33,7 +33,6 @@ from lsalib.attention.reduced import (
 )
 from lsalib.attention.softmax import (
     SoftmaxParams,
-    effective_softmax,
     from_effective_softmax,
     reduced_softmax,
     softmax_attention,
@@ -44,7 +43,6 @@ __all__ = [
     "LSAParams",
     "SoftmaxParams",
     "effective",
-    "effective_softmax",
     "embed",
     "from_effective",
     "from_effective_softmax",

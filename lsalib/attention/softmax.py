@@ -1,5 +1,4 @@
-r"""Multi-head softmax attention (He et al., arXiv 2503.12734): the layer, and what a
-prediction reads of its weights.
+r"""Multi-head softmax attention (He et al., arXiv 2503.12734).
 
 With tokens `z_l = [x_l; y_l]` and the query `z_q = [x_q; y_q]`, head h adds to the
 prediction
@@ -33,7 +32,6 @@ from lsalib.attention.layer import tokens
 
 __all__ = [
     "SoftmaxParams",
-    "effective_softmax",
     "from_effective_softmax",
     "reduced_softmax",
     "softmax_attention",
@@ -42,12 +40,12 @@ __all__ = [
 
 
 class SoftmaxParams(NamedTuple):
-    """The weights of a softmax layer with H heads, tokens of length D and m outputs."""
+    """A softmax layer with H heads, tokens of length D and m outputs: what a prediction
+    reads of its weights.
+    """
 
-    W_K: HeadMatrices
-    W_Q: HeadMatrices
-    W_V: HeadMatrices
-    W_O: Float[Array, "H m D"]
+    b: Float[Array, "H m D"]
+    A: HeadMatrices
 
 
 @_check.compiled
@@ -71,7 +69,9 @@ def softmax_heads(
         >>> softmax_heads(params, [[1.0, 1.0], [5.0, 3.0]], [7.0, 0.0]).tolist()
         [[4.0]]
     """
-    b, A = effective_softmax(params)
+    if getattr(params, "_fields", None) != SoftmaxParams._fields:
+        raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
+    b, A = from_effective_softmax(*params)  # checks the shapes
     _check.shape("Z", Z, ("L", A.shape[1]))
     _check.shape("z_q", z_q, Z.shape[1:])
     weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
@@ -107,59 +107,28 @@ def softmax_attention(
     _check.context(X, y, x_q)
     _check.shape("y_q", y_q, ())
     heads = softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q))
-    _check.shape("W_O", params.W_O, ("H", 1, "D"))
+    _check.shape("b", params.b, ("H", 1, "D"))
     return y_q + heads.sum()
-
-
-def effective_softmax(
-    params: SoftmaxParams,
-) -> tuple[Float[Array, "H m D"], HeadMatrices]:
-    r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q /
-    \sqrt{D}`, the “OV” and “KQ” circuits.
-
-    Args:
-        params: the weights.
-
-    Returns:
-        b of shape (H, m, D) and A of shape (H, D, D).
-
-    Example:
-        >>> params = SoftmaxParams(*jnp.ones((3, 2, 4, 4)), W_O=jnp.ones((2, 1, 4)))
-        >>> b, A = effective_softmax(params)
-        >>> b[0].tolist(), float(A[0, 0, 0])
-        ([[4.0, 4.0, 4.0, 4.0]], 2.0)
-    """
-    if getattr(params, "_fields", None) != SoftmaxParams._fields:
-        raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
-    [params] = _check.floats(params=params)
-    H, D, _ = _check.shape("W_K", params.W_K, ("H", "D", "D")).shape
-    for name, W in params._asdict().items():
-        _check.shape(name, W, (H, "m" if name == "W_O" else D, D))
-    b = jnp.einsum("hmi,hij->hmj", params.W_O, params.W_V)
-    return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
 
 
 def from_effective_softmax(
     b: Float[Array, "H m D"] | Any, A: HeadMatrices | Any
 ) -> SoftmaxParams:
-    """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
+    r"""The layer whose heads have these “OV” and “KQ” circuits.
 
     Args:
         b: `W_O W_V`, (H, m, D).
-        A: the matrix of the logits, (H, D, D).
+        A: the matrix of the logits, `W_K^\top W_Q / \sqrt{D}`, (H, D, D).
 
     Example:
-        >>> params = from_effective_softmax(jnp.ones((1, 1, 4)), jnp.ones((1, 4, 4)))
-        >>> b, A = effective_softmax(params)
-        >>> float(A[0, 0, 0]), float(b[0, 0, 0])
-        (1.0, 1.0)
+        >>> from_effective_softmax(jnp.ones((1, 1, 4)), jnp.eye(4)[None]).b.tolist()
+        [[[1.0, 1.0, 1.0, 1.0]]]
     """
     b, A = _check.floats(b=b, A=A)
     _check.shape("b", b, ("H", "m", "D"))
     H, _, D = b.shape
     _check.shape("A", A, (H, D, D))
-    each = jnp.broadcast_to(jnp.eye(D, dtype=A.dtype), A.shape)
-    return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
+    return SoftmaxParams(b, A)
 
 
 @_check.compiled

@@ -19,7 +19,7 @@ RNG = np.random.default_rng(0)
 draw = lambda *shape: RNG.normal(size=shape)
 SEEN = {"X": draw(C, d), "y": draw(C), "x_q": draw(d)}
 LSA = attention.LSAParams(*draw(4, H, d + 1, d + 1))
-SOFTMAX = attention.SoftmaxParams(*draw(3, H, d + 1, d + 1), draw(H, 1, d + 1))
+SOFTMAX = attention.SoftmaxParams(draw(H, 1, d + 1), draw(H, d + 1, d + 1))
 KEY, TASK, PLAIN = jax.random.key(0), TASKS["general, noisy"], TASKS["isotropic"]
 COV = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 0.5]])
 GUESS, W_1, W_2, M = draw(d), draw(d + 1, d + 1), draw(d + 1, d + 1), draw(*[d + 1] * 3)
@@ -53,8 +53,7 @@ EXACT = [
     (attention.init, {"key": KEY, "dim": d, "heads": H, "scale": 0.3}),
     (attention.softmax_heads, {"params": SOFTMAX, "Z": W_1, "z_q": W_1[0]}),
     (attention.softmax_attention, {"params": SOFTMAX, "y_q": 0.5, **SEEN}),
-    (attention.effective_softmax, {"params": SOFTMAX}),
-    (attention.from_effective_softmax, {"b": SOFTMAX.W_O, "A": LSA.W_K}),
+    (attention.from_effective_softmax, {"b": SOFTMAX.b, "A": SOFTMAX.A}),
     (attention.reduced_softmax, {"omega": draw(H), "mu": draw(H), **SEEN}),
     (estimators.one_step_gd, SEEN | step),
     (estimators.debiased_gd, SEEN | step),

@@ -116,9 +116,7 @@ def lift(params: LSAParams) -> Lift:
         >>> M.shape, float(M[0, 1, 0])
         ((2, 2, 2), 0.5)
     """
-    [params] = _check.floats(params=params)
-    b, A = effective(params)
-    return jnp.einsum("hm,hnj->jmn", b, A)
+    return jnp.einsum("hm,hnj->jmn", *effective(params))
 
 
 def from_lift(M: Lift | Any) -> LSAParams:

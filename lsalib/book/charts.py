@@ -2,7 +2,9 @@
 name beside it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -18,6 +20,7 @@ from lsalib.book.notebook import Numbers, Series, entry, written
 __all__ = ["Chart", "chart", "tokens"]
 
 
+@dataclass
 class Chart:
     """One plot, filled inside a ``with`` block and shown at its end; ``figure`` and
     ``ax`` are matplotlib's.
@@ -34,9 +37,9 @@ class Chart:
         ['exact']
     """
 
-    def __init__(self, figure: Figure, ax: Axes, show: bool, **limits):
-        self.figure, self.ax, self._show, self._limits = figure, ax, show, limits
-        self._names: list[tuple[float, str, str]] = []
+    figure: Figure
+    ax: Axes
+    _names: list[tuple[float, str, str]] = field(default_factory=list, init=False)
 
     def line(
         self,
@@ -65,9 +68,9 @@ class Chart:
         ``error`` is given.
         """
         bars = None if error is None else 3 * np.asarray(error)
+        ink = color_of(color)
         # above curves
-        style: Any = {"fmt": marker, "markersize": 5, "zorder": 4}
-        self.ax.errorbar(x, y, bars, color=color_of(color), **style)
+        self.ax.errorbar(x, y, bars, fmt=marker, color=ink, markersize=5, zorder=4)
         self._name(name, y, color)
 
     def curve(
@@ -109,10 +112,9 @@ class Chart:
         spec: str = ".3f",
     ) -> None:
         """A horizontal line at an exact value, which follows its name."""
+        value, ink = float(value), color_of(color)
         # above curves and points
-        line: Any = {"linestyle": style, "linewidth": 1.4, "zorder": 5}
-        value = float(value)
-        self.ax.axhline(value, color=color_of(color), **line)
+        self.ax.axhline(value, color=ink, linestyle=style, linewidth=1.4, zorder=5)
         self._name(name and f"{name} {written(value, spec)}", value, color)
 
     def upright(self, x: Numbers, name: str = "") -> None:
@@ -120,27 +122,8 @@ class Chart:
         x = float(x)
         self.ax.axvline(x, color=INK, linestyle=":", linewidth=1.4)
         if name:
-            top = self.ax.get_xaxis_transform()
-            place: Any = {"xycoords": top, "textcoords": "offset points"}
-            self.ax.annotate(name, (x, 1), xytext=(4, 0), va="top", **place)
-
-    def __enter__(self) -> "Chart":
-        return self
-
-    def __exit__(self, kind, error, trace) -> None:
-        if kind is None:
-            # Only now: matplotlib fits an end that is None to what is drawn by then.
-            self.ax.set(**self._limits)
-            for axis in (self.ax.xaxis, self.ax.yaxis):
-                low, high = axis.get_view_interval()
-                ticks = axis.get_major_locator()
-                if isinstance(ticks, LogLocator) and high > 100 * low:
-                    # numbers between powers of ten would run together
-                    ticks.set_params(subs=(1,))
-            self._write_names()
-            if self._show:
-                plt.show()
-        plt.close(self.figure)
+            at = (x, 1), (4, 0), self.ax.get_xaxis_transform(), "offset points"
+            self.ax.annotate(name, *at, va="top")
 
     def _name(self, name: str, y: Numbers, color: str) -> None:
         """Remember the name of a line that ends at the last y."""
@@ -165,6 +148,26 @@ class Chart:
         places = spread(np.clip(ends, 0, 1), heights)
         for (_, name, color), place in zip(names, places, strict=True):
             self.ax.text(1.02, place, name, color=color_of(color), **style)
+
+
+@contextmanager
+def shown(chart: Chart, show: bool, **limits: Any) -> Iterator[Chart]:
+    """Let the chart be filled, then fit its axes, write its names and show it."""
+    try:
+        yield chart
+        # Only now: matplotlib fits an end that is None to what is drawn by then.
+        chart.ax.set(**limits)
+        for axis in (chart.ax.xaxis, chart.ax.yaxis):
+            low, high = axis.get_view_interval()
+            ticks = axis.get_major_locator()
+            if isinstance(ticks, LogLocator) and high > 100 * low:
+                # numbers between powers of ten would run together
+                ticks.set_params(subs=(1,))
+        chart._write_names()
+        if show:
+            plt.show()
+    finally:
+        plt.close(chart.figure)
 
 
 def spread(centers: Series, heights: Series) -> np.ndarray:
@@ -194,7 +197,7 @@ def chart(
     ylim: Numbers = None,
     size: tuple[float, float] = (5.6, 3.5),
     show: bool = True,
-) -> Chart:
+) -> AbstractContextManager[Chart]:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c:
     c.exact(1.0, "minimum risk")``.
 
@@ -216,7 +219,7 @@ def chart(
         lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
         lines.set_major_formatter("{x:g}")
         lines.set_minor_formatter(NullFormatter())
-    return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
+    return shown(Chart(figure, ax), show, xlim=xlim, ylim=ylim)
 
 
 def tokens(
@@ -226,7 +229,7 @@ def tokens(
     *,
     size: tuple[float, float] = (5.6, 2.3),
     show: bool = True,
-) -> Chart:
+) -> AbstractContextManager[Chart]:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last
     cell the initial guess.
 
@@ -256,8 +259,8 @@ def tokens(
         color, opacity = "ink" if i < height - 1 else "lsa", 0.12
         if (i, j) == (height - 1, width - 1):
             color, opacity = "yq", 0.4
-        fill: Any = {"facecolor": color_of(color), "alpha": opacity}
-        ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, **fill))
+        at, ink = (j - 0.46, -i - 0.46), color_of(color)
+        ax.add_patch(plt.Rectangle(at, 0.92, 0.92, facecolor=ink, alpha=opacity))
         text = entry(f"cells[{i}][{j}]", cells[i][j], "g", "g")
         ax.text(j, -i, text, ha="center", va="center", fontsize="large")
     for j, name in enumerate(columns):
@@ -268,4 +271,4 @@ def tokens(
     ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
     ax.set(xlim=(-0.6, width - 0.4), ylim=(0.4 - height, 1.2), aspect=0.6)
     ax.axis("off")
-    return Chart(figure, ax, show)
+    return shown(Chart(figure, ax), show)

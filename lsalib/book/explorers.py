@@ -80,11 +80,13 @@ def explore(
             raise ValueError(f"start must name sliders, {[*at]}, got {name!r}")
         at[name] = int(np.abs(np.subtract(positions[name], value)).argmin())
     levels = {name: np.asarray(each)[..., None] for name, each in exact.items()}
-    shape = tuple(map(len, positions.values()))
-    arrays = {
-        name: _array(name, values, shape, "y" in log)
-        for name, values in {**curves, **levels}.items()
-    }
+    shape, arrays = tuple(map(len, positions.values())), {}
+    for name, values in {**curves, **levels}.items():
+        # an axis for each slider and one for x, all of which may have length 1
+        array = np.array(values, np.float64, ndmin=len(shape))
+        broadcast(repr(name), array, shape)
+        # a logarithmic axis has no place for what is not positive
+        arrays[name] = np.where(array > 0, array, np.nan) if "y" in log else array
     if len(colors) != len(arrays):
         raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {colors}")
 
@@ -111,15 +113,6 @@ def explore(
         from IPython.display import display
 
         display(picture.figure)
-
-
-def _array(name: str, values, shape: tuple[int, ...], log: bool) -> np.ndarray:
-    """Values with an axis for each slider and one for x, all of which may be 1; a
-    logarithmic axis has no place for what is not positive.
-    """
-    array = np.array(values, np.float64, ndmin=len(shape))
-    broadcast(repr(name), array, shape)
-    return np.where(array > 0, array, np.nan) if log else array
 
 
 def _picture(x, arrays, inks, at: list[int], labels, log: str):

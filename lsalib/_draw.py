@@ -128,12 +128,17 @@ def contract(
     x: Float[Array, "*more d B"], y: Float[Array, "d B"]
 ) -> Float[Array, "*more B"]:
     """``sum_i x[..., i, :] y[i]``."""
-    products = x * jnp.broadcast_to(y, x.shape)
     if len(y) > 32:
-        return products.sum(-2)
+        return (x * jnp.broadcast_to(y, x.shape)).sum(-2)
     # Written out, a small sum is ten times as fast on a CPU. The program grows with the
     # terms.
-    return reduce(add, (products[..., i, :] for i in range(len(y))))
+    return reduce(
+        add,
+        (
+            x[..., i, :] * jnp.broadcast_to(y[i], x[..., i, :].shape)
+            for i in range(len(y))
+        ),
+    )
 
 
 def data_from_draw(

@@ -209,8 +209,8 @@ def _each(weights) -> list:
 def _check_params(layer: Layer, params: LayerParams, d: int) -> None:
     if getattr(params, "_fields", None) != LayerParams._fields:
         raise ValueError(f"params must be LayerParams, got {_check.describe(params)}")
-    _check.shape("W_V", params.W_V, ("N", "H", "m", d + 1))
-    shapes = layer._shapes(d, params.W_V.shape[2])
+    m = _check.shape("W_V", params.W_V, ("N", "H", "m", d + 1)).shape[2]
+    shapes = layer._shapes(d, m)
     for name, leaf in params._asdict().items():
         if name in shapes:
             _check.shape(name, leaf, shapes[name])

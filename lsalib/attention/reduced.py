@@ -137,8 +137,7 @@ def from_lift(M: Lift | Any) -> LSAParams:
         True
     """
     [M] = _check.floats(M=M)
-    _check.shape("M", M, ("D", "D", "D"))
-    D = len(M)
+    D = len(_check.shape("M", M, ("D", "D", "D")))
     _check.shape("M", M, (D, D, D))
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 

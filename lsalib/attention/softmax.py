@@ -125,8 +125,7 @@ def from_effective_softmax(
         [[[1.0, 1.0, 1.0, 1.0]]]
     """
     b, A = _check.floats(b=b, A=A)
-    _check.shape("b", b, ("H", "m", "D"))
-    H, _, D = b.shape
+    H, _, D = _check.shape("b", b, ("H", "m", "D")).shape
     _check.shape("A", A, (H, D, D))
     return SoftmaxParams(b, A)
 

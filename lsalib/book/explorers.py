@@ -109,7 +109,7 @@ def explore(
     # A name that closes a script would end the data.
     page = _page(text.replace("</", "<\\/"), question, answers, right)
     show({"text/html": page, "text/plain": question})
-    if shell() is not None:
+    if shell():
         from IPython.display import display
 
         display(picture.figure)

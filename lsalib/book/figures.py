@@ -97,7 +97,7 @@ def use_style() -> None:
             "figure.constrained_layout.use": True,
         }
     )
-    if shell() is not None:
+    if shell():
         # there wherever a notebook runs
         from matplotlib_inline.config import InlineBackend
 

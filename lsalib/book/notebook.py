@@ -28,7 +28,7 @@ def shell() -> Any:
 
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:
     """Display one object in several formats, given as {mime type: data}."""
-    if shell() is not None:
+    if shell():
         from IPython.display import display
 
         display(bundle, raw=True, metadata=metadata)

@@ -40,8 +40,8 @@ __all__ = [
 
 
 class SoftmaxParams(NamedTuple):
-    """A softmax layer with H heads, tokens of length D and m outputs: what a prediction
-    reads of its weights.
+    r"""A softmax layer with H heads, tokens of length D and m outputs: `b = W_O W_V`
+    and `A = W_K^\top W_Q / \sqrt{D}`, all that a prediction reads of its weights.
     """
 
     b: Float[Array, "H m D"]

@@ -18,7 +18,7 @@ TASK = tasks.GaussianTask([1.0] * 5, context_size=10)
 LAYERS = {
     "linear attention": Layer("linear", frozen=("guess", "state")),
     "with a trained initial state": Layer("linear", frozen=("guess",)),
-    "two layers that write labels": Layer("linear", heads=2, depth=2, labels_only=True),
+    "two layers that write labels": Layer("affine", heads=2, depth=2),
     "delta rule, state zero": Layer("delta", frozen=("guess", "state")),
     "delta rule, trained state": Layer("delta", frozen=("guess",)),
 }

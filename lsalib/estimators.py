@@ -66,51 +66,34 @@ def debiased_gd(
 
 @_check.compiled
 def delta_rule(
-    X: Features,
-    y: Labels,
-    x_q: Vector,
-    w0: Vector,
-    step_size: Real | Labels,
-    *,
-    decay: Real = 1.0,
-    normalized: bool = False,
+    X: Features, y: Labels, x_q: Vector, w0: Vector, step_size: Real
 ) -> Scalar:
     r"""Prediction after gradient descent on one example at a time: the delta rule of
     fast weights.
 
-    .. math:: f = w_C^\top x_q, \qquad w_i = \lambda w_{i-1} + \eta_i (y_i - \lambda
-       w_{i-1}^\top x_i) \, x_i
+    .. math:: f = w_C^\top x_q, \qquad w_i = w_{i-1} + \eta (y_i - w_{i-1}^\top x_i) \,
+       x_i
 
     Args:
-        X, y, x_q: context and query, (C, d), (C,), (d,).
+        X, y, x_q, step_size: as in ``one_step_gd``.
         w0: the first state, (d,).
-        step_size: `\eta`, a number, or one for each example, (C,).
-        decay: `\lambda`, by which the state is multiplied before each step.
-        normalized: whether each step is divided by its example's squared length.
 
     Example:
         >>> X, y, x_q, w_0 = jnp.eye(2), [1.0, 2.0], [1.0, 1.0], [0.0, 0.0]
-        >>> float(delta_rule(X, y, x_q, w_0, step_size=[1.0, 0.5]))
-        2.0
+        >>> float(delta_rule(X, y, x_q, w_0, step_size=0.5))
+        1.5
 
-    Source: the update of DeltaNet (Schlag et al., 2021), with the decay of its gated
-    form (Yang et al., 2025).
+    Source: the update of DeltaNet (Schlag et al., 2021).
     """
     _check.context(X, y, x_q)
     _check.shape("w0", w0, x_q.shape)
-    _check.shape("decay", decay, ())
-    if step_size.ndim:
-        _check.shape("step_size", step_size, y.shape)
+    _check.shape("step_size", step_size, ())
 
     def step(w, example):
-        x, label, eta = example
-        w = decay * w
-        square = x @ x if normalized else jnp.ones_like(label)
-        # An example of length zero adds nothing.
-        return w + eta / jnp.where(square == 0, 1, square) * (label - w @ x) * x, None
+        x, label = example
+        return w + step_size * (label - w @ x) * x, None
 
-    examples = X, y, jnp.broadcast_to(step_size, y.shape)
-    return x_q @ jax.lax.scan(step, w0, examples)[0]
+    return x_q @ jax.lax.scan(step, w0, (X, y))[0]
 
 
 def bayes(
@@ -143,7 +126,7 @@ def bayes(
     Source: Gaussian conditioning; the ridge predictor when Psi is the identity.
     """
     noise_std = _check.number("noise_std", noise_std, minimum=0.0)
-    arrays = _check.floats(
+    X, y, x_q, prior_mean, cov, noise_std = _check.floats(
         ("prior_cov",),
         X=X,
         y=y,
@@ -152,10 +135,13 @@ def bayes(
         prior_cov=prior_cov,
         noise_std=noise_std,
     )
-    _check.context(*arrays[:3])  # before the covariance is compared with it
-    if prior_cov is not None:
-        _check.covariance("prior_cov", prior_cov, arrays[2].size)
-    return _bayes(*arrays)
+    _check.context(X, y, x_q)  # before the covariance is compared with it
+    if cov is None:
+        cov = jnp.eye(len(x_q), dtype=X.dtype)
+    else:
+        _check.covariance("prior_cov", prior_cov, len(x_q))
+    _check.shape("prior_mean", prior_mean, x_q.shape)
+    return _bayes(X, y, x_q, prior_mean, cov, noise_std)
 
 
 def _step(X, y, x_q, w0, step_size, *, centered: bool):
@@ -169,18 +155,11 @@ def _step(X, y, x_q, w0, step_size, *, centered: bool):
 
 @jax.jit
 def _bayes(X, y, x_q, prior_mean, prior_cov, noise_std):
-    _check.context(X, y, x_q)
-    _check.shape("prior_mean", prior_mean, x_q.shape)
     # In units in which neither features nor weights are so large or small that a
     # product of four of them leaves float32.
-    length, deviation = jnp.abs(X).max(), jnp.ones((), X.dtype)
-    if prior_cov is None:
-        prior_cov = jnp.eye(len(x_q), dtype=X.dtype)
-    else:
-        deviation = jnp.sqrt(jnp.trace(prior_cov) / len(x_q))
-        deviation = jnp.where(deviation > 0, deviation, 1)
-        prior_cov = (prior_cov + prior_cov.T) / 2 / deviation / deviation
-    length = jnp.where(length > 0, length, 1)
+    units = jnp.abs(X).max(), jnp.sqrt(jnp.trace(prior_cov) / len(x_q))
+    length, deviation = (jnp.where(unit > 0, unit, 1) for unit in units)
+    prior_cov = (prior_cov + prior_cov.T) / 2 / deviation / deviation
     y = (y - X @ prior_mean) / length / deviation
     X, noise_std = X / length, noise_std / length / deviation
     rounding = 8 * len(x_q) * jnp.finfo(X.dtype).eps

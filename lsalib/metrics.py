@@ -101,15 +101,13 @@ def sampled_risk(
         jax.device_get(moments(*checked_sample(task, key, n)))
         for key in jax.random.split(_check.key(key), batches)
     ]
-    means, spreads = (
-        np.array(column, np.float64) for column in zip(*results, strict=True)
-    )
+    means, spreads = np.array(results, np.float64).swapaxes(0, 1)
     # Deviations from each batch's own mean, and of these from the whole mean: no large
     # numbers are subtracted.
     mean = means.mean(axis=0)
     variance = spreads.mean(axis=0) + ((means - mean) ** 2).mean(axis=0)
     count = batches * n
-    error = np.sqrt(variance / (count - 1)) if count > 1 else math.nan * variance
+    error = np.sqrt(variance / (count - 1 or math.nan))
     return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))
 
 

@@ -60,7 +60,6 @@ class Task(Protocol):
     def sample(self, key: PRNGKeyArray, n: int) -> Batch: ...
 
 
-@jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class GaussianTask:
     r"""A Gaussian distribution over noisy linear regression tasks.
@@ -68,9 +67,8 @@ class GaussianTask:
     .. math:: w \sim N(w_\star, \Psi), \qquad x_i, x_q \sim N(0, \Lambda), \qquad y_i =
        w^\top x_i + \sigma n_i
 
-    The *target* `w^\top x_q` has no noise. A task is a pytree: ``jax.vmap`` and
-    ``jax.grad`` work on its prior mean, covariances and noise. The context size is part
-    of its structure, and so is a ``noise_std`` of exactly 0.
+    The *target* `w^\top x_q` has no noise. ``jax.vmap`` and ``jax.grad`` work on prior
+    mean, covariances and noise of a task that is made inside of them.
 
     Args:
         prior_mean: `w_\star`, (d,).
@@ -137,33 +135,16 @@ class GaussianTask:
     @property
     def dim(self) -> int:
         """d, the number of features."""
-        return np.shape(self.prior_mean)[-1]
+        return len(self.prior_mean)
 
     @property
     def noisy(self) -> bool:
         """Whether the labels have noise, as far as that is known."""
         return not (isinstance(self.noise_std, float) and self.noise_std == 0)
 
-    def sample(self, key: PRNGKeyArray, n: int, *, compress: bool = False) -> Batch:
+    def sample(self, key: PRNGKeyArray, n: int) -> Batch:
         """Draw n tasks: ``tasks.sample``."""
-        return sample(key, self, n, compress=compress)
-
-    def tree_flatten(self):
-        noise_std = self.noise_std if self.noisy else None
-        leaves = self.prior_mean, self.feature_cov, self.prior_cov, noise_std
-        return leaves, self.context_size
-
-    @classmethod
-    def tree_unflatten(cls, context_size, leaves):
-        """Without a check: JAX puts placeholders here, and whole batches."""
-        *arrays, noise_std = leaves
-        task = object.__new__(cls)
-        task.__dict__.update(
-            zip(("prior_mean", "feature_cov", "prior_cov"), arrays, strict=True),
-            noise_std=0.0 if noise_std is None else noise_std,
-            context_size=context_size,
-        )
-        return task
+        return sample(key, self, n)
 
 
 def check_task(task: object, instead: str = "") -> None:
@@ -196,9 +177,7 @@ def checked_sample(task: Task, key: PRNGKeyArray, n: int) -> list:
     return parts
 
 
-def sample(
-    key: PRNGKeyArray, task: GaussianTask, batch_size: int, *, compress: bool = False
-) -> Batch:
+def sample(key: PRNGKeyArray, task: GaussianTask, batch_size: int) -> Batch:
     r"""Draw tasks, `w \sim N(w_\star, \Psi)`, `x, x_q \sim N(0, \Lambda)`, `y = X w +
     \sigma n`.
 
@@ -206,11 +185,6 @@ def sample(
         key: a key of ``jax.random``.
         task: the distribution.
         batch_size: `B`.
-        compress: whether a context of C > p tokens, p = d or d+1 with label noise, is
-            replaced by p tokens whose Gram matrix ``attention.gram`` has the same
-            distribution jointly with w, and with it every prediction of linear
-            attention. The single tokens have another distribution, and softmax sees the
-            difference.
 
     Example:
         >>> task = GaussianTask([2.0, 2.0, 2.0], context_size=5)
@@ -228,28 +202,16 @@ def sample(
         lambda value: value.astype(jnp.result_type(float)),
         (w, *roots, s if task.noisy else None),
     )
-    C = task.context_size
-    tokens = None if compress and C > task.dim + task.noisy else C
-    return _sample(key, *arrays, float(C), (tokens, batch_size))
+    return _sample(key, *arrays, context_size=task.context_size, batch_size=batch_size)
 
 
-@partial(jax.jit, static_argnames="shape")
+@partial(jax.jit, static_argnames=("context_size", "batch_size"))
 def _sample(
-    key, prior_mean, feature_root, prior_root, noise_std, context_size, shape
+    key, prior_mean, feature_root, prior_root, noise_std, *, context_size, batch_size
 ) -> Batch:
-    """One program for all tasks of one shape; compressed contexts have one shape,
-    whatever their size.
-    """
-    tokens, batch_size = shape
-    size = context_size if tokens is None else tokens
-    white = draw(
-        key,
-        len(prior_mean),
-        size,
-        batch_size,
-        noisy=noise_std is not None,
-        compress=tokens is None,
-    )
+    """One program for all tasks of one shape."""
+    d, noisy = len(prior_mean), noise_std is not None
+    white = draw(key, d, context_size, batch_size, noisy=noisy, compress=False)
     X, y, x_q, w = data_from_draw(
         white, prior_mean, feature_root, prior_root, noise_std
     )

@@ -33,9 +33,7 @@ from lsalib.attention.reduced import (
 )
 from lsalib.attention.softmax import (
     SoftmaxParams,
-    effective_softmax,
     from_effective_softmax,
-    init_softmax,
     reduced_softmax,
     softmax_attention,
     softmax_heads,
@@ -45,7 +43,6 @@ __all__ = [
     "LSAParams",
     "SoftmaxParams",
     "effective",
-    "effective_softmax",
     "embed",
     "from_effective",
     "from_effective_softmax",
@@ -53,7 +50,6 @@ __all__ = [
     "gd_weights",
     "gram",
     "init",
-    "init_softmax",
     "lift",
     "linear_transformer_block",
     "lsa",

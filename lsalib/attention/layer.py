@@ -185,9 +185,8 @@ def check_params(
     """
     if getattr(params, "_fields", None) != LSAParams._fields:
         raise ValueError(f"{name} must be LSAParams, got {_check.describe(params)}")
-    D: int | str = "D" if dim is None else dim + 1
-    _check.shape(f"{name}.W_K", params.W_K, ("H", D, D))
-    H, D, _ = params.W_K.shape
+    size = "D" if dim is None else dim + 1
+    H, D, _ = _check.shape(f"{name}.W_K", params.W_K, ("H", size, size)).shape
     for field, W in params._asdict().items():
         _check.shape(f"{name}.{field}", W, (H, D, D))
     return D

@@ -116,9 +116,7 @@ def lift(params: LSAParams) -> Lift:
         >>> M.shape, float(M[0, 1, 0])
         ((2, 2, 2), 0.5)
     """
-    [params] = _check.floats(params=params)
-    b, A = effective(params)
-    return jnp.einsum("hm,hnj->jmn", b, A)
+    return jnp.einsum("hm,hnj->jmn", *effective(params))
 
 
 def from_lift(M: Lift | Any) -> LSAParams:
@@ -139,8 +137,7 @@ def from_lift(M: Lift | Any) -> LSAParams:
         True
     """
     [M] = _check.floats(M=M)
-    _check.shape("M", M, ("D", "D", "D"))
-    D = len(M)
+    D = len(_check.shape("M", M, ("D", "D", "D")))
     _check.shape("M", M, (D, D, D))
     return from_effective(jnp.eye(D, dtype=M.dtype), jnp.einsum("jhn->hnj", M))
 

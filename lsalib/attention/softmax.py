@@ -1,5 +1,4 @@
-r"""Multi-head softmax attention (He et al., arXiv 2503.12734): the layer, and what a
-prediction reads of its weights.
+r"""Multi-head softmax attention (He et al., arXiv 2503.12734).
 
 With tokens `z_l = [x_l; y_l]` and the query `z_q = [x_q; y_q]`, head h adds to the
 prediction
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from lsalib import _check
 from lsalib._arrays import (
@@ -33,9 +32,7 @@ from lsalib.attention.layer import tokens
 
 __all__ = [
     "SoftmaxParams",
-    "effective_softmax",
     "from_effective_softmax",
-    "init_softmax",
     "reduced_softmax",
     "softmax_attention",
     "softmax_heads",
@@ -43,40 +40,12 @@ __all__ = [
 
 
 class SoftmaxParams(NamedTuple):
-    """The weights of a softmax layer with H heads, tokens of length D and m outputs."""
-
-    W_K: HeadMatrices
-    W_Q: HeadMatrices
-    W_V: HeadMatrices
-    W_O: Float[Array, "H m D"]
-
-
-def init_softmax(
-    key: PRNGKeyArray, dim: int, heads: int, *, outputs: int = 1
-) -> SoftmaxParams:
-    r"""Uniform weights: W_K, W_Q and W_V within `\pm 1/\sqrt{D}`, W_O within `\pm
-    1/\sqrt{D H}`, with `D = d + m`.
-
-    The linear layers in the authors' public code start from this.
-
-    Args:
-        key: a key of ``jax.random``.
-        dim: d, the number of features.
-        heads: `H`.
-        outputs: m, the number of labels in a token.
-
-    Example:
-        >>> init_softmax(jax.random.key(0), dim=3, heads=2).W_O.shape
-        (2, 1, 4)
+    r"""A softmax layer with H heads, tokens of length D and m outputs: `b = W_O W_V`
+    and `A = W_K^\top W_Q / \sqrt{D}`, all that a prediction reads of its weights.
     """
-    H, m = _check.count("heads", heads), _check.count("outputs", outputs)
-    D = _check.count("dim", dim) + m
-    draw = lambda key, rows, bound: jax.random.uniform(
-        key, (H, rows, D), minval=-bound, maxval=bound
-    )
-    *keys, last = jax.random.split(_check.key(key), 4)
-    W_K, W_Q, W_V = (draw(each, D, D**-0.5) for each in keys)
-    return SoftmaxParams(W_K, W_Q, W_V, draw(last, m, (D * H) ** -0.5))
+
+    b: Float[Array, "H m D"]
+    A: HeadMatrices
 
 
 @_check.compiled
@@ -100,7 +69,9 @@ def softmax_heads(
         >>> softmax_heads(params, [[1.0, 1.0], [5.0, 3.0]], [7.0, 0.0]).tolist()
         [[4.0]]
     """
-    b, A = effective_softmax(params)
+    if getattr(params, "_fields", None) != SoftmaxParams._fields:
+        raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
+    b, A = from_effective_softmax(*params)  # checks the shapes
     _check.shape("Z", Z, ("L", A.shape[1]))
     _check.shape("z_q", z_q, Z.shape[1:])
     weights = jax.nn.softmax(jnp.einsum("li,hij,j->hl", Z, A, z_q), axis=1)
@@ -135,59 +106,28 @@ def softmax_attention(
     """
     _check.context(X, y, x_q)
     _check.shape("y_q", y_q, ())
-    effective_softmax(params)  # checks the weights
-    _check.shape("W_O", params.W_O, ("H", 1, "D"))
-    return y_q + softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q)).sum()
-
-
-def effective_softmax(
-    params: SoftmaxParams,
-) -> tuple[Float[Array, "H m D"], HeadMatrices]:
-    r"""What a head does to a prediction: `b = W_O W_V` and `A = W_K^\top W_Q /
-    \sqrt{D}`, the “OV” and “KQ” circuits.
-
-    Args:
-        params: the weights.
-
-    Returns:
-        b of shape (H, m, D) and A of shape (H, D, D).
-
-    Example:
-        >>> b, A = effective_softmax(init_softmax(jax.random.key(0), dim=3, heads=2))
-        >>> b.shape, A.shape
-        ((2, 1, 4), (2, 4, 4))
-    """
-    if getattr(params, "_fields", None) != SoftmaxParams._fields:
-        raise ValueError(f"params must be SoftmaxParams, got {_check.describe(params)}")
-    [params] = _check.floats(params=params)
-    H, D, _ = _check.shape("W_K", params.W_K, ("H", "D", "D")).shape
-    for name, W in params._asdict().items():
-        _check.shape(name, W, (H, "m" if name == "W_O" else D, D))
-    b = jnp.einsum("hmi,hij->hmj", params.W_O, params.W_V)
-    return b, jnp.einsum("hki,hkj->hij", params.W_K, params.W_Q) * D**-0.5
+    heads = softmax_heads(params, tokens(X, y), jnp.append(x_q, y_q))
+    _check.shape("b", params.b, ("H", 1, "D"))
+    return y_q + heads.sum()
 
 
 def from_effective_softmax(
     b: Float[Array, "H m D"] | Any, A: HeadMatrices | Any
 ) -> SoftmaxParams:
-    """Weights that ``effective_softmax`` takes back to (b, A), up to rounding.
+    r"""The layer whose heads have these “OV” and “KQ” circuits.
 
     Args:
         b: `W_O W_V`, (H, m, D).
-        A: the matrix of the logits, (H, D, D).
+        A: the matrix of the logits, `W_K^\top W_Q / \sqrt{D}`, (H, D, D).
 
     Example:
-        >>> params = from_effective_softmax(jnp.ones((1, 1, 4)), jnp.ones((1, 4, 4)))
-        >>> b, A = effective_softmax(params)
-        >>> float(A[0, 0, 0]), float(b[0, 0, 0])
-        (1.0, 1.0)
+        >>> from_effective_softmax(jnp.ones((1, 1, 4)), jnp.eye(4)[None]).b.tolist()
+        [[[1.0, 1.0, 1.0, 1.0]]]
     """
     b, A = _check.floats(b=b, A=A)
-    _check.shape("b", b, ("H", "m", "D"))
-    H, _, D = b.shape
+    H, _, D = _check.shape("b", b, ("H", "m", "D")).shape
     _check.shape("A", A, (H, D, D))
-    each = jnp.broadcast_to(jnp.eye(D, dtype=A.dtype), A.shape)
-    return SoftmaxParams(W_K=each, W_Q=D**0.5 * A, W_V=each, W_O=b)
+    return SoftmaxParams(b, A)
 
 
 @_check.compiled

@@ -2,7 +2,9 @@
 name beside it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,11 +15,12 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import isotonic_regression
 
 from lsalib.book.figures import INK, color_of, use_style
-from lsalib.book.notebook import Numbers, Series, written
+from lsalib.book.notebook import Numbers, Series, entry, written
 
 __all__ = ["Chart", "chart", "tokens"]
 
 
+@dataclass
 class Chart:
     """One plot, filled inside a ``with`` block and shown at its end; ``figure`` and
     ``ax`` are matplotlib's.
@@ -34,9 +37,9 @@ class Chart:
         ['exact']
     """
 
-    def __init__(self, figure: Figure, ax: Axes, show: bool, **limits):
-        self.figure, self.ax, self._show, self._limits = figure, ax, show, limits
-        self._names: list[tuple[float, str, str]] = []
+    figure: Figure
+    ax: Axes
+    _names: list[tuple[float, str, str]] = field(default_factory=list, init=False)
 
     def line(
         self,
@@ -48,9 +51,8 @@ class Chart:
         style: str = "-",
     ) -> None:
         """A curve through the points (x, y), for what is exact."""
-        x, y = self._pair(x, y)
         self.ax.plot(x, y, style, color=color_of(color))
-        self._name(name, y[-1], color)
+        self._name(name, y, color)
 
     def points(
         self,
@@ -65,12 +67,11 @@ class Chart:
         """Points, for what is sampled or trained, with bars of three standard errors if
         ``error`` is given.
         """
-        x, y = self._pair(x, y)
         bars = None if error is None else 3 * np.asarray(error)
+        ink = color_of(color)
         # above curves
-        style: Any = {"fmt": marker, "markersize": 5, "zorder": 4}
-        self.ax.errorbar(x, y, bars, color=color_of(color), **style)
-        self._name(name, y[-1], color)
+        self.ax.errorbar(x, y, bars, fmt=marker, color=ink, markersize=5, zorder=4)
+        self._name(name, y, color)
 
     def curve(
         self,
@@ -79,13 +80,11 @@ class Chart:
         *,
         color: str = "ink",
         style: str = "-",
-        window: int = 50,
     ) -> None:
-        """Losses during training: for each seed a line of means over windows of steps,
-        and a band over all losses.
+        """Losses during training: for each seed a line of means over windows of 50
+        steps, and a band over all losses.
 
-        ``losses`` has shape (steps,) or (seeds, steps); a point of a line stands for
-        ``window`` steps.
+        ``losses`` has shape (steps,) or (seeds, steps).
         """
         rows = np.atleast_2d(np.asarray(losses, np.float64))
         if rows.ndim != 2:
@@ -93,16 +92,15 @@ class Chart:
                 "losses must have shape (steps,) or (seeds, steps), "
                 f"got shape {rows.shape}"
             )
-        window = min(window, rows.shape[1])
+        window = min(50, rows.shape[1])
         # A last window that is not full is left out.
         count = rows.shape[1] // window
         blocks = rows[:, : count * window].reshape(-1, count, window)
-        middle = (np.arange(count) + 0.5) * window
+        middle, means = (np.arange(count) + 0.5) * window, blocks.mean(2)
         ends, ink = (blocks.min((0, 2)), blocks.max((0, 2))), color_of(color)
         self.ax.fill_between(middle, *ends, color=ink, alpha=0.15, linewidth=0)
-        for means in blocks.mean(2):
-            self.ax.plot(middle, means, style, color=ink, linewidth=1.4)
-        self._name(name, means[-1], color)
+        self.ax.plot(middle, means.T, style, color=ink, linewidth=1.4)
+        self._name(name, means, color)
 
     def exact(
         self,
@@ -114,54 +112,23 @@ class Chart:
         spec: str = ".3f",
     ) -> None:
         """A horizontal line at an exact value, which follows its name."""
+        value, ink = float(value), color_of(color)
         # above curves and points
-        line: Any = {"linestyle": style, "linewidth": 1.4, "zorder": 5}
-        value = float(value)
-        self.ax.axhline(value, color=color_of(color), **line)
-        if name:
-            self._name(f"{name} {written(value, spec)}", value, color)
+        self.ax.axhline(value, color=ink, linestyle=style, linewidth=1.4, zorder=5)
+        self._name(name and f"{name} {written(value, spec)}", value, color)
 
     def upright(self, x: Numbers, name: str = "") -> None:
         """A dotted vertical line, with its name at the top."""
         x = float(x)
         self.ax.axvline(x, color=INK, linestyle=":", linewidth=1.4)
         if name:
-            top = self.ax.get_xaxis_transform()
-            place: Any = {"xycoords": top, "textcoords": "offset points"}
-            self.ax.annotate(name, (x, 1), xytext=(4, 0), va="top", **place)
+            at = (x, 1), (4, 0), self.ax.get_xaxis_transform(), "offset points"
+            self.ax.annotate(name, *at, va="top")
 
-    def __enter__(self) -> "Chart":
-        return self
-
-    def __exit__(self, kind, error, trace) -> None:
-        if kind is None:
-            # Only now: matplotlib fits an end that is None to what is drawn by then.
-            self.ax.set(**self._limits)
-            for axis in (self.ax.xaxis, self.ax.yaxis):
-                low, high = axis.get_view_interval()
-                ticks = axis.get_major_locator()
-                if isinstance(ticks, LogLocator) and high > 100 * low:
-                    # numbers between powers of ten would run together
-                    ticks.set_params(subs=(1,))
-            self._write_names()
-        if kind is not None or not self._show:
-            plt.close(self.figure)
-        else:
-            plt.show()
-
-    @staticmethod
-    def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
-        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        if x.ndim > 1 or x.shape != y.shape:
-            raise ValueError(
-                "x and y must be vectors of one length, "
-                f"got shapes {x.shape} and {y.shape}"
-            )
-        return np.atleast_1d(x), np.atleast_1d(y)
-
-    def _name(self, name: str, y: float, color: str) -> None:
+    def _name(self, name: str, y: Numbers, color: str) -> None:
+        """Remember the name of a line that ends at the last y."""
         if name:
-            self._names.append((y, name, color))
+            self._names.append((float(np.ravel(y)[-1]), name, color))
 
     def _write_names(self) -> None:
         """The names to the right of the plot, each as near to its line's end as the
@@ -170,18 +137,37 @@ class Chart:
         if not self._names:
             return
         self.figure.draw_without_rendering()  # settles the limits
-        pixels = lambda y: self.ax.transData.transform((self.ax.get_xlim()[0], y))[1]
-        low, high = self.ax.get_window_extent().intervaly
-        # a line of text, with its leading
-        size = 1.25 * plt.rcParams["font.size"] * self.figure.dpi / 72
         names = sorted(self._names, key=lambda each: each[0])
+        axes, left = self.ax.transAxes, self.ax.get_xlim()[0]
+        ends = [(self.ax.transData - axes).transform((left, y))[1] for y, _, _ in names]
+        # a line of text, with its leading
+        points = self.ax.get_window_extent().height / self.figure.dpi * 72
+        size = 1.25 * plt.rcParams["font.size"] / points
         heights = [size * (1 + name.count("\n")) for _, name, _ in names]
-        places = spread([np.clip(pixels(y), low, high) for y, _, _ in names], heights)
-        axes = self.ax.transAxes
         style: Any = {"transform": axes, "va": "center", "linespacing": 1.1}
+        places = spread(np.clip(ends, 0, 1), heights)
         for (_, name, color), place in zip(names, places, strict=True):
-            at = axes.inverted().transform((0, place))[1]
-            self.ax.text(1.02, at, name, color=color_of(color), **style)
+            self.ax.text(1.02, place, name, color=color_of(color), **style)
+
+
+@contextmanager
+def shown(chart: Chart, show: bool, **limits: Any) -> Iterator[Chart]:
+    """Let the chart be filled, then fit its axes, write its names and show it."""
+    try:
+        yield chart
+        # Only now: matplotlib fits an end that is None to what is drawn by then.
+        chart.ax.set(**limits)
+        for axis in (chart.ax.xaxis, chart.ax.yaxis):
+            low, high = axis.get_view_interval()
+            ticks = axis.get_major_locator()
+            if isinstance(ticks, LogLocator) and high > 100 * low:
+                # numbers between powers of ten would run together
+                ticks.set_params(subs=(1,))
+        chart._write_names()
+        if show:
+            plt.show()
+    finally:
+        plt.close(chart.figure)
 
 
 def spread(centers: Series, heights: Series) -> np.ndarray:
@@ -211,7 +197,7 @@ def chart(
     ylim: Numbers = None,
     size: tuple[float, float] = (5.6, 3.5),
     show: bool = True,
-) -> Chart:
+) -> AbstractContextManager[Chart]:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c:
     c.exact(1.0, "minimum risk")``.
 
@@ -233,7 +219,7 @@ def chart(
         lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
         lines.set_major_formatter("{x:g}")
         lines.set_minor_formatter(NullFormatter())
-    return Chart(figure, ax, show, xlim=xlim, ylim=ylim)
+    return shown(Chart(figure, ax), show, xlim=xlim, ylim=ylim)
 
 
 def tokens(
@@ -243,7 +229,7 @@ def tokens(
     *,
     size: tuple[float, float] = (5.6, 2.3),
     show: bool = True,
-) -> Chart:
+) -> AbstractContextManager[Chart]:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last
     cell the initial guess.
 
@@ -263,24 +249,19 @@ def tokens(
         ...     c.ax.annotate("the guess", (1, -1), (1, -2))
         Text(1, -2, 'the guess')
     """
-    if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
-        raise ValueError(
-            f"cells must be {len(rows)} rows of {len(columns)}, "
-            f"got rows of {[len(row) for row in cells]}"
-        )
+    height, width = len(rows), len(columns)
+    if (shape := np.shape(cells)) != (height, width):
+        raise ValueError(f"cells must have shape {height, width}, got {shape}")
     use_style()
     figure, ax = plt.subplots(figsize=size)
-    height, width = len(rows), len(columns)
     for i, j in np.ndindex(height, width):
         # features in gray, labels in the layer's color, and the guess stands out
         color, opacity = "ink" if i < height - 1 else "lsa", 0.12
         if (i, j) == (height - 1, width - 1):
             color, opacity = "yq", 0.4
-        fill: Any = {"facecolor": color_of(color), "alpha": opacity}
-        ax.add_patch(plt.Rectangle((j - 0.46, -i - 0.46), 0.92, 0.92, **fill))
-        text = cells[i][j]
-        if not isinstance(text, str):
-            text = written(float(text), "g")
+        at, ink = (j - 0.46, -i - 0.46), color_of(color)
+        ax.add_patch(plt.Rectangle(at, 0.92, 0.92, facecolor=ink, alpha=opacity))
+        text = entry(f"cells[{i}][{j}]", cells[i][j], "g", "g")
         ax.text(j, -i, text, ha="center", va="center", fontsize="large")
     for j, name in enumerate(columns):
         ax.text(j, 0.62, name, ha="center", va="bottom")
@@ -290,4 +271,4 @@ def tokens(
     ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
     ax.set(xlim=(-0.6, width - 0.4), ylim=(0.4 - height, 1.2), aspect=0.6)
     ax.axis("off")
-    return Chart(figure, ax, show)
+    return shown(Chart(figure, ax), show)

@@ -6,12 +6,12 @@ them; a notebook shows the question, and the chart with the sliders at their sta
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from lsalib.book.notebook import shell, show
+from lsalib.book.notebook import broadcast, shell, show, written
 
 __all__ = ["explore"]
 
@@ -28,10 +28,10 @@ def explore(
     question: str,
     answers: Mapping[str, str],
     right: str,
-    sliders: Mapping[str, Sequence[Any]] | None = None,
-    exact: Mapping[str, Any] | None = None,
-    start: Mapping[str, Any] | None = None,
-    colors: Sequence[str] = (),
+    sliders: Mapping[str, Sequence[Any]],
+    colors: Sequence[str],
+    exact: Mapping[str, Any] = {},
+    start: Mapping[str, Any] = {},
     log: str = "",
 ) -> None:
     """Ask a question, and let the reader move curves over x with sliders.
@@ -48,10 +48,10 @@ def explore(
         answers: each answer, and why it is right or wrong.
         right: the right answer.
         sliders: a name and its positions, numbers or texts, in the order of the axes.
+        colors: of the curves, then of the lines, as in ``charts``.
         exact: a name and the values of a horizontal line, shape (sliders …), for each.
         start: where sliders are at first, by name: the position nearest to a number.
             The others begin at their first position.
-        colors: of the curves, then of the lines, as in ``charts``.
         log: which axes are logarithmic: "", "x", "y" or "xy".
 
     Example:
@@ -62,6 +62,7 @@ def explore(
         ...     xlabel="squared error",
         ...     ylabel="risk",
         ...     sliders={"examples": lengths},
+        ...     colors=["lsa"],
         ...     question="The examples double. What happens to the price?",
         ...     answers={"It halves": "Nearly.", "Nothing": "It depends on them."},
         ...     right="It halves",
@@ -72,19 +73,24 @@ def explore(
     x = np.asarray(x, np.float64)
     if x.ndim != 1 or len(x) < 2 or not (np.diff(x) > 0).all():
         raise ValueError(f"x must be two or more increasing numbers, got {x.tolist()}")
-    positions = {**(sliders or {}), xlabel: x}
-    at = _start(positions, start or {})
-    levels = {name: np.asarray(each)[..., None] for name, each in (exact or {}).items()}
-    shape = tuple(len(each) for each in positions.values())
-    arrays = {
-        name: _array(name, values, shape, "y" in log)
-        for name, values in {**curves, **levels}.items()
-    }
-    inks = list(colors) or ["ink"] * len(arrays)
-    if len(inks) != len(arrays):
-        raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {inks}")
+    positions = {**sliders, xlabel: x}
+    at = dict.fromkeys(positions, 0)
+    for name, value in start.items():
+        if name not in at:
+            raise ValueError(f"start must name sliders, {[*at]}, got {name!r}")
+        at[name] = int(np.abs(np.subtract(positions[name], value)).argmin())
+    levels = {name: np.asarray(each)[..., None] for name, each in exact.items()}
+    shape, arrays = tuple(map(len, positions.values())), {}
+    for name, values in {**curves, **levels}.items():
+        # an axis for each slider and one for x, all of which may have length 1
+        array = np.array(values, np.float64, ndmin=len(shape))
+        broadcast(repr(name), array, shape)
+        # a logarithmic axis has no place for what is not positive
+        arrays[name] = np.where(array > 0, array, np.nan) if "y" in log else array
+    if len(colors) != len(arrays):
+        raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {colors}")
 
-    picture = _picture(x, arrays, inks, [*at.values()], (xlabel, ylabel), log)
+    picture = _picture(x, arrays, colors, [*at.values()], (xlabel, ylabel), log)
     data = {
         "x": _axis(picture.ax.xaxis) | {"values": _rounded(x)},
         "y": _axis(picture.ax.yaxis),
@@ -94,7 +100,7 @@ def explore(
         ],
         "lines": [
             {"name": name, "color": ink, "values": _rounded(arrays[name])}
-            for name, ink in zip(arrays, inks, strict=True)
+            for name, ink in zip(arrays, colors, strict=True)
         ],
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -103,52 +109,10 @@ def explore(
     # A name that closes a script would end the data.
     page = _page(text.replace("</", "<\\/"), question, answers, right)
     show({"text/html": page, "text/plain": question})
-    if shell() is not None:
+    if shell():
         from IPython.display import display
 
         display(picture.figure)
-
-
-def _start(positions: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, int]:
-    """The index at which each slider begins."""
-    at = dict.fromkeys(positions, 0)
-    for name, value in start.items():
-        values = list(positions.get(name, ()))
-        if value in values:
-            at[name] = values.index(value)
-        elif values and not isinstance(value, str):
-            at[name] = int(np.abs(np.subtract(values, value)).argmin())
-        else:
-            raise ValueError(
-                f"start must be a position of a slider, got {name}={value}"
-            )
-    return at
-
-
-def _array(name: str, values, shape: tuple[int, ...], log: bool) -> np.ndarray:
-    """Values with an axis for each slider and one for x, all of which may be 1; a
-    logarithmic axis has no place for what is not positive.
-    """
-    array = np.asarray(values, np.float64)
-    try:
-        np.broadcast_to(array, shape)
-    except ValueError:
-        raise ValueError(
-            f"{name!r} must broadcast to {shape}, got shape {array.shape}"
-        ) from None
-    array = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
-    return np.where(array > 0, array, np.nan) if log else array
-
-
-def _ends(arrays: Iterable[np.ndarray], log: bool) -> tuple[float, float]:
-    """The ends of all arrays, with some room."""
-    values = np.concatenate([array.ravel() for array in arrays])
-    low, high = np.nanmin(values), np.nanmax(values)
-    if log:
-        return low / 1.2, high * 1.2
-    room = 0.04 * (high - low or 1.0)
-    # an axis from zero begins there
-    return low - (room if low else 0), high + room
 
 
 def _picture(x, arrays, inks, at: list[int], labels, log: str):
@@ -156,7 +120,15 @@ def _picture(x, arrays, inks, at: list[int], labels, log: str):
     # Only here: it brings matplotlib.
     from lsalib.book.charts import chart
 
-    ends: Any = {"xlim": (x[0], x[-1]), "ylim": _ends(arrays.values(), "y" in log)}
+    values = np.concatenate([array.ravel() for array in arrays.values()])
+    low, high = np.nanmin(values), np.nanmax(values)
+    if "y" in log:
+        low, high = low / 1.2, high * 1.2
+    else:
+        room = 0.04 * (high - low or 1.0)
+        # an axis from zero begins there
+        low, high = low - (room if low else 0), high + room
+    ends: Any = {"xlim": (x[0], x[-1]), "ylim": (low, high)}
     with chart(*labels, log=log, **ends, show=False) as picture:
         for ink, (name, array) in zip(inks, arrays.items(), strict=True):
             # an axis of length 1 has one position
@@ -189,7 +161,7 @@ def _text(value) -> str:
     """A slider's position: a text as it is, a number with at most four digits."""
     if isinstance(value, str):
         return value
-    return f"{float(f'{value:.4g}'):,.12g}".replace("-", "−")
+    return written(float(f"{value:.4g}"), ",.12g")
 
 
 def _rounded(values) -> Any:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from lsalib.book.notebook import Numbers, shell
 
-__all__ = ["COLORS", "INK", "PALETTE", "color_of", "tint", "use_style"]
+__all__ = ["INK", "PALETTE", "color_of", "tint", "use_style"]
 
 # A quantity's color as it is drawn, and as the book's pages show it in their light and
 # in their dark theme. Drawn it has a contrast of at least 3 against white and against a
@@ -30,9 +30,6 @@ PALETTE = {
     "ltb": ("#16858f", "#157f88", "#199aa5"),
     "ink": ("#7a828e", "#535861", "#a5aab2"),
 }  #: Each ink as it is drawn, by day and by night; the last two are the book's.
-COLORS = {
-    name: drawn for name, (drawn, _, _) in PALETTE.items() if name != "ink"
-}  #: The ink of each predictor.
 INK = PALETTE["ink"][0]  #: The ink of axes and text.
 # Nothing in a drawing but what is drawn: the same figure has the same bytes.
 BARE: dict[str, Any] = {
@@ -64,7 +61,7 @@ def tint(values: Numbers, limit: float = 1.0) -> np.ndarray:
         [[0.25, 1.0]]
     """
     values = np.asarray(values, np.float64)
-    ends = np.array([mpl.colors.to_rgb(COLORS[name]) for name in ("lsa", "yq")])
+    ends = np.array([mpl.colors.to_rgb(color_of(name)) for name in ("lsa", "yq")])
     return np.dstack(
         [ends[(values > 0).astype(int)], np.clip(np.abs(values) / limit, 0, 1)]
     )
@@ -79,7 +76,6 @@ def use_style() -> None:
         "text.color",
         "axes.edgecolor",
         "axes.labelcolor",
-        "axes.titlecolor",
         "xtick.color",
         "ytick.color",
     )
@@ -88,24 +84,20 @@ def use_style() -> None:
         {
             "figure.figsize": (5.6, 3.5),
             "figure.dpi": 160,
-            "savefig.transparent": True,
             "figure.facecolor": "none",
             "axes.facecolor": "none",
-            "savefig.facecolor": "none",
             "font.size": 12,
             "axes.titlesize": "medium",
-            "figure.titlesize": "medium",
             "svg.fonttype": "path",
             "svg.hashsalt": "lsalib",
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "axes.prop_cycle": plt.cycler(color=list(COLORS.values())),
-            "legend.frameon": False,
+            "axes.prop_cycle": plt.cycler(color=[*map(color_of, PALETTE)][:-1]),
             "lines.linewidth": 1.8,
             "figure.constrained_layout.use": True,
         }
     )
-    if shell() is not None:
+    if shell():
         # there wherever a notebook runs
         from matplotlib_inline.config import InlineBackend
 

@@ -6,7 +6,7 @@ Outside a notebook nothing is shown.
 import html
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ Numbers = Float[np.ndarray, "*shape"] | Any
 Series = Float[np.ndarray, " n"] | Any
 # Where MyST-NB looks for values.
 _PREFIX = "application/papermill.record/"
-_hooks: dict[Callable[[], None], Callable[[object], None]] = {}
 
 
 def shell() -> Any:
@@ -29,17 +28,10 @@ def shell() -> Any:
 
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:
     """Display one object in several formats, given as {mime type: data}."""
-    if shell() is not None:
+    if shell():
         from IPython.display import display
 
-        display(bundle, raw=True, metadata=metadata or {})
-
-
-def after_cell(call: Callable[[], None]) -> None:
-    """Call this whenever a cell of the notebook has ended, with or without an error."""
-    if shell() is not None and call not in _hooks:
-        _hooks[call] = lambda result: call()
-        shell().events.register("post_run_cell", _hooks[call])
+        display(bundle, raw=True, metadata=metadata)
 
 
 def written(value: float | int, spec: str) -> str:
@@ -56,7 +48,7 @@ def written(value: float | int, spec: str) -> str:
     return text.replace("-", "−")
 
 
-def _entry(name: str, value, spec: str, whole_spec: str) -> str:
+def entry(name: str, value, spec: str, whole_spec: str) -> str:
     """A text as it is, and one number of Python or any array library as text."""
     if isinstance(value, str):
         return value
@@ -65,6 +57,16 @@ def _entry(name: str, value, spec: str, whole_spec: str) -> str:
         raise ValueError(f"{name} must be a single number or a text, got {value!r}")
     number = array.item()
     return written(number, whole_spec if isinstance(number, int) else spec)
+
+
+def broadcast(name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array in this shape, which NumPy's own error does not name."""
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ValueError(
+            f"{name} must broadcast to {shape}, got shape {array.shape}"
+        ) from None
 
 
 def table(
@@ -88,41 +90,41 @@ def table(
     """
     cells = [list(row) for row in rows]
     specs: list = [spec] * len(head) if isinstance(spec, str) else list(spec)
-    names = ["spec", *(f"rows[{n}]" for n in range(len(cells)))]
-    for name, row in zip(names, [specs, *cells], strict=True):
+    named = {f"rows[{n}]": row for n, row in enumerate(cells)}
+    for name, row in ({"spec": specs} | named).items():
         if len(row) != len(head):
             raise ValueError(
                 f"{name} must have {len(head)} entries, one for each column, "
                 f"got {len(row)}"
             )
     texts = [
-        [_entry(f"{name}[{k}]", each, specs[k], "") for k, each in enumerate(row)]
-        for name, row in zip(names[1:], cells, strict=True)
+        [entry(f"{name}[{k}]", each, specs[k], "") for k, each in enumerate(row)]
+        for name, row in named.items()
     ]
     # A column with a number is set as numbers, its texts too.
     kinds = [
         "" if all(isinstance(row[k], str) for row in cells) else " class=number"
         for k in range(len(head))
     ]
-    top, body = "", ""
-    for name, kind in zip(head, kinds, strict=True):
-        tag = f'<th scope="col"{kind}>{html.escape(name)}</th>'
-        top += tag if name else f"<td{kind}></td>"
+    top = "".join(
+        f'<th scope="col"{kind}>{html.escape(name)}</th>'
+        if name
+        else f"<td{kind}></td>"
+        for name, kind in zip(head, kinds, strict=True)
+    )
+    body = ""
     for row in texts:
-        tags = [
-            f"<td{kind}>{html.escape(text)}</td>"
-            for text, kind in zip(row, kinds, strict=True)
-        ]
-        body += f"<tr>{''.join(tags)}</tr>"
+        tags = zip(kinds, map(html.escape, row), strict=True)
+        body += f"<tr>{''.join(f'<td{kind}>{text}</td>' for kind, text in tags)}</tr>"
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     page = (
         f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)) for row in (head, *texts)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *texts)]
     lines += [caption] if caption else []
-    show({"text/html": page, "text/plain": "\n".join(map(str.rstrip, lines))})
+    show({"text/html": page, "text/plain": "\n".join(lines)})
 
 
 def glue(
@@ -139,12 +141,13 @@ def glue(
         >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
         >>> glue(spec=".0%", share=0.15, rest=0.85)
     """
-    values = ({name: value} if name else {}) | values
+    if name:
+        values[name] = value
     if not values:
         raise ValueError(
             "glue needs a name and a value, or values as keywords, got neither"
         )
     for key, each in values.items():
-        text = _entry(f"the value of {key!r}", each, spec, spec)
+        text = entry(f"the value of {key!r}", each, spec, spec)
         about = {"name": key, "mime_prefix": _PREFIX}
         show({f"{_PREFIX}text/plain": text}, {"scrapbook": about})

@@ -23,22 +23,19 @@ class Stored(NamedTuple):
     about: dict
 
 
-def path(name: str = "") -> Path:
-    """The path of a stored file, given relative to the folder of stored results; the
-    folder itself for "".
+def path(name: str) -> Path:
+    """The path of a stored file, given relative to the folder of stored results.
 
     Example:
         >>> path("engine_cost.json").name
         'engine_cost.json'
     """
     if not (file := FOLDER / name).exists():
-        raise FileNotFoundError(
-            f"name must be a file or folder in {FOLDER}, got {name!r}"
-        )
+        raise FileNotFoundError(f"name must be a file in {FOLDER}, got {name!r}")
     return file
 
 
-def load(name: str, folder: Path | None = None) -> Stored:
+def load(name: str, folder: Path = FOLDER) -> Stored:
     """Read a stored result, given by the file's name without suffix; by default from
     those of the book.
 
@@ -46,7 +43,6 @@ def load(name: str, folder: Path | None = None) -> Stored:
         >>> load("softmax_heads").about["heads"]
         [1, 2, 4, 8]
     """
-    folder = path() if folder is None else Path(folder)
     if not (file := folder / f"{name}.npz").is_file():
         names = ", ".join(sorted(each.stem for each in folder.glob("*.npz"))) or "none"
         raise ValueError(f"name must be a stored result ({names}), got {name!r}")
@@ -68,7 +64,7 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
         >>> load("x", folder).arrays["a"].tolist(), load("x", folder).about
         ([0, 1, 2], {'seed': 0})
     """
-    part = Path(path).with_suffix(".part.npz")
+    part = path.with_suffix(".part.npz")
     text = np.array(json.dumps({"about": about}))
     try:
         np.savez_compressed(part, allow_pickle=False, about=text, **arrays)

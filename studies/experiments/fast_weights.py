@@ -33,7 +33,7 @@ class Setting(NamedTuple):
 
     def layer(self) -> layers.Layer:
         fixed = ("guess",) if self.start == "state" else ("guess", "state")
-        return layers.Layer(self.rule, heads=self.heads, value_size=1, frozen=fixed)
+        return layers.Layer(self.rule, heads=self.heads, frozen=fixed)
 
 
 SETTINGS = [
@@ -60,7 +60,7 @@ def loss(setting: Setting, params, key):
 
 def start(setting: Setting, key) -> layers.LayerParams:
     guess = PRIOR_MEAN if setting.start == "guess" else 0.0
-    params = setting.layer().init(key, DIM)
+    params = setting.layer().init(key, DIM, value_size=1)
     return params._replace(guess=jnp.full(DIM, guess, jnp.float32))
 
 

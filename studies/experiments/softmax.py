@@ -107,11 +107,25 @@ def loss(experiment: Training, params, key):
     return jax.vmap(one)(Z, x_q, y_q, target).mean(0)
 
 
+def weights(key, H: int, m: int, D: int) -> attention.SoftmaxParams:
+    """A layer's initial weights, uniform as those of the linear layers in the authors'
+    public code.
+    """
+    shapes, widths = [(H, D, D)] * 3 + [(H, m, D)], [D, D, D, D * H]
+    keys = jax.random.split(key, 4)
+    return attention.SoftmaxParams(
+        *(
+            jax.random.uniform(k, shape, minval=-(n**-0.5), maxval=n**-0.5)
+            for k, shape, n in zip(keys, shapes, widths, strict=True)
+        )
+    )
+
+
 def start(experiment: Training, key):
     """The initial weights of all layers, one after the other, and guesses of zero."""
-    keys = jax.random.split(key, len(experiment.heads))
+    keys, m = jax.random.split(key, len(experiment.heads)), experiment.outputs
     layers = [
-        attention.init_softmax(k, experiment.dim, H, outputs=experiment.outputs)
+        weights(k, H, m, experiment.dim + m)
         for k, H in zip(keys, experiment.heads, strict=True)
     ]
     heads = jax.tree.map(lambda *W: jnp.concatenate(W), *layers)

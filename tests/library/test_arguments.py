@@ -19,7 +19,7 @@ RNG = np.random.default_rng(0)
 draw = lambda *shape: RNG.normal(size=shape)
 SEEN = {"X": draw(C, d), "y": draw(C), "x_q": draw(d)}
 LSA = attention.LSAParams(*draw(4, H, d + 1, d + 1))
-SOFTMAX = attention.SoftmaxParams(*draw(3, H, d + 1, d + 1), draw(H, 1, d + 1))
+SOFTMAX = attention.SoftmaxParams(draw(H, 1, d + 1), draw(H, d + 1, d + 1))
 KEY, TASK, PLAIN = jax.random.key(0), TASKS["general, noisy"], TASKS["isotropic"]
 COV = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 0.5]])
 GUESS, W_1, W_2, M = draw(d), draw(d + 1, d + 1), draw(d + 1, d + 1), draw(*[d + 1] * 3)
@@ -51,21 +51,19 @@ EXACT = [
     (attention.from_lift, {"M": M}),
     (attention.gd_weights, {"prior_mean": GUESS, "step_size": 0.5}),
     (attention.init, {"key": KEY, "dim": d, "heads": H, "scale": 0.3}),
-    (attention.init_softmax, {"key": KEY, "dim": d, "heads": H, "outputs": 2}),
     (attention.softmax_heads, {"params": SOFTMAX, "Z": W_1, "z_q": W_1[0]}),
     (attention.softmax_attention, {"params": SOFTMAX, "y_q": 0.5, **SEEN}),
-    (attention.effective_softmax, {"params": SOFTMAX}),
-    (attention.from_effective_softmax, {"b": SOFTMAX.W_O, "A": LSA.W_K}),
+    (attention.from_effective_softmax, {"b": SOFTMAX.b, "A": SOFTMAX.A}),
     (attention.reduced_softmax, {"omega": draw(H), "mu": draw(H), **SEEN}),
     (estimators.one_step_gd, SEEN | step),
     (estimators.debiased_gd, SEEN | step),
-    (estimators.delta_rule, SEEN | step | {"decay": 0.9, "normalized": True}),
+    (estimators.delta_rule, SEEN | step),
     (
         estimators.bayes,
         SEEN | {"prior_mean": GUESS, "prior_cov": COV, "noise_std": 0.5},
     ),
-    (tasks.sample, {"key": KEY, "task": PLAIN, "batch_size": 2, "compress": True}),
-    (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3}),
+    (tasks.sample, {"key": KEY, "task": PLAIN, "batch_size": 2}),
+    (LAYER.init, {"key": KEY, "dim": d, "scale": 0.3, "value_size": 1}),
     (LAYER.predict, {"params": PARAMS, **SEEN}),
     (theory.gd_risk, {"task": TASK, "step_size": 0.3}),
     (theory.optimal_risk, {"task": TASK, **guess_and_bias}),
@@ -107,8 +105,7 @@ OTHERS = [
     ),
     (
         layers.Layer,
-        {"rule": "delta", "heads": H, "depth": 2, "value_size": 1, "frozen": ("W_K",)}
-        | {"normalized": True, "labels_only": False},
+        {"rule": "delta", "heads": H, "depth": 2, "frozen": ("W_K",)},
     ),
     (
         metrics.sampled_risk,
@@ -140,7 +137,7 @@ OTHERS = [
 ]
 # Functions, switches, places on the disk: other values of them are wrong elsewhere.
 FREE = set("f g predict loss objective callback init checkpoint dtype progress".split())
-FREE |= {"normalized", "labels_only", "compress"}
+FREE |= {"normalized"}
 
 
 def test_the_table_has_all_arguments():

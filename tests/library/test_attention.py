@@ -20,9 +20,13 @@ def draw(*shapes, seed=0):
 
 X, y, x_q, guess = draw((C, d), C, d, ())
 LSA = attention.LSAParams(*draw(*[(H, d + 1, d + 1)] * 4, seed=1))
-SOFTMAX = attention.SoftmaxParams(
-    *draw(*[(H, d + 1, d + 1)] * 3, (H, 1, d + 1), seed=2)
-)
+# W_K, W_Q, W_V and W_O of a softmax layer, of two outputs
+MATRICES = draw(*[(H, d + 1, d + 1)] * 3, (H, 2, d + 1), seed=2)
+
+
+def softmax_layer(W_K, W_Q, W_V, W_O):
+    A = np.swapaxes(W_K, 1, 2) @ W_Q / np.sqrt(d + 1)
+    return attention.from_effective_softmax(W_O @ W_V, A)
 
 
 def layer_by_loops(params, X, y, x_q, y_q):
@@ -37,14 +41,14 @@ def layer_by_loops(params, X, y, x_q, y_q):
     return out
 
 
-def softmax_by_loops(params, X, y, x_q, y_q):
+def softmax_by_loops(X, y, x_q, y_q, output=0):
     """Keys, queries and values one by one, the exponentials normalized by hand."""
     tokens, z_q = np.column_stack([X, y]), np.append(x_q, y_q)
     out = float(y_q)
-    for W_K, W_Q, W_V, W_O in zip(*params, strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*MATRICES, strict=True):
         scores = [np.exp((W_K @ z) @ (W_Q @ z_q) / np.sqrt(len(z_q))) for z in tokens]
         out += sum(
-            score * (W_O @ (W_V @ z))[0]
+            score * (W_O @ (W_V @ z))[output]
             for score, z in zip(scores, tokens, strict=True)
         ) / sum(scores)
     return out
@@ -99,48 +103,25 @@ def test_init_has_the_scale_that_it_is_given():
 
 def test_softmax_attention_by_loops(x64):
     """Controls: the guess is read, and the query is not attended to."""
-    found = float(attention.softmax_attention(SOFTMAX, X, y, x_q, guess))
-    np.testing.assert_allclose(
-        found, softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12
-    )
-    assert abs(softmax_by_loops(SOFTMAX, X, y, x_q, 0.0) - found) > 1e-3
-    assert (
-        abs(
-            softmax_by_loops(
-                SOFTMAX, np.vstack([X, x_q]), np.append(y, guess), x_q, guess
-            )
-            - found
-        )
-        > 1e-3
-    )
+    *rest, W_O = MATRICES
+    layer = softmax_layer(*rest, W_O[:, :1])
+    found = float(attention.softmax_attention(layer, X, y, x_q, guess))
+    np.testing.assert_allclose(found, softmax_by_loops(X, y, x_q, guess), rtol=1e-12)
+    assert abs(softmax_by_loops(X, y, x_q, 0.0) - found) > 1e-3
+    seen = softmax_by_loops(np.vstack([X, x_q]), np.append(y, guess), x_q, guess)
+    assert abs(seen - found) > 1e-3
 
 
 def test_softmax_heads_of_several_outputs(x64):
     """Their two labels are those of two layers with one output each."""
-    params = SOFTMAX._replace(W_O=draw((H, 2, d + 1), seed=6)[0])
     each = attention.softmax_heads(
-        params, np.column_stack([X, y]), np.append(x_q, guess)
+        softmax_layer(*MATRICES), np.column_stack([X, y]), np.append(x_q, guess)
     )
-    one = lambda k: params._replace(W_O=params.W_O[:, k : k + 1])
     np.testing.assert_allclose(
         each.sum(0),
-        [softmax_by_loops(one(k), X, y, x_q, guess) - guess for k in (0, 1)],
+        [softmax_by_loops(X, y, x_q, guess, k) - guess for k in (0, 1)],
     )
     assert abs(each[0] - each[1]).min() > 1e-3
-
-
-def test_softmax_circuits_are_the_layer(x64):
-    """Control: without the softmax's share 1/sqrt(D) in A, another layer."""
-    b, A = attention.effective_softmax(SOFTMAX)
-    of = lambda A: float(
-        attention.softmax_attention(
-            attention.from_effective_softmax(b, A), X, y, x_q, guess
-        )
-    )
-    np.testing.assert_allclose(
-        of(A), softmax_by_loops(SOFTMAX, X, y, x_q, guess), rtol=1e-12
-    )
-    assert abs(of(2 * A) - of(A)) > 1e-3
 
 
 def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
@@ -158,26 +139,11 @@ def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
     assert abs(attention.reduced_softmax(mu, omega, X, y, x_q) - layer) > 1e-3
 
 
-def test_init_softmax_has_its_bounds():
-    """Each matrix is drawn on its own, uniformly up to the bound of its size."""
-    params = attention.init_softmax(jax.random.key(0), 15, 9, outputs=2)
-    for name, bound in (
-        ("W_K", 17**-0.5),
-        ("W_Q", 17**-0.5),
-        ("W_V", 17**-0.5),
-        ("W_O", (17 * 9) ** -0.5),
-    ):
-        assert 0.95 * bound < np.abs(getattr(params, name)).max() <= bound
-    square = np.stack([np.ravel(W) for W in params[:3]])
-    # 2601 entries each: correlations have a standard error of 1/51.
-    assert np.abs(np.corrcoef(square) - np.eye(3)).max() < 5 / 51
-
-
 E = np.ones((d + 1, C + 1))
 test_wrong_shapes_are_named = refusals(
     (
-        lambda: attention.effective_softmax(jax.tree.map(lambda W: W[:0], SOFTMAX)),
-        r"W_K must have shape \(H, D, D\), got shape \(0, 4, 4\)",
+        lambda: attention.from_effective_softmax(np.ones((0, 1, 4)), LSA.W_K),
+        r"b must have shape \(H, m, D\), got shape \(0, 1, 4\)",
     ),
     (
         lambda: attention.embed(X[:0], y[:0], x_q, 0),

@@ -51,6 +51,8 @@ def shown(monkeypatch):
         (-100.0, -101.0, {"rtol": 0.02}, True),
         ([1.0, 2.0], [1.0, 2.0], {"atol": 1e-9}, True),
         ([1.0, 1.05], 1.0, {"atol": 0.1}, True),
+        # Zeros that follow from a structure are met exactly.
+        ([1.05, 0.0], [1.0, 0.0], {"rtol": 0.1}, True),
         ([1.1, 2.0], [1.0, 2.1], {"atol": 1e-9}, False),
         (1.0, 2.0, {"relation": "<"}, True),
         (2.0, 2.0, {"relation": "<"}, False),
@@ -75,11 +77,18 @@ def test_check_and_control_are_opposites(shown, measured, expected, kwargs, hold
     assert f'id="{record.anchor}"' in bundle["text/html"]
 
 
-@pytest.mark.parametrize("measured", [[1.0, 2.0], [5.0, 2.1]])
-def test_an_array_that_holds_in_part_is_neither(shown, measured):
+@pytest.mark.parametrize(
+    ("measured", "expected", "how"),
+    [
+        ([1.0, 2.0], [1.0, 2.1], {"atol": 1e-9}),
+        ([5.0, 2.1], [1.0, 2.1], {"atol": 1e-9}),
+        ([1.05, 1e-17], [1.0, 0.0], {"rtol": 0.1}),
+    ],
+)
+def test_an_array_that_holds_in_part_is_neither(shown, measured, expected, how):
     for claim in (check, control):
         with pytest.raises(claims.ClaimError, match="some-claim"):
-            claim(measured, [1.0, 2.1], atol=1e-9)
+            claim(measured, expected, **how)
     claims._show_pending()
     assert shown == []
 
@@ -143,11 +152,8 @@ def test_a_cell_has_one_row_for_all_that_it_checks(shown):
         bundle["text/html"].count("<details") == 1
         and "<td>0–7</td>" in bundle["text/html"]
     )
-    assert [record["kind"] for record in metadata[METADATA]] == [
-        "check",
-        "check",
-        "control",
-    ]
+    kinds = [record["kind"] for record in metadata[METADATA]]
+    assert kinds == ["check", "check", "control"]
 
 
 def test_the_entry_closest_to_its_bound_speaks_for_an_array(shown):
@@ -203,11 +209,8 @@ def test_a_page_s_row_is_rounded_and_the_ledger_s_is_not(shown):
 
     Markup is escaped, and minus is one sign.
     """
-    assert [number(110 / 21, 1e-6), number(8.0, 0.5), number(0.0, 0.0)] == [
-        "5.23809524",
-        "8",
-        "0",
-    ]
+    rounded = [number(110 / 21, 1e-6), number(8.0, 0.5), number(0.0, 0.0)]
+    assert rounded == ["5.23809524", "8", "0"]
     record = check(-110 / 21, -5.0, relation="<", atol=1e-3, label="a < b & c")
     page, ledger = rows([record]), texts(record, rounded=False)
     assert ">−5.2381<" in page.replace("10<", "1<")
@@ -230,16 +233,13 @@ def test_a_page_s_row_is_rounded_and_the_ledger_s_is_not(shown):
 
 def test_anchors_are_unique(shown):
     claim, other = Claim("anchor-claim"), Claim("other-anchor-claim")
-    records = [
-        each.holds("a label", 1.0, 1.0, atol=1.0)
+    anchors = [
+        each.holds("a label", 1.0, 1.0, atol=1.0).anchor
         for each in (claim, claim, other, Claim("anchor-claim"))
     ]
-    anchors = [record.anchor.removeprefix("claim-") for record in records]
     assert anchors == [
-        "anchor-claim",
-        "anchor-claim-2",
-        "other-anchor-claim",
-        "anchor-claim-3",
+        *("claim-anchor-claim", "claim-anchor-claim-2"),
+        *("claim-other-anchor-claim", "claim-anchor-claim-3"),
     ]
 
 
@@ -290,46 +290,31 @@ def test_glue_formats_and_names(bundles):
 
 def test_there_is_one_way_to_write_a_number(bundles):
     """A minus sign, none before a zero, whatever library the number is from."""
-    values = (
-        (-1e-4, ".2f"),
-        (-0.0, "g"),
-        (-4e-4, "+.1%"),
-        (np.float32(-0.5), ".1f"),
-        (-7, "d"),
-        (1e-9, ".0e"),
-    )
-    values += (-np.inf, ".2f"), (np.array(2.5), ".2f"), (jnp.float32(2.5), ".2f")
-    for value, spec in values:
+    cases = [
+        ("0.00", -1e-4, ".2f"),
+        ("0", -0.0, "g"),
+        ("+0.0%", -4e-4, "+.1%"),
+        ("−0.5", np.float32(-0.5), ".1f"),
+        ("−7", -7, "d"),
+        ("1e−09", 1e-9, ".0e"),
+        ("−inf", -np.inf, ".2f"),
+        ("2.50", np.array(2.5), ".2f"),
+        ("2.50", jnp.float32(2.5), ".2f"),
+    ]
+    for _, value, spec in cases:
         notebook.glue("x", value, spec)
         notebook.table(["x"], [[value]], spec=spec)
     glued, shown = (
         [list(bundle[0].values())[-1] for bundle in bundles[k::2]] for k in (0, 1)
     )
-    assert glued == [
-        "0.00",
-        "0",
-        "+0.0%",
-        "−0.5",
-        "−7",
-        "1e−09",
-        "−inf",
-        "2.50",
-        "2.50",
-    ]
+    assert glued == [text for text, *_ in cases]
     assert shown == [f"x\n{text}" for text in glued]
 
 
 def test_integers_of_any_type_are_written_in_full(bundles):
-    kinds = (
-        12345,
-        np.int64(12345),
-        np.uint16(12345),
-        np.array(12345),
-        jnp.array(12345),
-        np.array([12345])[0],
-    )
-    notebook.table(["n"] * len(kinds), [kinds])
-    assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["12345"] * len(kinds)
+    kinds = int, np.int64, np.uint16, np.array, jnp.array
+    notebook.table(["n"] * 5, [[kind(12345) for kind in kinds]])
+    assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["12345"] * 5
     for bad in (np.ones(1), None):
         with pytest.raises(
             ValueError, match=r"rows\[1\]\[1\] must be a single number or a text"
@@ -344,15 +329,6 @@ def test_integers_of_any_type_are_written_in_full(bundles):
     assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["−1.5", "2.000"], (
         "each column has its own format"
     )
-
-
-def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
-    """Zeros that follow from a structure are met exactly; rounding in their place is a
-    failure.
-    """
-    check([1.05, 0.0], [1.0, 0.0], rtol=0.1)
-    with pytest.raises(claims.ClaimError, match="fails"):
-        check([1.05, 1e-17], [1.0, 0.0], rtol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +352,7 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
                 [1.0, 2.0],
                 np.ones(shape),
                 {},
-                r"expected must broadcast to .*, \(2,\), got",
+                r"expected must broadcast to \(2,\), got",
             )
             for shape in (3, (2, 1))
         ),
@@ -386,7 +362,7 @@ def test_a_relative_tolerance_leaves_none_to_a_zero(shown):
         ([1.0, 2.0], 1.0, {"atol": np.ones(3)}, "atol must broadcast"),
         ([1.0, 2.0], 1.0, {"atol": [0.1, -0.1]}, "atol and rtol must not be negative"),
         (1.0, 1.0, {"rtol": -0.1}, "atol and rtol must not be negative"),
-        ([1.0, 2.0], 1.0, {"rtol": [0.1, 0.1]}, "rtol must be one number"),
+        (1.0, 1.0, {"rtol": [0.1, 0.1]}, r"rtol must broadcast to \(\), got"),
         (1.0, 1e9, {"rtol": np.inf}, "rtol must be finite"),
         (
             [1.0, 2.0],

@@ -12,9 +12,13 @@ from scipy import stats
 from theory_reference import GENERAL, batch_of, largest_z, z_bound
 
 from lsalib import _draw
-from lsalib.tasks import sample
 
 ALPHA = 1e-4  # chance that a right sampler fails one of these tests
+MEAN = jnp.float32(GENERAL.prior_mean)
+ROOTS = [
+    jnp.float32(np.linalg.cholesky(cov))
+    for cov in (GENERAL.feature_cov, GENERAL.prior_cov)
+]
 
 
 def fits(values, expected):
@@ -85,17 +89,18 @@ def test_compressed_contexts_have_the_distribution_of_the_gram_matrix(
     """Two samples against each other; the controls are a longer context and a wrong
     divisor.
     """
-    task = replace(GENERAL, context_size=context_size, noise_std=noise_std)
 
-    def of(task, seed, compress):
-        X, y, _, _, w = map(
-            np.asarray, sample(jax.random.key(seed), task, 20_000, compress=compress)
-        )
+    def of(size, seed, compress):
+        noisy = noise_std > 0
+        key, n = jax.random.key(seed), 20_000
+        white = _draw.draw(key, 3, size, n, noisy=noisy, compress=compress)
+        data = _draw.data_from_draw(white, MEAN, *ROOTS, noise_std if noisy else None)
+        X, y, _, w = (np.moveaxis(part, -1, 0) for part in data)
         return X, y, w
 
-    X, y, w = short = of(task, 1, True)
+    X, y, w = short = of(context_size, 1, True)
     assert X.shape[1] == 3 + (noise_std > 0)
-    tokens = read_by_predictions(*of(task, 0, False))
+    tokens = read_by_predictions(*of(context_size, 0, False))
     p = lambda *batch: (
         12
         * min(
@@ -104,25 +109,8 @@ def test_compressed_contexts_have_the_distribution_of_the_gram_matrix(
         )
     )
     assert p(*short) > ALPHA
-    longer = of(
-        replace(task, context_size=context_size + max(1, context_size // 2)), 1, True
-    )
+    longer = of(context_size + max(1, context_size // 2), 1, True)
     assert max(p(*longer), p(1.05**0.5 * X, 1.05**0.5 * y, w)) < ALPHA
-
-
-def test_a_short_context_is_not_compressed_and_keys_repeat():
-    """With label noise tokens have p = 4 entries: four of them are no more than these.
-
-    Another key is another batch.
-    """
-    for context_size in (3, 4):
-        task = replace(GENERAL, context_size=context_size)
-        a, b = (
-            sample(jax.random.key(0), task, 5, compress=compress)
-            for compress in (False, True)
-        )
-        assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-    assert not np.array_equal(a.X, sample(jax.random.key(1), task, 5).X)
 
 
 def test_a_singular_covariance_has_a_root():

@@ -15,6 +15,8 @@ QUESTION = {
     "question": "Is 2 < 1?",
     "answers": {"No": "2 is more.", "Yes": "No: 2 > 1."},
     "right": "No",
+    "sliders": {},
+    "colors": ["ink"],
 }
 X = [1, 2, 4]
 CURVE = {"a curve": [1.0, 2.0, 3.0]}
@@ -35,17 +37,19 @@ def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
         X,
         {"whole": whole, "of b": np.arange(9).reshape(3, 3)},
         exact={"level": [[5.0], [6.0]]},
-        sliders={"a": [0.0005, 12345.0], "b": ["one", "two", "three"]},
-        start={"a": 9000, "b": "three", "x": 2.2},
-        colors=["lsa", "yq", "gd"],
-        **QUESTION,
+        start={"a": 9000, "x": 2.2},
+        **QUESTION
+        | {
+            "sliders": {"a": [0.0005, 12345.0], "b": ["one", "two", "three"]},
+            "colors": ["lsa", "yq", "gd"],
+        },
     )
     (page,) = (bundle["text/html"] for bundle in shown)
     data = json.loads(re.search('json">(.*)</script>', page)[1])
     assert data["x"]["values"] == X and data["x"]["ends"] == [1, 4]
     assert data["sliders"] == [
         {"label": "a", "texts": ["0.0005", "12,340"], "at": 1},
-        {"label": "b", "texts": ["one", "two", "three"], "at": 2},
+        {"label": "b", "texts": ["one", "two", "three"], "at": 0},
         {"label": "x", "texts": ["1", "2", "4"], "at": 1},
     ]
     names, inks, arrays = zip(*(line.values() for line in data["lines"]), strict=True)
@@ -62,7 +66,7 @@ def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
 
 def test_a_logarithmic_axis_shows_positive_numbers(shown):
     curves = {"down": [[1, 0.1, 0], [1e-3, 1e-4, -1]]}
-    explore(X, curves, sliders={"a": [1, 2]}, log="xy", **QUESTION)
+    explore(X, curves, log="xy", **QUESTION | {"sliders": {"a": [1, 2]}})
     data = json.loads(re.search('json">(.*)</script>', shown[0]["text/html"])[1])
     assert data["x"]["log"] and data["y"]["log"]
     assert data["y"]["ends"] == pytest.approx([1e-4 / 1.2, 1.2], rel=1e-4)
@@ -92,10 +96,10 @@ test_odd_calls_are_refused = refusals(
     ),
     (
         lambda: explore(X, CURVE, start={"z": 1}, **QUESTION),
-        "start must be a position of a slider, got z=1",
+        r"start must name sliders, \['x'\], got 'z'",
     ),
     (
-        lambda: explore(X, CURVE, colors=["gd", "gd"], **QUESTION),
+        lambda: explore(X, CURVE, **QUESTION | {"colors": ["gd", "gd"]}),
         r"colors must be 1, of \['a curve'\], got",
     ),
     (
@@ -106,8 +110,7 @@ test_odd_calls_are_refused = refusals(
         lambda: explore(
             X,
             {"big": np.pi * np.ones((9999, 3))},
-            sliders={"a": range(9999)},
-            **QUESTION,
+            **QUESTION | {"sliders": {"a": range(9999)}},
         ),
         "curves must fit into 60000 bytes, got",
     ),

@@ -186,9 +186,16 @@ def lift_sum(params):
 def test_the_same_under_jit_vmap_and_grad(x64):
     """All functions in one program, on two tasks; their slopes by differences."""
     tasks = [make_task(seed, 3, 4, 0.8) for seed in (0, 1)]
+    ways = [make_task(seed, 3, 4, 0.5) for seed in (2, 3)]
     every = lambda task: jnp.stack([jnp.asarray(f(task)) for f in FUNCTIONS.values()])
-    # Along a path through other tasks, which moves all four fields.
-    path = lambda task, way, h: jax.tree.map(lambda leaf, by: leaf + h * by, task, way)
+    fields = "prior_mean", "feature_cov", "prior_cov", "noise_std"
+    numbers = lambda task: {name: getattr(task, name) for name in fields}
+
+    def path(task, way, h):
+        """Through other tasks, which moves all four fields."""
+        moved = jax.tree.map(lambda leaf, by: leaf + h * by, task, way)
+        return GaussianTask(context_size=4, **moved)
+
     slope = jax.jit(
         jax.vmap(
             lambda task, way: jax.jvp(
@@ -196,14 +203,17 @@ def test_the_same_under_jit_vmap_and_grad(x64):
             )
         )
     )
-    stack = lambda tasks: jax.tree.map(lambda *leaves: np.stack(leaves), *tasks)
-    found, slopes = slope(
-        stack(tasks), stack(ways := [make_task(seed, 3, 4, 0.5) for seed in (2, 3)])
+    stack = lambda tasks: jax.tree.map(
+        lambda *leaves: np.stack(leaves), *map(numbers, tasks)
     )
+    found, slopes = slope(stack(tasks), stack(ways))
     known = [[float(f(task)) for f in FUNCTIONS.values()] for task in tasks]
     np.testing.assert_allclose(found, known, rtol=1e-10)
     ends = [
-        [float(f(path(tasks[0], ways[0], h))) for f in FUNCTIONS.values()]
+        [
+            float(f(path(numbers(tasks[0]), numbers(ways[0]), h)))
+            for f in FUNCTIONS.values()
+        ]
         for h in (1e-5, -1e-5)
     ]
     np.testing.assert_allclose(slopes[0], np.subtract(*ends) / 2e-5, rtol=1e-5)

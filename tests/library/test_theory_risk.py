@@ -1,5 +1,7 @@
 """Exact risks of given weights, and moments: against brute-force moments in NumPy."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -198,7 +200,7 @@ def test_products_are_asked_for_in_full_precision():
     task, params = TASKS["general"], make_params(0, 2, 2)
     text = lambda f, *args: str(jax.make_jaxpr(f)(*args))
     for f, given in (
-        (gd_risk, task),
+        (lambda cov: gd_risk(replace(task, feature_cov=cov)), task.feature_cov),
         (lambda params: population_risk(params, task), params),
     ):
         program = text(f, given)

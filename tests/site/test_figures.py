@@ -17,7 +17,7 @@ def draw(color: str = "lsa") -> str:
     with plt.rc_context():
         figures.use_style()
         figure, ax = plt.subplots()
-        ax.plot([1, 2], [3, 1], color=figures.COLORS[color], label="a risk")
+        ax.plot([1, 2], [3, 1], color=figures.color_of(color), label="a risk")
         ax.imshow(figures.tint(np.eye(2)), extent=(1, 2, 1, 2))
         ax.legend()
         file = io.StringIO()

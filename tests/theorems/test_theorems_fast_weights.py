@@ -53,7 +53,7 @@ def test_an_initial_state_is_a_guess(x64):
         recurrent += state @ queries[:, :-1] @ x_q
     weights = (K, Q, b[:, None], np.tile(np.eye(dim + 1)[-1:].T, (H, 1, 1)))
     params = LayerParams(*(W[None] for W in weights), guess, states[None, :, None])
-    layer = Layer("linear", H, value_size=1)
+    layer = Layer("linear", H)
     found = float(layer.predict(params, Z[:, :-1], Z[:, -1], x_q))
     assert found == pytest.approx(recurrent, rel=1e-12)
     A = K.swapaxes(1, 2) @ Q

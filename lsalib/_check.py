@@ -219,6 +219,13 @@ def float_type(name: str, value) -> np.dtype:
     )
 
 
+def choice(name: str, value, choices):
+    if value not in choices:
+        listed = ", ".join(map(str, choices)) or "none"
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+    return value
+
+
 def function(name: str, value) -> None:
     if not callable(value):
         raise ValueError(f"{name} must be a function, got {describe(value)}")

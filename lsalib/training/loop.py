@@ -67,9 +67,8 @@ def advance(
     program, data, state: State, keys, batch_axes: int, settings: dict, record: Record
 ) -> tuple[Trained, np.ndarray]:
     """The end on the host, and the step at which each seed or run diverged, or -1."""
-    state = jax.device_get(state)
     losses = jax.eval_shape(program, state, data, keys, 0, 1)[1]
-    record.begin(state, losses, batch_axes, settings)
+    record.begin(jax.device_get(state), losses, batch_axes, settings)
     for stop in record.stops():
         piece = program(record.state, data, keys, record.at, stop)
         record.add(stop, *jax.device_get(piece))

@@ -8,13 +8,14 @@ batch and its Gram matrices, is computed once: most of a step.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from lsalib._arrays import HeadMatrices, HeadVectors
 from lsalib._draw import contract, data_from_draw, draw
 from lsalib.attention import LSAParams, effective
 from lsalib.tasks import StandardTask, checked_sample
@@ -66,8 +67,8 @@ class OwnSampler(NamedTuple):
 
 
 class Data(NamedTuple):
-    """The constants of a run, and how its batches are drawn: None for the exact risk,
-    without any.
+    """The constants of a run, and how its batches are drawn; None: the exact risk needs
+    no batch.
     """
 
     sampler: GaussianSampler | OwnSampler | None
@@ -96,21 +97,20 @@ def loss(row, data: Data, key):
         return jnp.mean((attend(b, A, Z, t) + c @ t - target) ** 2)
 
 
-def unpack(rows, dim: int) -> tuple[LSAParams, Array | np.ndarray]:
+def unpack(rows, dim: int):
     """The weights and the guess in rows (..., P): Adam is faster on one long row than
     on the leaves of a tree.
     """
     # The derivative of a split is one concatenation; that of slices adds up whole rows.
-    split: Any = np.split if isinstance(rows, np.ndarray) else jnp.split
-    size = (rows.shape[-1] - dim) // 4
-    *params, guess = split(rows, size * np.arange(1, 5), axis=-1)
+    xp, size = rows.__array_namespace__(), (rows.shape[-1] - dim) // 4
+    *params, guess = xp.split(rows, size * np.arange(1, 5), axis=-1)
     shape = (*rows.shape[:-1], -1, dim + 1, dim + 1)
     return LSAParams(*(W.reshape(shape) for W in params)), guess
 
 
 def attend(
-    b: Float[Array, "H D"],
-    A: Float[Array, "H D D"],
+    b: HeadVectors,
+    A: HeadMatrices,
     Z: Float[Array, "m D B"],
     t: Float[Array, "D B"],
 ):
@@ -125,16 +125,12 @@ def attend(
     N = (N + N.swapaxes(1, 2))[:, rows, columns] * np.where(
         rows == columns, 0.5, 1.0
     ).astype(N.dtype)[None]
-    # A product with ones, since a sum over the first axis is slow on a CPU.
-    return jnp.ones(D, t.dtype) @ ((N / m) @ _upper_gram(Z) * t)
-
-
-def _upper_gram(Z: Float[Array, "m D B"]) -> Float[Array, "F B"]:
-    """The upper triangle of Z^T Z, row by row."""
-    m, D, _ = Z.shape
     if m * D > 256:
-        return jnp.einsum("cib,cjb->bij", Z, Z)[:, *np.triu_indices(D)].T
-    # Written out, it is vector operations over the batch: five times as fast on a CPU,
-    # but a larger program.
-    parts = [sum(Z[c, i][None] * Z[c, i:] for c in range(m)) for i in range(D)]
-    return jax.lax.optimization_barrier(jnp.concatenate(parts))
+        gram = jnp.einsum("cib,cjb->bij", Z, Z)[:, rows, columns].T
+    else:
+        # Written out, it is vector operations over the batch: twice as fast on a CPU,
+        # but the program grows with the tokens.
+        parts = (Z[c][rows] * Z[c][columns] for c in range(m))
+        gram = jax.lax.optimization_barrier(sum(parts))
+    # A product with ones, since a sum over the first axis is slow on a CPU.
+    return jnp.ones(D, t.dtype) @ ((N / m) @ gram * t)

@@ -59,10 +59,8 @@ class Record:
         progress: bool,
         checkpoint,
     ):
-        self.steps, self.every = (
-            _check.count("steps", steps),
-            _check.count("every", every),
-        )
+        self.steps = _check.count("steps", steps)
+        self.every = _check.count("every", every)
         self.marks = whole_numbers("snapshots", snapshots, self.steps)
         self.callback, self.progress = callback, progress
         self.path = checkpoint and Path(checkpoint, "state.npz")
@@ -90,8 +88,12 @@ class Record:
 
     def stops(self) -> list[int]:
         """The steps after which something happens."""
-        regular = *range(0, self.steps, PIECE), *range(0, self.steps, self.every)
-        stops = {*regular, *self.marks, self.steps}
+        stops = {
+            *range(0, self.steps, PIECE),
+            *range(0, self.steps, self.every),
+            *self.marks,
+            self.steps,
+        }
         return sorted(stop for stop in stops if stop > self.at)
 
     def add(self, stop: int, state: State, losses) -> None:
@@ -119,10 +121,11 @@ class Record:
     def content(self) -> tuple[dict, PyTree]:
         """The settings up to this step, and what a checkpoint holds."""
         # A training that is extended may have more snapshots.
-        marks = [mark for mark in self.marks if mark <= self.at]
-        taken = {mark: self.snapshots[mark] for mark in marks}
+        taken = {
+            mark: params for mark, params in self.snapshots.items() if mark <= self.at
+        }
         content = self.losses[: self.at], self.state, taken
-        return self.settings | {"snapshots": marks}, content
+        return self.settings | {"snapshots": [*taken]}, content
 
     def restore(self) -> None:
         """Go on from the checkpoint that the first process has, if it has one."""
@@ -148,8 +151,9 @@ class Record:
             self.losses[: self.at], self.state, taken = content
             self.snapshots = dict.fromkeys(self.marks, self.state.params) | taken
         content = np.int32(self.at), self.losses, self.state, self.snapshots
-        content = multihost_utils.broadcast_one_to_all(content)
-        at, losses, self.state, self.snapshots = content
+        at, losses, self.state, self.snapshots = multihost_utils.broadcast_one_to_all(
+            content
+        )
         self.at, self.losses[:] = int(at), losses
 
     def end(self) -> tuple[Trained, np.ndarray]:
@@ -175,7 +179,7 @@ def finite(array: np.ndarray, axes: int) -> np.ndarray:
     return np.isfinite(array).reshape(*array.shape[:axes], -1).all(-1)
 
 
-def whole_numbers(name: str, values, last: int) -> list[int]:
+def whole_numbers(name: str, values, last: int) -> tuple[int, ...]:
     """Increasing whole numbers of 0 to ``last``."""
     numbers = np.ravel(values).tolist()
     for number in numbers:
@@ -184,7 +188,7 @@ def whole_numbers(name: str, values, last: int) -> list[int]:
         raise ValueError(
             f"{name} must be increasing whole numbers of 0 to {last}, got {values!r}"
         )
-    return numbers
+    return tuple(numbers)
 
 
 def spread(tree: PyTree, batch_axes: int) -> PyTree:
@@ -209,20 +213,20 @@ def spread(tree: PyTree, batch_axes: int) -> PyTree:
 def digest(tree: PyTree) -> str:
     """A short text for the numbers and texts in a tree, and for its structure."""
     values = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), tree)
-    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(values).encode()).hexdigest()
 
 
 def write(path: str | Path, about, tree: PyTree) -> None:
     """A file in NumPy's npz format; an interrupted write leaves what was there."""
     part = Path(f"{path}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(about, default=lambda array: array.tolist())
     with part.open("wb") as file:
+        text = json.dumps(about, default=np.ndarray.tolist)
         np.savez(file, *jax.tree.leaves(tree), about=text)
     part.replace(path)
 
 
-def read(path: str | Path) -> tuple[Any, list[np.ndarray]]:
+def read(path: str | Path) -> tuple[Any, list]:
     """What ``write`` was given: what the file is about, and the leaves of the tree."""
     with np.load(path) as file:
         if "about" not in file:

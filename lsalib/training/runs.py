@@ -47,16 +47,15 @@ class Run:
                 "task must have dim and sample(key, n), "
                 f"got {_check.describe(self.task)}"
             )
-        if not isinstance(self.train_guess, bool | np.bool_):
-            raise ValueError(
-                f"train_guess must be True or False, got {self.train_guess!r}"
-            )
         d = self.task.dim
         guess = np.zeros(d) if self.guess is None else self.guess
         self.__dict__.update(
             heads=_check.count("heads", self.heads),
             guess=_check.vector("guess", guess, d),
             bias=_check.number("bias", self.bias),
+            train_guess=bool(
+                _check.choice("train_guess", self.train_guess, (False, True))
+            ),
             learning_rate=_check.number("learning_rate", self.learning_rate, above=0.0),
             init_scale=_check.number("init_scale", self.init_scale, above=0.0),
         )
@@ -104,21 +103,23 @@ class Fit(NamedTuple):
 
     def population_risk(self, task: GaussianTask | None = None):
         """The exact risk (eq. 4), on the task of the training or on another one."""
-        task = task or self.task
-        one = lambda params, guess: population_risk(params, task, guess, self.run.bias)
+        one = lambda params, guess: population_risk(
+            params, task or self.task, guess, self.run.bias
+        )
         risks = np.asarray(self._each_seed(one))
         return risks if risks.ndim else float(risks)
 
     def seed(self, number: int) -> "Fit":
         """The fit of one seed of a sweep, by its number."""
-        place = _place("seed", number, self.seeds or ())
+        numbers = self.seeds or ()
+        place = numbers.index(_check.choice("seed", number, numbers))
         return jax.tree.map(lambda leaf: leaf[place], self)._replace(seeds=None)
 
     def snapshot(self, step: int) -> "Fit":
         """The fit after a step of ``snapshots``; ``losses`` stay those of the whole
         training.
         """
-        place = _place("step", step, self.steps)
+        place = self.steps.index(_check.choice("step", step, self.steps))
         axis = np.ndim(self.losses) - 1
         params, guess = jax.tree.map(lambda x: x.take(place, axis), self.snapshots)
         # Adam's state is that of the end, so it is left out.
@@ -134,13 +135,6 @@ jax.tree_util.register_dataclass(
     data_fields=["params", "guess", "losses", "snapshots", "opt_state"],
     meta_fields=["run", "seeds", "steps"],
 )
-
-
-def _place(name: str, number, numbers: tuple[int, ...]) -> int:
-    if number not in numbers:
-        listed = ", ".join(map(str, numbers)) or "none"
-        raise ValueError(f"{name} must be one of {listed}, got {number!r}")
-    return numbers.index(number)
 
 
 def rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
@@ -161,13 +155,17 @@ def rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
         gaussian = isinstance(fit.task, GaussianTask)
         numbers = (vars(fit.task) if gaussian else {}) | vars(fit.run)
         about = {name: each for name, each in numbers.items() if np.isscalar(each)}
-        losses, risks = np.atleast_2d(fit.losses), None
-        if gaussian:
-            risks = np.ravel(fit.population_risk()).tolist()
+        losses = np.atleast_2d(fit.losses)
+        risks = np.ravel(fit.population_risk()).tolist() if gaussian else None
         for s, seed in enumerate(fit.seeds or [None]):
-            end = {"seed": seed, "steps": len(losses[s]), "loss": float(losses[s, -1])}
-            end |= {"dim": fit.task.dim, "risk": risks and risks[s]}
-            table.append(about | end)
+            row = {
+                "dim": fit.task.dim,
+                "seed": seed,
+                "steps": len(losses[s]),
+                "loss": float(losses[s, -1]),
+                "risk": risks and risks[s],
+            }
+            table.append(about | row)
     return table
 
 
@@ -179,8 +177,9 @@ def _predict(params, guess, X, y, x_q, bias):
 
 def settings(run: Run) -> dict[str, Any]:
     """All numbers of a run by name; a task of one's own by its type."""
-    gaussian = isinstance(run.task, GaussianTask)
-    task = vars(run.task) if gaussian else type(run.task).__qualname__
+    task: Any = type(run.task).__qualname__
+    if isinstance(run.task, GaussianTask):
+        task = vars(run.task)
     return vars(run) | {"task": task}
 
 
@@ -212,7 +211,7 @@ def load(path: str | Path) -> list[Fit]:
         run = Run(**each | {"task": GaussianTask(**each["task"])})
         array: Any = 0  # in the place of each
         params = LSAParams(*[array] * 4)
-        snapshots = (params, array) if steps else None
-        axes = seeds and tuple(seeds), tuple(steps)
-        fits.append(Fit(params, array, array, run, snapshots, None, *axes))
+        snapshots, seeds = (params, array) if steps else None, seeds and tuple(seeds)
+        fit = Fit(params, array, array, run, snapshots, None, seeds, tuple(steps))
+        fits.append(fit)
     return jax.tree.unflatten(jax.tree.structure(fits), leaves)

@@ -1,6 +1,5 @@
 """Many runs of LSA in one compiled loop."""
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -25,8 +24,6 @@ from lsalib.training.objective import (
 from lsalib.training.records import Record, State, Trained
 from lsalib.training.runs import Fit, Run, settings
 from lsalib.training.trainer import report_diverged, seed_keys
-
-_MOMENTS = optax.scale_by_adam()
 
 
 def fit(
@@ -66,10 +63,9 @@ def fit(
         >>> second.predict(np.eye(2), [1.0, 2.0], [1.0, 1.0]).shape
         ()
     """
-    run = Run(task, heads, guess, bias, train_guess, learning_rate, init_scale)
     fits = sweep(
         key,
-        [run],
+        [Run(task, heads, guess, bias, train_guess, learning_rate, init_scale)],
         start_from=start_from and [start_from],
         steps=steps,
         batch_size=batch_size,
@@ -131,16 +127,13 @@ def sweep(
         ([(4, 3), (4, 3)], (4, 1, 3, 3))
     """
     _check.listed("runs", runs, Run)
-    if objective not in ("sampled", "population"):
-        raise ValueError(
-            f'objective must be one of "sampled" and "population", got {objective!r}'
-        )
+    _check.choice("objective", objective, ("sampled", "population"))
     dtype = _check.float_type("dtype", dtype)
     size = _check.count("batch_size", batch_size) if objective == "sampled" else None
     common, keys = seed_keys(key, seeds)
-    numbers = common["seeds"]
+    common["batch_size"] = size
     if start_from is not None:
-        _check_start(start_from, runs, numbers)
+        _check_start(start_from, runs, common["seeds"])
     groups: dict[Any, list[int]] = {}
     constants = [_constants(run, size) for run in runs]
     for place, data in enumerate(constants):
@@ -158,24 +151,22 @@ def sweep(
         folder = checkpoint and Path(checkpoint, str(group))
         record = Record(steps, snapshots, callback and report, every, progress, folder)
         about = {f"run {place}": settings(runs[place]) for place in places}
-        about |= common | {"batch_size": size}
         before = [start_from[place] for place in places] if start_from else []
         state = _start([runs[place] for place in places], before, keys[0], dtype)
         program, data = _program_of([constants[place] for place in places], dtype)
-        end, bad = advance(program, data, state, keys[1], 2, about, record)
+        end, bad = advance(program, data, state, keys[1], 2, common | about, record)
         for r, place in enumerate(places):
-            fit = _fit(end, r, runs[place])
-            fits[place] = fit._replace(seeds=tuple(numbers), steps=tuple(record.marks))
+            fits[place] = _fit(end, r, runs[place], common["seeds"], record.marks)
         for (s, r), step in np.ndenumerate(bad):
-            diverged[f"run {places[r]}, seed {numbers[s]}"] = int(step)
+            diverged[f"run {places[r]}, seed {common['seeds'][s]}"] = int(step)
     report_diverged(diverged)
     return jax.device_put(fits)
 
 
-def _check_start(fits, runs: Sequence[Run], seeds: list[int]) -> None:
+def _check_start(fits, runs: Sequence[Run], seeds: tuple[int, ...]) -> None:
     """That these runs can go on from these fits."""
     _check.listed("start_from", fits, Fit)
-    expected = [(run.heads, run.task.dim, tuple(seeds)) for run in runs]
+    expected = [(run.heads, run.task.dim, seeds) for run in runs]
     got = [(fit.run.heads, fit.task.dim, fit.seeds or (0,)) for fit in fits]
     if got != expected or any(fit.opt_state is None for fit in fits):
         raise ValueError(
@@ -207,15 +198,16 @@ def _start(runs: list[Run], before: list[Fit], keys, dtype) -> State:
     Fewer heads are padded by zeros, which stay zero, since the gradient of each factor
     contains the others.
     """
-    d, H = runs[0].task.dim, max(run.heads for run in runs)
-    shape = len(keys), len(runs), 4, H, d + 1, d + 1
+    D, H = runs[0].task.dim + 1, max(run.heads for run in runs)
+    axes = len(keys), len(runs)
 
     def rows(parts) -> np.ndarray:
-        weights, guesses = np.zeros(shape, dtype), np.zeros((*shape[:2], d), dtype)
+        weights = np.zeros((*axes, 4, H, D, D), dtype)
+        guesses = np.zeros((*axes, D - 1), dtype)
         for r, (params, guess) in enumerate(parts):
             weights[:, r, :, : runs[r].heads] = np.stack(params, axis=-4)
             guesses[:, r] = guess
-        return np.concatenate([weights.reshape(*shape[:2], -1), guesses], axis=2)
+        return np.concatenate([weights.reshape(*axes, -1), guesses], axis=2)
 
     count, starts = 0, [(fit.params, fit.guess) for fit in before]
     if before:
@@ -223,11 +215,11 @@ def _start(runs: list[Run], before: list[Fit], keys, dtype) -> State:
     else:
         # The numbers of ``attention.init``: a draw for fewer heads is the beginning of
         # one for more.
-        draw = lambda key: jax.random.normal(key, (math.prod(shape[2:]),), dtype)
+        draw = lambda key: jax.random.normal(key, (4 * H * D**2,), dtype)
         drawn = np.asarray(jax.vmap(draw)(keys))
         for run in runs:
-            part = drawn[:, : 4 * run.heads * (d + 1) ** 2]
-            W = run.init_scale * part.reshape(-1, 4, run.heads, d + 1, d + 1)
+            part = drawn[:, : 4 * run.heads * D**2]
+            W = run.init_scale * part.reshape(-1, 4, run.heads, D, D)
             starts.append((LSAParams(*W.swapaxes(0, 1)), run.guess))
     moments = optax.ScaleByAdamState(
         np.int32(count),
@@ -241,7 +233,7 @@ def _start(runs: list[Run], before: list[Fit], keys, dtype) -> State:
 def _adam(grads, state, params=None):
     """Adam; its state has the learning rate of each run, (S, R, 1)."""
     moments, rates = state
-    updates, moments = _MOMENTS.update(grads, moments)
+    updates, moments = optax.scale_by_adam().update(grads, moments)
     return -rates * updates, (moments, rates)
 
 
@@ -249,8 +241,9 @@ def _program_of(constants: list[Data], dtype):
     """The program of runs of one kind, and its data: what all runs share has no axis of
     runs, so that it is read once.
     """
-    stacked = jax.tree.map(lambda *parts: np.array(parts, dtype), *constants)
-    leaves, structure = jax.tree.flatten(stacked)
+    leaves, structure = jax.tree.flatten(
+        jax.tree.map(lambda *parts: np.array(parts, dtype), *constants)
+    )
     axes = tuple(None if (leaf == leaf[:1]).all() else 0 for leaf in leaves)
     # No program is kept for a task of one's own, whose attributes may change.
     own = isinstance(constants[0].sampler, OwnSampler)
@@ -273,14 +266,15 @@ def _program(structure, axes: tuple):
             return over_runs(rows[0], data, keys[0])[None]
         return jax.vmap(over_runs, (0, None, 0))(rows, data, keys)
 
-    adam = optax.GradientTransformation(None, _adam)
-    return make_program(over_all, adam, 2, together=True)
+    return make_program(
+        over_all, optax.GradientTransformation(None, _adam), 2, together=True
+    )
 
 
 _cached_program = cache(_program)
 
 
-def _fit(end: Trained, r: int, run: Run) -> Fit:
+def _fit(end: Trained, r: int, run: Run, seeds: tuple, steps: tuple) -> Fit:
     """The result of run ``r``, without padding."""
 
     def weights(rows):
@@ -288,7 +282,8 @@ def _fit(end: Trained, r: int, run: Run) -> Fit:
         return LSAParams(*(W[..., : run.heads, :, :] for W in params)), guess
 
     (count, *moments), _ = end.opt_state
-    parts = jax.tree.map(weights, (end.params, end.snapshots, *moments))
-    (params, guess), snapshots, *moments = parts
+    (params, guess), snapshots, *moments = jax.tree.map(
+        weights, (end.params, end.snapshots, *moments)
+    )
     adam = optax.ScaleByAdamState(np.repeat(count, len(end.losses)), *moments)
-    return Fit(params, guess, end.losses[:, r], run, snapshots, adam)
+    return Fit(params, guess, end.losses[:, r], run, snapshots, adam, seeds, steps)

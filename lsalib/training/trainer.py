@@ -9,7 +9,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array
 
 from lsalib import _check
 from lsalib.training.loop import advance, make_program
@@ -98,14 +98,17 @@ def train(
         opt_state = jax.tree.map(partial(_own, seed), optimizer.init(params))
         return State(params, opt_state)
 
-    of_seeds = jax.jit(jax.vmap(begin, (None, 0, 0)))
-    state = of_seeds(_checked_params(params), starts, np.array(numbers, np.uint32))
+    params = jax.tree_util.tree_map_with_path(_read, params)
+    state = jax.jit(jax.vmap(begin, (None, 0, 0)))(
+        params, starts, np.array(numbers, np.uint32)
+    )
     if opt_state is not None:
         if seeds is None:
-            one = lambda leaf: _own(0, jnp.asarray(leaf))[None]
-            opt_state = jax.tree.map(one, opt_state)
-        shapes = lambda tree: jax.tree.map(np.shape, tree)
-        if shapes(opt_state) != shapes(state.opt_state):
+            opt_state = jax.tree.map(
+                lambda leaf: _own(0, jnp.asarray(leaf))[None], opt_state
+            )
+        shapes = jax.tree.map(np.shape, opt_state)
+        if shapes != jax.tree.map(np.shape, state.opt_state):
             raise ValueError(
                 "opt_state must be a state of this optimizer for these params, "
                 f"got {jax.tree.map(_check.describe, opt_state)}"
@@ -123,17 +126,14 @@ def train(
     program = make_program(lambda params, _, key: loss(params, key), optimizer, 1)
     record = Record(steps, snapshots, callback and report, every, progress, checkpoint)
     end, diverged = advance(program, None, state, batches, 1, settings, record)
-    names = (f"seed {number}" for number in numbers)
-    report_diverged(dict(zip(names, diverged.tolist(), strict=True)))
+    each = zip(numbers, diverged.tolist(), strict=True)
+    report_diverged({f"seed {number}": step for number, step in each})
     return jax.device_put(part(end))
 
 
-def _checked_params(params: PyTree) -> PyTree:
-    def read(path, leaf):
-        name = f"params{jax.tree_util.keystr(path)}"
-        return jnp.asarray(_check.array(name, leaf))
-
-    return jax.tree_util.tree_map_with_path(read, params)
+def _read(path, leaf):
+    name = f"params{jax.tree_util.keystr(path)}"
+    return jnp.asarray(_check.array(name, leaf))
 
 
 def _own(seed, leaf):
@@ -142,8 +142,8 @@ def _own(seed, leaf):
     """
     if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return leaf
-    own = jnp.where(seed == 0, leaf, jax.random.fold_in(leaf, seed))
-    return jax.random.key_data(own)
+    folded = jax.random.fold_in(leaf, seed)
+    return jax.random.key_data(jnp.where(seed == 0, leaf, folded))
 
 
 def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array]]:

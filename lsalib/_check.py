@@ -220,6 +220,7 @@ def float_type(name: str, value) -> np.dtype:
 
 
 def choice(name: str, value, choices):
+    """One of these values."""
     if value not in choices:
         listed = ", ".join(map(str, choices)) or "none"
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
@@ -227,6 +228,7 @@ def choice(name: str, value, choices):
 
 
 def function(name: str, value) -> None:
+    """Anything that can be called."""
     if not callable(value):
         raise ValueError(f"{name} must be a function, got {describe(value)}")
 

@@ -1,7 +1,6 @@
 """A sweep over prior means that you can stop at any time, resume from its last
 checkpoint, and extend.
 
-pip install orbax-checkpoint
 python examples/resumed_sweep.py STEPS [FOLDER]
 """
 

@@ -209,6 +209,40 @@ def covariance(name: str, value, dim: int):
     return (M + M.T) / 2
 
 
+def float_type(name: str, value) -> np.dtype:
+    """float32, or float64 if JAX is set to use it."""
+    for dtype in (np.dtype(np.float32), jnp.result_type(float)):
+        if dtype == value:
+            return dtype
+    raise ValueError(
+        f"{name} must be float32, or float64 if JAX is set to use it, got {value!r}"
+    )
+
+
+def choice(name: str, value, choices):
+    """One of these values."""
+    if value not in choices:
+        listed = ", ".join(map(str, choices)) or "none"
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+    return value
+
+
+def function(name: str, value) -> None:
+    """Anything that can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, got {describe(value)}")
+
+
+def listed(name: str, values, kind: type) -> None:
+    """A list or tuple of at least one ``kind``."""
+    listed = isinstance(values, list | tuple) and not hasattr(values, "_fields")
+    if not listed or not values or not all(isinstance(each, kind) for each in values):
+        raise ValueError(
+            f"{name} must be a list of at least one {kind.__name__}, "
+            f"got {reprlib.repr(values)}"
+        )
+
+
 def key(value):
     """One key of ``jax.random``, or the raw numbers of one, as ``jax.random.PRNGKey``
     makes them.

@@ -8,10 +8,9 @@ from lsalib._minimum import Minimum, minimize
 from lsalib.training.records import Trained
 from lsalib.training.runs import Fit, Run, load, rows, save
 from lsalib.training.sweeps import fit, sweep
-from lsalib.training.trainer import DivergedError, train
+from lsalib.training.trainer import train
 
 __all__ = [
-    "DivergedError",
     "Fit",
     "Minimum",
     "Run",

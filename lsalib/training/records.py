@@ -2,16 +2,14 @@
 and progress, on one device or on many.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -21,8 +19,7 @@ from lsalib import _check
 
 # The most steps of one call of the compiled loop. Its losses go into a buffer of this
 # length: with a buffer for all steps, each number of steps would be another program.
-# While a progress bar is shown, calls are shorter.
-PIECE, SHORT_PIECE = 1000, 100
+PIECE = 1000
 
 
 class State(NamedTuple):
@@ -48,268 +45,194 @@ class Trained(NamedTuple):
     opt_state: PyTree
 
 
-class Schedule(NamedTuple):
-    """How long a training is, and what happens on the way (see ``train``)."""
-
-    steps: int
-    snapshots: Any = ()
-    callback: Callable | None = None
-    every: int = 500
-    progress: bool = False
-    checkpoint: Any = None
-
-    def checked(self) -> "Schedule":
-        steps, every = (
-            _check.count("steps", self.steps),
-            _check.count("every", self.every),
-        )
-        marks = whole_numbers("snapshots", self.snapshots, steps)
-        return self._replace(steps=steps, every=every, snapshots=marks)
-
-
 class Record:
     """All that a training leaves: after each piece of the loop it takes the losses, and
-    does what the schedule says.
-
-    The first ``batch_axes`` axes of all arrays are those of seeds and runs.
+    does what is to be done on the way (see ``train``).
     """
 
-    def __init__(self, state: State, losses, batch_axes: int, how: Schedule, settings):
-        self.how, self.batch_axes = how, batch_axes
-        self.state, self.at = jax.device_get(state), 0
-        self.losses = np.full((how.steps, *losses.shape[1:]), np.nan, losses.dtype)
-        self.snapshots = [self.state.params] if 0 in how.snapshots else []
-        self.store, self.shown = None, None
-        if how.checkpoint is not None:
-            self.store = Checkpoint(how.checkpoint, settings, how.snapshots)
-            self.at, (self.state, before, self.snapshots) = self.store.restored(
-                self.state, self.losses
-            )
-            self.losses[: self.at] = before
+    def __init__(
+        self,
+        steps: int,
+        snapshots,
+        callback: Callable | None,
+        every: int,
+        progress: bool,
+        checkpoint,
+    ):
+        self.steps = _check.count("steps", steps)
+        self.every = _check.count("every", every)
+        self.marks = whole_numbers("snapshots", snapshots, self.steps)
+        self.callback, self.progress = callback, progress
+        self.path = checkpoint and Path(checkpoint, "state.npz")
+
+    def begin(self, state: State, losses, batch_axes: int, settings: dict) -> None:
+        """With this state, unless there is a checkpoint of a training with the same
+        settings. The first ``batch_axes`` axes of all arrays are those of seeds and
+        runs.
+        """
+        self.batch_axes, self.state, self.at = batch_axes, state, 0
+        self.losses = np.full((self.steps, *losses.shape[1:]), np.nan, losses.dtype)
+        # Those that are still to come hold the last params: a training that stops early
+        # repeats them.
+        self.snapshots = dict.fromkeys(self.marks, state.params)
+        if self.path:
+            parts = settings | state._asdict()
+            self.settings = {name: digest(part) for name, part in parts.items()}
+            self.restore()
         self.reported = self.at  # the step up to which the callback knows the losses
-        self.alive = np.array(True)
+        self.bar: Any = None
+        if self.progress and jax.process_index() == 0:
+            from tqdm import tqdm
 
-    def bar(self) -> Any:
-        """The bar of the first process, if there is to be one."""
-        if not self.how.progress or jax.process_index() != 0:
-            return nullcontext()
-        from tqdm import tqdm
+            self.bar = tqdm(total=self.steps, initial=self.at)
 
-        self.shown = tqdm(total=self.how.steps, initial=self.at)
-        return self.shown
-
-    def next_stop(self) -> int | None:
-        """Up to which step the loop runs before something happens; None at the end."""
-        how, at = self.how, self.at
-        if at >= how.steps or not self.alive.any():
-            return None
-        piece = SHORT_PIECE if how.progress else PIECE
-        marks = [mark for mark in how.snapshots if mark > at]
-        return min(at + piece, (at // how.every + 1) * how.every, how.steps, *marks)
+    def stops(self) -> list[int]:
+        """The steps after which something happens."""
+        stops = {
+            *range(0, self.steps, PIECE),
+            *range(0, self.steps, self.every),
+            *self.marks,
+            self.steps,
+        }
+        return sorted(stop for stop in stops if stop > self.at)
 
     def add(self, stop: int, state: State, losses) -> None:
         """The state after the steps before ``stop``, and their losses."""
-        self.state, losses = gathered((state, losses))
-        at, self.at = self.at, stop
-        self.losses[at:stop] = losses[: stop - at]
-        bad = _first_bad(self.losses[at:stop], self.batch_axes)
-        self.alive = self.alive & (bad == stop - at)
-        if self.shown is not None:
-            self.shown.update(stop - at)
-        if stop in self.how.snapshots:
-            self.snapshots.append(self.state.params)
-        if stop % self.how.every == 0 or stop == self.how.steps:
-            self._report()
-
-    def _report(self) -> None:
-        if self.how.callback:
-            losses = np.moveaxis(
-                self.losses[self.reported : self.at], 0, self.batch_axes
-            )
-            self.how.callback(self.at, losses.copy(), self.state.params)
-            self.reported = self.at
-        if self.store:
-            self.store.save(self.at, self.state, self.losses[: self.at], self.snapshots)
-            if self.store.told_to_end(self.at // self.how.every):
+        if self.bar:
+            self.bar.update(stop - self.at)
+        self.losses[self.at : stop] = losses[: stop - self.at]
+        self.state, self.at = state, stop
+        for mark in self.marks:
+            if mark >= stop:
+                self.snapshots[mark] = state.params
+        if stop % self.every and stop < self.steps:
+            return
+        if self.callback:
+            news = np.moveaxis(self.losses[self.reported : stop], 0, self.batch_axes)
+            self.callback(stop, news.copy(), state.params)
+            self.reported = stop
+        if self.path:
+            if jax.process_index() == 0:
+                write(self.path, *self.content())
+            # On several machines one of them got SIGTERM: all end after this step.
+            if multihost_utils.reached_preemption_sync_point(stop // self.every):
                 raise SystemExit(143)
+
+    def content(self) -> tuple[dict, PyTree]:
+        """The settings up to this step, and what a checkpoint holds."""
+        # A training that is extended may have more snapshots.
+        taken = {
+            mark: params for mark, params in self.snapshots.items() if mark <= self.at
+        }
+        content = self.losses[: self.at], self.state, taken
+        return self.settings | {"snapshots": [*taken]}, content
+
+    def restore(self) -> None:
+        """Go on from the checkpoint that the first process has, if it has one."""
+        folder = self.path.parent
+        if folder.is_file():
+            raise ValueError(f"checkpoint must be a folder, got the file {folder}")
+        if jax.process_index() == 0 and self.path.exists():
+            stored, leaves = read(self.path)
+            self.at = len(leaves[0])
+            if self.at > self.steps:
+                raise ValueError(
+                    f"checkpoint {folder} has {self.at} steps, more than steps = "
+                    f"{self.steps}"
+                )
+            about, like = self.content()
+            if differ := [name for name in about if stored.get(name) != about[name]]:
+                raise ValueError(
+                    f"checkpoint {folder} has other settings: {', '.join(differ)}"
+                )
+            # A file does not know the type of bfloat16.
+            typed = map(lambda x, y: x.view(y.dtype), leaves, jax.tree.leaves(like))
+            content = jax.tree.unflatten(jax.tree.structure(like), typed)
+            self.losses[: self.at], self.state, taken = content
+            self.snapshots = dict.fromkeys(self.marks, self.state.params) | taken
+        content = np.int32(self.at), self.losses, self.state, self.snapshots
+        at, losses, self.state, self.snapshots = multihost_utils.broadcast_one_to_all(
+            content
+        )
+        self.at, self.losses[:] = int(at), losses
 
     def end(self) -> tuple[Trained, np.ndarray]:
         """What came out, and the step at which each seed or run diverged, or -1."""
-        axes, steps, params = self.batch_axes, self.how.steps, self.state.params
-        first = _first_bad(self.losses, axes)
-        self.losses[np.arange(steps).reshape(-1, *[1] * axes) >= first] = np.nan
+        if self.bar:
+            self.bar.close()
+        axes, (params, opt_state) = self.batch_axes, self.state
         # What the last update breaks only the params show.
-        finite = [
-            np.isfinite(leaf.reshape(*leaf.shape[:axes], -1)).all(-1)
-            for leaf in jax.tree.leaves(params)
-        ]
-        diverged = np.where((first < steps) | ~np.all(finite, axis=0), first, -1)
-        # A training that stopped early repeats its last params.
-        marks = len(self.how.snapshots)
-        taken = self.snapshots + [params] * (marks - len(self.snapshots))
-        stacked = None
-        if taken:
-            stacked = jax.tree.map(lambda *leaves: np.stack(leaves, axes), *taken)
+        last = [finite(leaf, axes) for leaf in jax.tree.leaves(params)]
+        good = np.append(finite(self.losses, axes + 1), [np.all(last, axis=0)], axis=0)
+        alive = np.logical_and.accumulate(good)
+        self.losses[~alive[:-1]] = np.nan
+        snapshots = None
+        if taken := self.snapshots.values():
+            snapshots = jax.tree.map(lambda *leaves: np.stack(leaves, axes), *taken)
         losses = np.moveaxis(self.losses, 0, axes)
-        return Trained(params, losses, stacked, self.state.opt_state), diverged
+        diverged = np.where(alive[-1], -1, alive.sum(axis=0))
+        return Trained(params, losses, snapshots, opt_state), diverged
 
 
-def _first_bad(losses: np.ndarray, batch_axes: int) -> np.ndarray:
-    """The first step whose loss is not finite, or the number of steps."""
-    good = np.isfinite(losses).reshape(*losses.shape[: 1 + batch_axes], -1).all(-1)
-    return np.where(good.all(0), len(good), good.argmin(0))
+def finite(array: np.ndarray, axes: int) -> np.ndarray:
+    """Whether all is finite at each place of the first axes."""
+    return np.isfinite(array).reshape(*array.shape[:axes], -1).all(-1)
 
 
-def whole_numbers(name: str, given, last: int) -> list[int]:
+def whole_numbers(name: str, values, last: int) -> tuple[int, ...]:
     """Increasing whole numbers of 0 to ``last``."""
-    numbers = np.ravel(given).tolist()
-    whole = np.ndim(given) == 1 and all(
-        type(number) is int and 0 <= number <= last for number in numbers
-    )
-    if not whole or numbers != sorted(set(numbers)):
+    numbers = np.ravel(values).tolist()
+    for number in numbers:
+        _check.count(f"each of {name}", number, 0)
+    if numbers != sorted(set(numbers)) or max(numbers, default=0) > last:
         raise ValueError(
-            f"{name} must be increasing whole numbers of 0 to {last}, got {given!r}"
+            f"{name} must be increasing whole numbers of 0 to {last}, got {values!r}"
         )
-    return numbers
+    return tuple(numbers)
 
 
-def spread(put, state: State, batch_axes: int) -> State:
+def spread(tree: PyTree, batch_axes: int) -> PyTree:
     """Over all devices, in a grid of seeds and runs; what does not divide is computed
     several times.
     """
     if (devices := jax.device_count()) == 1:
-        return state
-    seeds, runs = (*jax.tree.leaves(state)[0].shape[:batch_axes], 1)[:2]
+        return tree
+    seeds, runs = (*jax.tree.leaves(tree)[0].shape[:batch_axes], 1, 1)[:2]
     rows = math.gcd(seeds, devices)
     columns = math.gcd(runs, devices // rows)
     grid = np.reshape(jax.devices(), (rows, columns, -1))
     mesh = Mesh(grid, ("seeds", "runs", "copies"))
 
     def place(leaf):
-        axes = ("seeds", "runs")[: min(batch_axes, np.ndim(leaf))]
+        axes = mesh.axis_names[: min(batch_axes, leaf.ndim)]
         return NamedSharding(mesh, PartitionSpec(*axes))
 
-    return put(state, jax.tree.map(place, state))
+    return jax.lax.with_sharding_constraint(tree, jax.tree.map(place, tree))
 
 
-def gathered(tree: PyTree) -> PyTree:
-    """From all devices, on the host."""
-    if jax.process_count() == 1:
-        return jax.device_get(tree)
-    together = partial(multihost_utils.process_allgather, tiled=True)
-    return as_before(together(as_arrays(tree)), tree)
+def digest(tree: PyTree) -> str:
+    """A short text for the numbers and texts in a tree, and for its structure."""
+    values = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), tree)
+    return hashlib.sha256(repr(values).encode()).hexdigest()
 
 
-def as_arrays(tree: PyTree) -> PyTree:
-    """Keys as their numbers, and one zero for an array without entries: Orbax stores
-    neither.
-    """
-
-    def plain(leaf):
-        if is_key(leaf):
-            return jax.random.key_data(leaf)
-        return leaf if np.size(leaf) else np.zeros(1)
-
-    return jax.tree.map(plain, tree)
+def write(path: str | Path, about, tree: PyTree) -> None:
+    """A file in NumPy's npz format; an interrupted write leaves what was there."""
+    part = Path(f"{path}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("wb") as file:
+        text = json.dumps(about, default=np.ndarray.tolist)
+        np.savez(file, *jax.tree.leaves(tree), about=text)
+    part.replace(path)
 
 
-def as_before(arrays: PyTree, tree: PyTree) -> PyTree:
-    """What ``as_arrays`` made of a tree like this one, with its keys."""
-
-    def back(array, leaf):
-        if is_key(leaf):
-            numbers = jnp.asarray(array)
-            return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
-        return array if np.size(leaf) else leaf
-
-    return jax.tree.map(back, arrays, tree)
-
-
-def is_key(leaf) -> bool:
-    return jnp.issubdtype(getattr(leaf, "dtype", float), jax.dtypes.prng_key)
-
-
-class Checkpoint:
-    """Checkpoints of one training, by Orbax, that the first process alone reads and
-    writes.
-    """
-
-    def __init__(self, folder, settings: dict[str, Any], snapshots: list[int]):
-        import orbax.checkpoint as ocp
-
-        self.folder, self.settings = Path(folder).absolute(), settings
-        self.snapshots, self.manager = snapshots, None
-        # On several machines, the step after which all processes end, since one of them
-        # got SIGTERM.
-        self.args, self.told_to_end = ocp.args, ocp.utils.reached_preemption
-        if jax.process_index() != 0:
-            return
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"checkpoint must be a folder, got the file {self.folder}")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=ocp.checkpoint_managers.LatestN(2),
-            enable_async_checkpointing=False,
-            create=False,
-            multiprocessing_options=alone,
-        )
-        # without it, reading settings logs that a restore is impossible
-        handler = ocp.StandardCheckpointHandler()
-        self.manager = ocp.CheckpointManager(
-            self.folder, options=options, item_handlers=handler
-        )
-
-    def restored(
-        self, state: State, losses: np.ndarray
-    ) -> tuple[int, tuple[PyTree, np.ndarray, list]]:
-        """The last stored step; the state there, losses and snapshots.
-
-        Given are the state at 0 and room for losses.
-        """
-        at, problem = 0, ""
-        if self.manager and (at := self.manager.latest_step() or 0):
-            problem = self._problem(at, len(losses))
-        at, refused = (int(each) for each in _from_first((at, bool(problem))))
-        if refused:
-            problem = problem or "other settings, as the first process says"
-            raise ValueError(f"checkpoint {self.folder} has {problem}")
-        count = sum(step <= at for step in self.snapshots)
-        like = state, losses[:at], [state.params] * count
-        if not at:
-            return at, like
-        arrays = as_arrays(like)
-        if self.manager:
-            arrays = self.manager.restore(at, args=self.args.StandardRestore(arrays))
-        return at, as_before(_from_first(arrays), like)
-
-    def _problem(self, at: int, steps: int) -> str:
-        """Why this training cannot go on from here, if it cannot."""
-        if at > steps:
-            return f"{at} steps, more than steps = {steps}"
-        stored = self.manager.metadata(at).custom_metadata  # type: ignore[union-attr]
-        mine = self._settings_at(at)
-        names = {**stored, **mine}
-        differ = [name for name in names if stored.get(name) != mine.get(name)]
-        return f"other settings: {', '.join(differ)}" if differ else ""
-
-    def save(self, at: int, state: PyTree, losses: np.ndarray, snapshots: list) -> None:
-        """Add the state at a step; if that is interrupted, the checkpoint before it
-        stays.
-        """
-        if self.manager:
-            tree = self.args.StandardSave(as_arrays((state, losses, snapshots)))
-            self.manager.save(
-                at, args=tree, custom_metadata=self._settings_at(at), force=True
+def read(path: str | Path) -> tuple[Any, list]:
+    """What ``write`` was given: what the file is about, and the leaves of the tree."""
+    with np.load(path) as file:
+        if "about" not in file:
+            raise ValueError(
+                f"path must be a file that lsalib.training wrote, got {path}, which "
+                f"holds {', '.join(file) or 'nothing'}"
             )
-
-    def _settings_at(self, at: int) -> dict[str, Any]:
-        # A training that is extended may ask for more snapshots. Orbax keeps JSON,
-        # which has lists for tuples.
-        snapshots = [step for step in self.snapshots if step <= at]
-        return json.loads(json.dumps(self.settings | {"snapshots": snapshots}))
-
-
-def _from_first(tree: PyTree) -> PyTree:
-    """What the first process has."""
-    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
+        leaves = [file[f"arr_{i}"] for i in range(len(file) - 1)]
+        return json.loads(str(file["about"])), leaves

@@ -2,33 +2,18 @@
 compiled loop.
 """
 
-import hashlib
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array
 
 from lsalib import _check
 from lsalib.training.loop import advance, make_program
-from lsalib.training.records import (
-    Schedule,
-    State,
-    Trained,
-    as_arrays,
-    is_key,
-    whole_numbers,
-)
-
-
-class DivergedError(ArithmeticError):
-    """The loss is not finite at ``step``."""
-
-    def __init__(self, step: int):
-        super().__init__(f"the loss is not finite at step {step}")
-        self.step = step
+from lsalib.training.records import Record, State, Trained, whole_numbers
 
 
 def train(
@@ -56,14 +41,16 @@ def train(
     ``fold_in(batches, t)``: a shorter training is the beginning of a longer one. Seeds
     train side by side, spread over all devices and processes of JAX.
 
-    If the loss is not finite, a ``DivergedError`` names the step. If this happens to
-    some of several seeds, a warning names them, and their losses are NaN from there on.
+    If the loss is not finite, a ``FloatingPointError`` names the step. If this happens
+    to some of several seeds, a warning names them, and their losses are NaN from there
+    on.
 
     Args:
         loss: from (params, key) to a float scalar, or an array: its sum is minimized,
             every entry recorded. So models whose weights are in one pytree train on the
             same batches. It is read again at every call.
-        params: the start, any pytree of floats; None if ``init`` draws it.
+        params: the start, any pytree of floats, such as the part of a module that
+            ``equinox.partition`` splits off; None if ``init`` draws it.
         key, steps: a key of ``jax.random``, and the number of steps.
         optimizer: one of optax, also those that use the loss, such as ``optax.lbfgs``.
         init: a function that draws the start of each seed from its key ``start``.
@@ -80,9 +67,9 @@ def train(
             ``params``, as NumPy arrays.
         every: the steps between two calls of the callback, and between two checkpoints.
         progress: whether to show a bar of tqdm.
-        checkpoint: a folder for checkpoints of Orbax. The same call resumes the
-            training, on the same devices bit for bit, and extends it to more steps.
-            Other settings are refused; loss and optimizer are up to you.
+        checkpoint: a folder for checkpoints. The same call resumes the training, on the
+            same devices bit for bit, and extends it to more steps. Other settings are
+            refused; loss and optimizer are up to you.
 
     Example:
         >>> import optax
@@ -94,6 +81,7 @@ def train(
         (True, 18.0, (2, 2))
     """
     settings, (starts, batches) = seed_keys(key, 1 if seeds is None else seeds)
+    numbers = settings["seeds"]
     if (params is None) == (init is None):
         raise ValueError(
             "params or init must say where the training starts, got both or neither"
@@ -103,75 +91,59 @@ def train(
             "optimizer must be one of optax, such as optax.adam(1e-3), "
             f"got {_check.describe(optimizer)}"
         )
-    with_seeds = lambda leaf: jnp.repeat(leaf[None], len(starts), axis=0)
-    if init is not None:
-        params = jax.jit(jax.vmap(init))(starts)
-    else:
-        params = jax.tree.map(with_seeds, _checked_params(params))
-    if opt_state is None:
-        opt_state = jax.jit(jax.vmap(optimizer.init))(params)
-        opt_state = _own_keys(opt_state, settings["seeds"])
-    else:
+    _check.function("loss", loss)
+
+    def begin(params, key, seed):
+        params = params if init is None else init(key)
+        opt_state = jax.tree.map(partial(_own, seed), optimizer.init(params))
+        return State(params, opt_state)
+
+    params = jax.tree_util.tree_map_with_path(_read, params)
+    state = jax.jit(jax.vmap(begin, (None, 0, 0)))(
+        params, starts, np.array(numbers, np.uint32)
+    )
+    if opt_state is not None:
         if seeds is None:
-            opt_state = jax.tree.map(with_seeds, jax.tree.map(jnp.asarray, opt_state))
-        _check_opt_state(opt_state, jax.eval_shape(jax.vmap(optimizer.init), params))
+            opt_state = jax.tree.map(
+                lambda leaf: _own(0, jnp.asarray(leaf))[None], opt_state
+            )
+        shapes = jax.tree.map(np.shape, opt_state)
+        if shapes != jax.tree.map(np.shape, state.opt_state):
+            raise ValueError(
+                "opt_state must be a state of this optimizer for these params, "
+                f"got {jax.tree.map(_check.describe, opt_state)}"
+            )
+        state = state._replace(opt_state=opt_state)
     part = lambda tree: (
         jax.tree.map(lambda leaf: leaf[0], tree) if seeds is None else tree
     )
+
     report = lambda step, losses, params: callback(
         step, {"losses": part(losses), "params": part(params)}
     )
     # New functions, of which no program is kept: JAX reads again what the loss reads
     # from outside.
     program = make_program(lambda params, _, key: loss(params, key), optimizer, 1)
-    settings |= {"params": digest(params), "optimizer": digest(opt_state)}
-    how = Schedule(steps, snapshots, callback and report, every, progress, checkpoint)
-    end, diverged = advance(
-        program, State(params, opt_state), None, batches, 1, settings, how
-    )
-    names = [f"seed {number}" for number in settings["seeds"]]
-    report_diverged(dict(zip(names, diverged.tolist(), strict=True)))
+    record = Record(steps, snapshots, callback and report, every, progress, checkpoint)
+    end, diverged = advance(program, None, state, batches, 1, settings, record)
+    each = zip(numbers, diverged.tolist(), strict=True)
+    report_diverged({f"seed {number}": step for number, step in each})
     return jax.device_put(part(end))
 
 
-def _checked_params(params: PyTree) -> PyTree:
-    def read(path, leaf):
-        name = f"params{jax.tree_util.keystr(path)}"
-        if callable(leaf):
-            raise ValueError(
-                f"{name} must be an array of real numbers, got {leaf!r}: "
-                "split off what "
-                "is not trained, for example by equinox.partition"
-            )
-        return jnp.asarray(_check.array(name, leaf))
-
-    return jax.tree_util.tree_map_with_path(read, params)
+def _read(path, leaf):
+    name = f"params{jax.tree_util.keystr(path)}"
+    return jnp.asarray(_check.array(name, leaf))
 
 
-def _own_keys(opt_state: PyTree, seeds: Sequence[int]) -> PyTree:
-    """An optimizer that draws keeps a key: each seed but 0 gets one of its own."""
-
-    def own(leaf):
-        if not is_key(leaf):
-            return leaf
-        fold = lambda keys, seed: jax.vmap(jax.random.fold_in, (0, None))(keys, seed)
-        flat = leaf.reshape(len(seeds), -1)
-        own = [
-            keys if seed == 0 else fold(keys, seed)
-            for keys, seed in zip(flat, seeds, strict=True)
-        ]
-        return jnp.stack(own).reshape(leaf.shape)
-
-    return jax.tree.map(own, opt_state)
-
-
-def _check_opt_state(opt_state: PyTree, expected: PyTree) -> None:
-    shapes = lambda tree: jax.tree.map(np.shape, tree)
-    if shapes(opt_state) != shapes(expected):
-        raise ValueError(
-            "opt_state must be a state of this optimizer for these params, "
-            f"got {jax.tree.map(_check.describe, opt_state)}"
-        )
+def _own(seed, leaf):
+    """An optimizer that draws keeps a key: each seed but 0 gets one of its own, and its
+    numbers are kept, which a file can hold.
+    """
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    folded = jax.random.fold_in(leaf, seed)
+    return jax.random.key_data(jnp.where(seed == 0, leaf, folded))
 
 
 def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array]]:
@@ -180,16 +152,12 @@ def seed_keys(key, seeds: int | Sequence[int]) -> tuple[dict, tuple[Array, Array
     """
     if np.ndim(seeds) == 0:
         seeds = range(_check.count("seeds", seeds))
-    numbers, data = (
-        whole_numbers("seeds", seeds, 2**32 - 1),
-        jax.random.key_data(_check.key(key)),
-    )
+    numbers = whole_numbers("seeds", seeds, 2**32 - 1)
     _check.count("the number of seeds", len(numbers))
-    keys = _seed_keys(
-        key if key.shape == () else jax.random.wrap_key_data(key),
-        np.array(numbers, np.uint32),
-    )
-    return {"key": np.asarray(data).tolist(), "seeds": numbers}, keys
+    if _check.key(key).shape:
+        key = jax.random.wrap_key_data(key)
+    settings = {"key": jax.random.key_data(key), "seeds": numbers}
+    return settings, _seed_keys(key, np.array(numbers, np.uint32))
 
 
 _seed_keys = jax.jit(
@@ -200,18 +168,11 @@ _seed_keys = jax.jit(
 )
 
 
-def digest(tree: PyTree) -> str:
-    """A short text for the numbers in a tree, and for its structure."""
-    leaves, structure = jax.tree.flatten(jax.device_get(as_arrays(tree)))
-    content = structure, [(leaf.dtype, leaf.shape, leaf.tobytes()) for leaf in leaves]
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
-
-
 def report_diverged(stopped: dict[str, int]) -> None:
     """Raise an error if all have diverged, and warn if some have."""
     bad = {name: step for name, step in stopped.items() if step >= 0}
     if len(bad) == len(stopped):
-        raise DivergedError(min(bad.values()))
+        raise FloatingPointError(f"the loss is not finite at step {min(bad.values())}")
     if bad:
         named = ", ".join(f"{name} at step {step}" for name, step in bad.items())
         warnings.warn(

@@ -113,11 +113,11 @@ OTHERS = [
         | {"batches": 1, "batch_size": 2},
     ),
     (theory.least_risk, {"task": PLAIN, "heads": 2, **guess_and_bias}),
-    (training.Run, {"task": TASK, "heads": H, "start": LSA, **of_run}),
+    (training.Run, {"task": TASK, "heads": H, **of_run}),
     (
         training.fit,
-        {"key": KEY, "task": TASK, "heads": H, "start": LSA, "start_from": None}
-        | {"checkpoint": None, **of_run, **long, **sampling},
+        {"key": KEY, "task": TASK, "heads": H, "start_from": None, "steps": 2}
+        | {"snapshots": [1], **of_run, **sampling},
     ),
     (
         training.sweep,
@@ -136,8 +136,7 @@ OTHERS = [
     ),
 ]
 # Functions, switches, places on the disk: other values of them are wrong elsewhere.
-FREE = set("f g predict loss objective callback init checkpoint dtype progress".split())
-FREE |= {"normalized"}
+FREE = set("f g predict objective callback init checkpoint progress".split())
 
 
 def test_the_table_has_all_arguments():

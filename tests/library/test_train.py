@@ -11,7 +11,7 @@ import optax
 import pytest
 from refusals import refusals
 
-from lsalib.training import DivergedError, train
+from lsalib.training import train
 
 CENTER = np.float32([1.0, -2.0])
 START = np.zeros(2, np.float32)
@@ -196,20 +196,18 @@ REFUSED = [
     ({"params": None}, "params or init must say where the training starts"),
     (
         {"params": {"x": jnp.ones(2), "act": jnp.tanh}},
-        r"params\['act'\] must be an array .* equinox.partition",
+        r"params\['act'\] must be an array of real numbers, got <",
     ),
-    (
-        {"loss": lambda x, key: (x.sum(), x)},
-        "loss must return a float scalar or one array",
-    ),
+    ({"loss": "bowl"}, "loss must be a function, got 'bowl'"),
     (
         {"optimizer": optax.adam},
         r"optimizer must be one of optax, such as optax.adam\(1e-3\), got <function",
     ),
     ({"snapshots": [2, 1]}, "snapshots must be increasing whole numbers of 0 to 3"),
     ({"snapshots": [4]}, "snapshots must be increasing whole numbers of 0 to 3"),
-    ({"snapshots": [-1]}, "snapshots must be increasing whole numbers of 0 to 3"),
-    ({"seeds": [-1]}, "seeds must be increasing whole numbers of 0 to 4294967295"),
+    ({"snapshots": [-1]}, "snapshots must be a whole number of at least 0, got -1"),
+    ({"seeds": [-1]}, "seeds must be a whole number of at least 0, got -1"),
+    ({"seeds": [2**32]}, "seeds must be increasing whole numbers of 0 to 4294967295"),
     ({"seeds": [1, 1]}, "seeds must be increasing whole numbers of 0 to 4294967295"),
 ]
 
@@ -241,18 +239,15 @@ def test_a_loss_that_is_not_finite_is_an_error_with_its_step(start, to, step):
     """Whatever the loss is there, if it is one of several, and at the first step."""
     start = jnp.array(start)
     loss = lambda params, key: breaks(params, key, to=to)
-    with pytest.raises(
-        DivergedError, match=f"the loss is not finite at step {step}"
-    ) as caught:
+    with pytest.raises(FloatingPointError, match=f"not finite at step {step}$"):
         train(loss, start, KEY, steps=2000, optimizer=SGD)
-    assert caught.value.step == step
 
 
 def test_an_update_that_breaks_in_the_last_step_is_seen():
     """All losses are finite, and the params are not: the root has an infinite slope at
     zero.
     """
-    with pytest.raises(DivergedError, match="step 1"):
+    with pytest.raises(FloatingPointError, match="step 1"):
         train(lambda x, key: jnp.sqrt(jnp.abs(x)), 0.0, KEY, steps=1, optimizer=SGD)
 
 

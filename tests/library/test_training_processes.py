@@ -57,7 +57,7 @@ def test_two_processes_lose_one_and_go_on(tmp_path):
     try:
         assert killed[1].wait(300) == -signal.SIGKILL, killed[1].stdout.read()
         killed[0].kill()  # it waits for the second one
-        assert (tmp_path / "state-0" / "0" / "4").is_dir()
+        assert (tmp_path / "state-0" / "0" / "state.npz").is_file()
         others = pair(tmp_path)
         for process in others:
             assert process.wait(300) == 0, process.stdout.read()

@@ -1,4 +1,5 @@
-r"""Layers with a state: linear attention and the delta rule behind one interface.
+r"""Layers with a state: linear attention, the delta rule and its gated form behind one
+interface.
 
 A ``Layer`` says what is computed: a rule, the number of heads, of layers one after the
 other, and so on. It holds no arrays. Its weights are a ``LayerParams``, a pytree.
@@ -31,7 +32,12 @@ from lsalib.attention.layer import LSAParams, add_heads, normal, tokens
 __all__ = ["Layer", "LayerParams"]
 
 # Each rule, and the weights that it has besides W_K, W_Q, W_V, W_P and the guess.
-RULES = {"linear": ("state",), "affine": (), "delta": ("state", "step")}
+RULES = {
+    "linear": ("state",),
+    "affine": (),
+    "delta": ("state", "step"),
+    "gated_delta": ("state", "step", "gate"),
+}
 
 
 class LayerParams(NamedTuple):
@@ -47,6 +53,7 @@ class LayerParams(NamedTuple):
     guess: Float[Array, " d"]
     state: Float[Array, "N H m D"] | None = None
     step: Float[Array, "N H"] | None = None
+    gate: Float[Array, "N H"] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,14 +63,17 @@ class Layer:
     The rule says how a context token changes the state of a head, by its key k and its
     value v:
 
-    ========== ====================================================================
-    ``linear`` `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of ``attention.lsa``
-               (eq. 3) with a state
-    ``affine`` the same without a state, where heads write only labels and never
-               multiply two of them: keys read features only, and a head that reads
-               labels as values reads features only as queries
-    ``delta``  `S_t = S_{t-1} + \eta (v_t - S_{t-1} k_t) k_t^\top`
-    ========== ====================================================================
+    =============== =========================================================
+    ``linear``      `S_t = S_{t-1} + v_t k_t^\top / C`, the heads of
+                    ``attention.lsa`` (eq. 3) with a state
+    ``affine``      the same without a state, where heads write only labels
+                    and never multiply two of them: keys read features only,
+                    and a head that reads labels as values reads features
+                    only as queries
+    ``delta``       `S_t = S_{t-1} + \eta (v_t - S_{t-1} k_t) k_t^\top`
+    ``gated_delta`` `S_t = \lambda S_{t-1} (I - \eta k_t k_t^\top) + \eta v_t k_t^\top`
+                    (:eq:`fast-gated` of the book)
+    =============== =========================================================
 
     The query's token is never written. Every layer adds to all tokens what its heads
     read, `z + \sum_h W_P o_h`. A context token reads the state after itself, `S_t`;
@@ -91,7 +101,7 @@ class Layer:
         ([0.0, 0.0], True)
 
     Sources: Katharopoulos et al. (2020; linear), Schlag et al. (2021) and Yang, Wang,
-    Zhang et al. (2024; delta).
+    Zhang et al. (2024; delta), Yang, Kautz and Hatamizadeh (2025; gated delta).
     """
 
     rule: str
@@ -124,7 +134,7 @@ class Layer:
             "W_P": (*each, D, m),
             "guess": (d,),
         }
-        more = {"state": (*each, m, D), "step": each}
+        more = {"state": (*each, m, D), "step": each, "gate": each}
         return shapes | {name: more[name] for name in RULES[self.rule]}
 
     def init(
@@ -139,8 +149,8 @@ class Layer:
         guess are zero.
 
         The step `\eta` of every head is `1/(d + 2)`, the best constant step of online
-        gradient descent on standard normal features. Training does not keep a step
-        within bounds.
+        gradient descent on standard normal features. Gates are 1, which forgets
+        nothing. Training does not keep a step or a gate within bounds.
 
         Args:
             key: a key of ``jax.random``.
@@ -156,10 +166,11 @@ class Layer:
         d, scale = _check.count("dim", dim), _check.number("scale", scale, above=0.0)
         m = d + 1 if value_size is None else _check.count("value_size", value_size)
         keys = iter(jax.random.split(_check.key(key), 4))
+        fills = {"step": 1 / (d + 2), "gate": 1.0}
         weights = {
             name: scale * normal(next(keys), shape)
             if name.startswith("W_")
-            else jnp.full(shape, 1 / (d + 2) if name == "step" else 0.0)
+            else jnp.full(shape, fills.get(name, 0.0))
             for name, shape in self._shapes(d, m).items()
         }
         return LayerParams(**weights)
@@ -194,7 +205,7 @@ def _predict(layer: Layer, params, X, y, x_q):
     }
     params = params._replace(**still)
     examples, query = tokens(X, y), jnp.append(x_q, params.guess @ x_q)[None]
-    add = _add_recurrent if layer.rule == "delta" else _add_linear
+    add = _add_recurrent if "delta" in layer.rule else _add_linear
     for weights in _each(params._replace(guess=None)):
         examples, query = add(weights, examples, query)
     return query[0, -1]
@@ -255,15 +266,18 @@ def _add_recurrent(weights: LayerParams, examples, query):
         # The step goes into the key that is written: to multiply the state's change by
         # it at each token would take twice as long.
         state, reads = jax.lax.scan(
-            _write, head.state, (keys, values, keys * head.step, queries)
+            partial(_write, head.gate),
+            head.state,
+            (keys, values, keys * head.step, queries),
         )
         to_examples = to_examples + reads @ head.W_P.T
         to_query = to_query + query @ head.W_Q.T @ state.T @ head.W_P.T
     return examples + to_examples, query + to_query
 
 
-def _write(S, token):
+def _write(gate, S, token):
     """The state after a token, and what the token reads of it."""
     k, v, to, q = token
+    S = S if gate is None else gate * S
     S = S + jnp.outer(v - S @ k, to)
     return S, S @ q

@@ -105,17 +105,18 @@ def plain_torch(heads: int) -> Callable[[int], object] | None:
     return run
 
 
-def recurrent(*, plain: bool) -> Callable[[int], object]:
+def recurrent(rule: str, *, plain: bool) -> Callable[[int], object]:
     """Value and gradient of one layer's loss: ours, or a scan as one writes it down."""
-    layer, d = Layer("delta"), TASK.dim
+    layer, d = Layer(rule), TASK.dim
     batch = sample(jax.random.key(0), task(d, TOKENS), CONTEXTS)
 
     def scan(params, X, y, x_q):
         one_head = jax.tree.map(lambda W: W[0, 0], params._replace(guess=None))
-        W_K, W_Q, W_V, W_P, _, start, step = one_head
+        W_K, W_Q, W_V, W_P, _, start, step, gate = one_head
 
         def write(state, token):
             key, value = token
+            state = state if gate is None else gate * state
             return state + step * jnp.outer(value - state @ key, key), None
 
         Z = jnp.concatenate([X, y[:, None]], axis=1)
@@ -178,8 +179,9 @@ def measured(name: str) -> str:
         steps[f"plain JAX, sampled, H = {heads}"] = plain_jax(heads)
         if torch := plain_torch(heads):
             steps[f"plain PyTorch, sampled, H = {heads}"] = torch
-    steps["plain scan, delta"] = recurrent(plain=True)
-    steps["ours, delta"] = recurrent(plain=False)
+    for rule in ("delta", "gated_delta"):
+        steps[f"plain scan, {rule}"] = recurrent(rule, plain=True)
+        steps[f"ours, {rule}"] = recurrent(rule, plain=False)
     times = medians(steps | peaks(), 0.3)
     peak = {"normals": times["normals"] / 2**20, "product": times["product"] / 2**30}
     floors = {

@@ -17,9 +17,12 @@ def weights(layer, seed=1, value_size=None) -> LayerParams:
     rng = np.random.default_rng(seed)
     params = layer.init(jax.random.key(0), d, value_size=value_size)
     drawn = jax.tree.map(lambda leaf: 0.4 * rng.normal(size=leaf.shape), params)
-    if drawn.step is not None:
-        drawn = drawn._replace(step=rng.uniform(0.3, 1, drawn.step.shape))
-    return drawn
+    rates = {
+        name: rng.uniform(0.3, 1, leaf.shape)
+        for name, leaf in drawn._asdict().items()
+        if name in ("step", "gate") and leaf is not None
+    }
+    return drawn._replace(**rates)
 
 
 def read_by_loops(layer, p, place, h, context, token):
@@ -31,6 +34,7 @@ def read_by_loops(layer, p, place, h, context, token):
             S = S + np.outer(v, k) / C
         else:
             step = p.step[place, h]
+            S = S if p.gate is None else p.gate[place, h] * S
             S = S @ (np.eye(len(k)) - step * np.outer(k, k)) + step * np.outer(v, k)
     return S @ (W_Q @ token)
 
@@ -55,7 +59,7 @@ def predict_by_loops(layer, p, X, y, x_q):
 
 
 @pytest.mark.parametrize("value_size", [None, 1])
-@pytest.mark.parametrize("rule", ["linear", "delta"])
+@pytest.mark.parametrize("rule", ["linear", "delta", "gated_delta"])
 def test_predictions_by_loops(x64, rule, value_size):
     """One example, and a batch.
 
@@ -78,9 +82,12 @@ def test_predictions_by_loops(x64, rule, value_size):
 
 
 def test_what_init_starts_from():
-    """The default step is the best constant step of online descent."""
-    params = Layer("delta", heads=40).init(jax.random.key(0), d, scale=0.3)
+    """The default step is the best constant step of online descent, and the gate
+    forgets nothing.
+    """
+    params = Layer("gated_delta", heads=40).init(jax.random.key(0), d, scale=0.3)
     np.testing.assert_allclose(params.step, 1 / (d + 2), rtol=1e-6)
+    assert (params.gate == 1).all()
     assert (params.state == 0).all() and (params.guess == 0).all()
     drawn = np.concatenate([np.ravel(W) for W in params[:4]])
     assert abs(drawn.std() / 0.3 - 1) < 5 / (2 * drawn.size) ** 0.5
@@ -111,8 +118,8 @@ def test_layers_that_write_only_labels_never_multiply_two(x64, depth):
 
 
 def test_frozen_weights_have_no_gradient_and_all_others_have_one():
-    names = ("W_V", "guess", "step")
-    layer = Layer("delta", H, frozen=names)
+    names = ("W_V", "guess", "gate")
+    layer = Layer("gated_delta", H, frozen=names)
     slope = jax.grad(layer.predict)(layer.init(jax.random.key(0), d), X, y, x_q)
     still = {name for name, leaf in slope._asdict().items() if not np.any(leaf)}
     assert still == {*names}
@@ -123,7 +130,7 @@ predict = lambda **new: LINEAR.predict(weights(LINEAR)._replace(**new), X, y, x_
 test_refusals = refusals(
     (
         lambda: Layer("deltanet"),
-        "rule must be one of linear, affine, delta, got 'deltanet'",
+        "rule must be one of linear, affine, delta, gated_delta, got 'deltanet'",
     ),
     (
         lambda: Layer("linear", frozen=("step",)),

@@ -99,7 +99,7 @@ def loss(experiment: Training, params, key):
         )
         each = jax.vmap(
             lambda head, z_q: attention.softmax_heads(
-                jax.tree.map(lambda W: W[None], head), Z, z_q
+                effective(jax.tree.map(lambda W: W[None], head)), Z, z_q
             )[0]
         )(heads, z_q)
         return ((y_q[:, None] + collect @ each - target[None]) ** 2).sum(1)
@@ -107,18 +107,23 @@ def loss(experiment: Training, params, key):
     return jax.vmap(one)(Z, x_q, y_q, target).mean(0)
 
 
-def weights(key, H: int, m: int, D: int) -> attention.SoftmaxParams:
-    """A layer's initial weights, uniform as those of the linear layers in the authors'
-    public code.
+def weights(key, H: int, m: int, D: int) -> list:
+    """A layer's initial W_K, W_Q, W_V and W_O, uniform as those of the linear layers in
+    the authors' public code.
     """
     shapes, widths = [(H, D, D)] * 3 + [(H, m, D)], [D, D, D, D * H]
-    keys = jax.random.split(key, 4)
-    return attention.SoftmaxParams(
-        *(
-            jax.random.uniform(k, shape, minval=-(n**-0.5), maxval=n**-0.5)
-            for k, shape, n in zip(keys, shapes, widths, strict=True)
-        )
-    )
+    return [
+        jax.random.uniform(k, shape, minval=-(n**-0.5), maxval=n**-0.5)
+        for k, shape, n in zip(jax.random.split(key, 4), shapes, widths, strict=True)
+    ]
+
+
+def effective(weights: list) -> attention.SoftmaxParams:
+    """What a prediction reads of the weights."""
+    W_K, W_Q, W_V, W_O = weights
+    b = jnp.einsum("hmi,hij->hmj", W_O, W_V)
+    A = jnp.einsum("hki,hkj->hij", W_K, W_Q) * W_K.shape[-1] ** -0.5
+    return attention.from_effective_softmax(b, A)
 
 
 def start(experiment: Training, key):
@@ -147,7 +152,7 @@ def run(experiment: Training) -> dict[str, np.ndarray]:
         snapshots=experiment.snapshots,
     )
     layers, guess = end.snapshots
-    b, A = jax.jit(jax.vmap(jax.vmap(attention.effective_softmax)))(layers)
+    b, A = jax.jit(jax.vmap(jax.vmap(effective)))(layers)
     b, A, guess = (np.asarray(part).swapaxes(0, 1) for part in (b, A, guess))
     risk = np.asarray(end.losses)[:, : experiment.snapshots[-1] // WINDOW * WINDOW]
     means = risk.reshape(experiment.seeds, -1, WINDOW, len(experiment.heads)).mean(2)

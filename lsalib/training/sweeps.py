@@ -42,15 +42,20 @@ def fit(
     objective: str = "sampled",
     snapshots: Sequence[int] = (),
     dtype=jnp.float32,
+    callback=None,
+    every: int = 500,
+    progress: bool = False,
+    checkpoint=None,
 ) -> Fit:
     """Train one LSA layer: a sweep of one run and of seed 0, whose arrays have no axis
-    for seeds. ``sweep`` has more seeds, callbacks, progress and checkpoints.
+    for seeds.
 
     Args:
         task, heads, guess, bias, train_guess, learning_rate, init_scale: those of a
             ``Run``.
         start_from: a fit that this training goes on from, as in ``sweep``.
-        key, steps, batch_size, objective, snapshots, dtype: those of ``sweep``.
+        key, steps, batch_size, objective, snapshots, dtype, callback, every, progress,
+            checkpoint: those of ``sweep``.
 
     Example:
         >>> task = GaussianTask([1.0, 1.0], context_size=5)
@@ -72,6 +77,10 @@ def fit(
         objective=objective,
         snapshots=snapshots,
         dtype=dtype,
+        callback=callback,
+        every=every,
+        progress=progress,
+        checkpoint=checkpoint,
     )
     return fits[0].seed(0)
 

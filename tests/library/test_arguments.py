@@ -116,8 +116,8 @@ OTHERS = [
     (training.Run, {"task": TASK, "heads": H, **of_run}),
     (
         training.fit,
-        {"key": KEY, "task": TASK, "heads": H, "start_from": None, "steps": 2}
-        | {"snapshots": [1], **of_run, **sampling},
+        {"key": KEY, "task": TASK, "heads": H, "start_from": None, "checkpoint": None}
+        | {**of_run, **sampling, **long},
     ),
     (
         training.sweep,

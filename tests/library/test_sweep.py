@@ -206,10 +206,14 @@ def test_a_callback_gets_every_run_once(swept):
             np.testing.assert_array_equal(losses[:, r], fits[place].losses)
 
 
-def test_fit_is_a_sweep_of_one_run(swept):
-    """Also its snapshots."""
+def test_fit_is_a_sweep_of_one_run(swept, tmp_path, capsys):
+    """Also its snapshots, and what happens on the way."""
     one, near = swept[0][1].seed(0), {"rtol": 2e-4, "atol": 2e-6}
-    end = fit(KEY, NOISY, 1, learning_rate=1e-2, **OPTIONS)
+    stops = []
+    way = {"callback": lambda step, _: stops.append(step), "every": 5, "progress": True}
+    end = fit(KEY, NOISY, 1, learning_rate=1e-2, checkpoint=tmp_path, **OPTIONS | way)
+    assert stops == [5, 10, 12] and "12/12" in capsys.readouterr().err
+    assert [*tmp_path.rglob("state.npz")]
     np.testing.assert_allclose(end.losses, one.losses, **near)
     mine, its = (each.snapshot(5).params.W_K for each in (end, one))
     np.testing.assert_allclose(mine, its, **near)

@@ -101,7 +101,7 @@ def diagonals(step, layer):
     _, A = stored.circuits(run, seed, place, moment)
     shown = np.full(4, np.nan)
     shown[: len(A)] = [np.trace(each[:-1, :-1]) / (len(each) - 1) for each in A]
-    return [*shown, 0]
+    return [*shown]
 
 
 def ring_and_stripes(scatter, examples):

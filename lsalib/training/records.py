@@ -181,7 +181,7 @@ def finite(array: np.ndarray, axes: int) -> np.ndarray:
 
 def whole_numbers(name: str, values, last: int) -> tuple[int, ...]:
     """Increasing whole numbers of 0 to ``last``."""
-    numbers = np.ravel(values).tolist()
+    numbers = np.atleast_1d(values).tolist()
     for number in numbers:
         _check.count(f"each of {name}", number, 0)
     if numbers != sorted(set(numbers)) or max(numbers, default=0) > last:

@@ -88,25 +88,15 @@ def floats(optional: tuple[str, ...] = (), least=None, **values) -> list:
 def compiled(function: F) -> F:
     """A decorator: the arguments become arrays by ``floats``, and the function a
     program of JAX.
-
-    What is a bool by default belongs to the program.
     """
-    signature = inspect.signature(function)
-    static = [
-        name
-        for name, argument in signature.parameters.items()
-        if isinstance(argument.default, bool)
-    ]
-    program = jax.jit(function, static_argnames=static)
+    signature, program = inspect.signature(function), jax.jit(function)
 
     @wraps(function)
     def call(*args, **options):
         bound = signature.bind(*args, **options)
         bound.apply_defaults()
-        values = bound.arguments
-        switches = {name: bool(values.pop(name)) for name in static}
-        arrays = zip(values, floats(**values), strict=True)
-        return program(**dict(arrays), **switches)
+        arrays = floats(**bound.arguments)
+        return program(**dict(zip(bound.arguments, arrays, strict=True)))
 
     return cast(F, call)
 

@@ -65,7 +65,11 @@
       /* A name stands at the end of its line: behind it or, on a small screen, above or below, where the line is not. */
       const named = parts.map((part) => ({ ...part, ends: part.curve.filter((v) => v !== null).slice(-2) }))
         .filter(({ ends }) => ends.length);
-      const beside = ({ ends: [a, b = a] }) => Y(b) + (wide ? 4 : b < a ? 15 : -7);
+      const ending = ({ ends }) => Y(ends.at(-1));
+      const gaps = (part) => named.map((other) => ending(part) - ending(other));
+      const underAnother = (part) => gaps(part).some((gap) => gap > 0 && gap < 18);
+      const below = (part) => part.ends.at(-1) < part.ends[0] || underAnother(part);
+      const beside = (part) => ending(part) + (wide ? 4 : below(part) ? 15 : -7);
       const places = apart(named.map(beside), top, bottom - 4);
       const names = named.map(({ name, color }, k) => `<text x="${wide ? right + 10 : right}" y="${places[k]}"
         text-anchor="${wide ? "start" : "end"}" style="fill: var(--fig-${color})">${safe(name)}</text>`);

@@ -1,4 +1,4 @@
-"""L-BFGS, for ``training.minimize`` and for the search of ``theory.depth_risk``."""
+"""L-BFGS, for ``training.minimize``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +32,6 @@ def minimize(
     *,
     steps: int = 1000,
     memory: int = 40,
-    patience: int | None = None,
 ) -> Minimum:
     """Search for a minimum of a smooth, deterministic function from one start, by
     L-BFGS.
@@ -47,8 +46,6 @@ def minimize(
         params: the start, a pytree of float arrays.
         steps: how many steps. The result is the lowest point of all.
         memory: how many steps the model of the curvature remembers.
-        patience: how many steps may go by without a lower value before the search ends;
-            None means all of them.
 
     Returns:
         A ``Minimum``. If its ``gradient`` is far from zero, the search needs more
@@ -60,7 +57,6 @@ def minimize(
         ([3.0, 3.0], 0.0)
     """
     steps, memory = _check.count("steps", steps), _check.count("memory", memory)
-    patience = patience if patience is None else _check.count("patience", patience)
     types = [
         leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
         for leaf in jax.tree.leaves(params)
@@ -73,10 +69,9 @@ def minimize(
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)
 
-    def step(carry):
-        count, idle, params, state, lowest = carry
+    def step(_, carry):
+        params, state, lowest = carry
         value, gradient = value_and_grad(params, state=state)
-        idle = jnp.where(value < lowest.value, 0, idle + 1)
         lowest = jax.tree.map(
             partial(jnp.where, value < lowest.value),
             Minimum(params, value, optax.tree.norm(gradient)),
@@ -85,18 +80,15 @@ def minimize(
         updates, state = optimizer.update(
             gradient, state, params, value=value, grad=gradient, value_fn=objective
         )
-        return count + 1, idle, optax.apply_updates(params, updates), state, lowest
+        return optax.apply_updates(params, updates), state, lowest
 
     @jax.jit
     def search(params):
         value, gradient = jax.value_and_grad(objective)(params)
         start = Minimum(params, value, optax.tree.norm(gradient))
         # One step more, which evaluates the point after the last one.
-        waits = lambda idle: patience is None or idle <= patience
-        goes_on = lambda carry: (carry[0] <= steps) & waits(carry[1])
-        return jax.lax.while_loop(
-            goes_on, step, (0, 0, params, optimizer.init(params), start)
-        )[-1]
+        carry = params, optimizer.init(params), start
+        return jax.lax.fori_loop(0, steps + 1, step, carry)[-1]
 
     # The line search mixes weak and strong types, which a strict setting would refuse.
     with jax.numpy_dtype_promotion("standard"):

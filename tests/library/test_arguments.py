@@ -131,8 +131,7 @@ OTHERS = [
     ),
     (
         training.minimize,
-        {"objective": quadratic, "params": [1.0], "steps": 2, "memory": 2}
-        | {"patience": 1},
+        {"objective": quadratic, "params": [1.0], "steps": 2, "memory": 2},
     ),
 ]
 # Functions, switches, places on the disk: other values of them are wrong elsewhere.

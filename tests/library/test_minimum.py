@@ -1,5 +1,5 @@
-"""Second-order minimization of a smooth function: where it ends, when it stops, and
-what says that it is not done.
+"""Second-order minimization of a smooth function: where it ends, and what says that it
+is not done.
 """
 
 import jax
@@ -8,27 +8,6 @@ import numpy as np
 import pytest
 
 from lsalib._minimum import minimize
-
-
-def looks_at(function, start, **options):
-    """The end of a search, and how often it looked at the function."""
-    looks = []
-
-    def watched(x):
-        jax.debug.callback(lambda: looks.append(0))
-        return function(x)
-
-    end = minimize(watched, start, **options)
-    jax.effects_barrier()
-    return end, len(looks)
-
-
-def test_a_finished_search_ends_by_patience(x64):
-    """In a curved valley."""
-    valley = lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
-    end, looks = looks_at(valley, jnp.asarray([-1.2, 1.0]), steps=1000, patience=10)
-    np.testing.assert_allclose(end.params, [1.0, 1.0], atol=1e-9)
-    assert end.gradient < 1e-9 and looks < 500
 
 
 def test_the_end_is_the_lowest_point():
@@ -56,16 +35,6 @@ def test_a_search_that_remembers_little_takes_longer(x64):
     assert long.value < 1e-3 < 0.1 < short.value
     slope = np.linalg.norm(2 * curvatures * (short.params - 1))
     assert short.gradient == pytest.approx(slope) and slope > 0.1
-
-
-def test_patience_is_counted_in_steps():
-    """Where nothing gets lower, three steps of patience are three steps."""
-    flat = lambda x: 0 * x.sum()
-    patient, three = (
-        looks_at(flat, jnp.ones(2), **options)[1]
-        for options in ({"patience": 3}, {"steps": 3})
-    )
-    assert 3 <= patient == three < 50
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lsalib import attention, tasks, theory
+from lsalib import attention, tasks, theory, training
 from lsalib.theory.risk import standard_form, standard_risk
 from studies.experiments.experiment import Experiment, constants
 
@@ -111,37 +111,25 @@ def _risk(weights, b, guess, standard, y_q=None):
     return standard_risk(*form, standard)
 
 
-@partial(jax.jit, static_argnames="risk")
-def arrivals(risk, starts, standard, least):
-    """For each run the first step within 1% of the minimum risk."""
-    adam = optax.adam(LEARNING_RATE)
-    each = jax.vmap(jax.value_and_grad(risk), (0, None))
-
-    def step(carry):
-        t, weights, state, arrived = carry
-        loss, gradient = each(weights, standard)
-        arrived = jnp.where((arrived == MOST) & (loss < WITHIN * least), t, arrived)
-        # Adam raises a float to the power of its integer count
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = adam.update(gradient, state)
-        return t + 1, optax.apply_updates(weights, updates), state, arrived
-
-    none = jnp.full(len(starts.guess), MOST)
-    more = lambda carry: (carry[0] < MOST) & (carry[3].max() == MOST)
-    return jax.lax.while_loop(more, step, (0, starts, adam.init(starts), none))[3]
-
-
 def steps(risk, setting, means, widths) -> np.ndarray:
     """Steps to within 1% of the minimum risk: (means, widths, seeds)."""
     dim, context_size, _ = setting
-    least = np.float32(theory.yq_risk(tasks.GaussianTask(np.zeros(dim), context_size)))
+    least = theory.yq_risk(tasks.GaussianTask(np.zeros(dim), context_size))
     starts = [start(setting, width, seed) for width in widths for seed in range(SEEDS)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *starts)
     noise_std, length = np.array([0, context_size], np.float32)
-    ends = []
+    each, ends = jax.vmap(risk, (0, None)), []
     for mean in np.array(means, np.float32):
         standard = tasks.StandardTask(mean, None, None, noise_std, length)
-        ends.append(arrivals(risk, stacked, standard, least))
+        losses = training.train(
+            lambda weights, key, standard=standard: each(weights, standard),
+            stacked,
+            jax.random.key(0),  # nothing is drawn
+            steps=MOST,
+            optimizer=optax.adam(LEARNING_RATE),
+        ).losses
+        near = losses < np.float32(WITHIN * least)
+        ends.append(np.where(near.any(0), near.argmax(0), MOST))
     return np.reshape(np.array(ends, np.int32), (len(means), len(widths), SEEDS))
 
 

@@ -15,7 +15,6 @@ from lsalib import tasks, theory
 from studies.experiments import depth
 from studies.experiments.experiment import (
     Experiment,
-    constants,
     on_new_tasks,
     risk,
     trained,
@@ -102,7 +101,6 @@ EXPERIMENT = Experiment(
     "several layers, trained at the paper's scale",
     run,
     partial(run, DEPTHS[:1]),
-    constants(globals()),
     rtol=2e-3,
     atol=1e-3,
 )

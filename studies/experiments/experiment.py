@@ -27,14 +27,18 @@ class Experiment(NamedTuple):
     line: str
     run: Callable[[], dict]
     again: Callable[[], dict]
-    settings: dict[str, Any]
+    settings: dict[str, Any] = {}  # noqa: RUF012, the registry fills it in
     rtol: float = 0.0
     atol: float = 0.0
 
 
 def constants(module: dict[str, Any]) -> dict[str, Any]:
     """The constants of a module, which are its experiment's settings."""
-    return {name.lower(): value for name, value in module.items() if name.isupper()}
+    return {
+        name.lower(): value
+        for name, value in module.items()
+        if name.isupper() and name != "EXPERIMENT"
+    }
 
 
 def store(name: str, experiment: Experiment, folder: Path) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from lsalib import estimators, layers, tasks, theory
 from studies.experiments.experiment import (
     Experiment,
-    constants,
     on_new_tasks,
     risk,
     trained,
@@ -102,7 +101,6 @@ EXPERIMENT = Experiment(
     "layers with a state, trained at the paper's scale with and without a guess",
     run,
     partial(run, SETTINGS[:1], 1),
-    constants(globals()),
     rtol=2e-2,
     atol=1e-2,
 )

@@ -17,8 +17,6 @@ import numpy as np
 
 from lsalib.book.notebook import Numbers, broadcast, shell, show, written
 
-__all__ = ["Claim", "ClaimError", "Record"]
-
 # Where in an output's metadata its records are.
 METADATA = "lsalib_checks"
 ONLY_WARNED = (

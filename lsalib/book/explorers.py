@@ -13,8 +13,6 @@ import numpy as np
 
 from lsalib.book.notebook import broadcast, shell, show, written
 
-__all__ = ["explore"]
-
 # What the arrays of a figure may weigh in its page, in bytes.
 LIMIT = 60_000
 

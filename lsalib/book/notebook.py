@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["glue", "table"]
-
 # Lists, and arrays of any library: NumPy reads them.
 Numbers = Float[np.ndarray, "*shape"] | Any
 Series = Float[np.ndarray, " n"] | Any

@@ -3,7 +3,6 @@ date that made them.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +67,7 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
     text = np.array(json.dumps({"about": about}))
     try:
         np.savez_compressed(part, allow_pickle=False, about=text, **arrays)
-        os.replace(part, path)
+        part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 

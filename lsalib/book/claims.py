@@ -156,10 +156,11 @@ class Claim:
                 if shell():  # which keeps one of several equal functions
                     shell().events.register("post_run_cell", _show_pending)
                 return record
-            apart = record.measured - record.expected
+            # The added zero takes the sign of a negative one.
+            found, right = record.measured + 0.0, record.expected + 0.0
             comparison = (
-                f"{record.measured:.6g} {relation} {record.expected:.6g} "
-                f"(difference {apart:.2g}, tolerance {record.tolerance:.2g})"
+                f"{found:.6g} {relation} {right:.6g} "
+                f"(difference {found - right:.2g}, tolerance {record.tolerance:.2g})"
             ).replace("-", "−")
             problem = f"{label}: {comparison} fails"
             if kind == "control":

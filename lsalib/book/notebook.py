@@ -110,10 +110,9 @@ def table(
         else f"<td{kind}></td>"
         for name, kind in zip(head, kinds, strict=True)
     )
-    body = ""
+    body, cell = "", "<td{}>{}</td>".format
     for row in texts:
-        tags = zip(kinds, map(html.escape, row), strict=True)
-        body += f"<tr>{''.join(f'<td{kind}>{text}</td>' for kind, text in tags)}</tr>"
+        body += f"<tr>{''.join(map(cell, kinds, map(html.escape, row)))}</tr>"
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     page = (
         f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead>'
@@ -121,7 +120,7 @@ def table(
     )
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *texts)]
-    lines += [caption] if caption else []
+    lines += [caption] * bool(caption)
     show({"text/html": page, "text/plain": "\n".join(lines)})
 
 

@@ -86,7 +86,7 @@ class Fit(NamedTuple):
         return (
             f"Fit(heads={self.run.heads}, dim={self.task.dim}, seeds={self.seeds}, "
             f"steps={np.shape(self.losses)[-1]}, "
-            f"last loss {np.asarray(self.losses).round(4).T[-1]})"
+            f"last loss {np.asarray(self.losses).round(4).T[-1]!s})"
         )
 
     @property

@@ -27,9 +27,7 @@ def shell() -> Any:
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:
     """Display one object in several formats, given as {mime type: data}."""
     if shell():
-        from IPython.display import display
-
-        display(bundle, raw=True, metadata=metadata)
+        shell().display_pub.publish(bundle, metadata)
 
 
 def written(value: float | int, spec: str) -> str:

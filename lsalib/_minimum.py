@@ -13,8 +13,6 @@ from jaxtyping import Array, Float, PyTree
 from lsalib import _check
 from lsalib._arrays import Scalar
 
-__all__ = ["Minimum", "minimize"]
-
 
 class Minimum(NamedTuple):
     """The lowest point of the search: ``params``, the objective's ``value``, and the

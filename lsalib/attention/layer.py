@@ -22,8 +22,6 @@ from lsalib._arrays import (
     Vector,
 )
 
-__all__ = ["LSAParams", "embed", "init", "linear_transformer_block", "lsa", "yq_lsa"]
-
 
 class LSAParams(NamedTuple):
     """The weights of a multi-head LSA layer (eq. 5), each of shape (H, D, D) with D = d

@@ -21,16 +21,6 @@ from lsalib._arrays import (
 )
 from lsalib.attention.layer import LSAParams, check_params, tokens
 
-__all__ = [
-    "effective",
-    "from_effective",
-    "from_lift",
-    "gd_weights",
-    "gram",
-    "lift",
-    "predict",
-]
-
 
 @_check.compiled
 def gram(X: Features, y: Labels) -> Float[Array, "D D"]:

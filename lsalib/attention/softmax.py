@@ -30,14 +30,6 @@ from lsalib._arrays import (
 )
 from lsalib.attention.layer import tokens
 
-__all__ = [
-    "SoftmaxParams",
-    "from_effective_softmax",
-    "reduced_softmax",
-    "softmax_attention",
-    "softmax_heads",
-]
-
 
 class SoftmaxParams(NamedTuple):
     r"""A softmax layer with H heads, tokens of length D and m outputs: `b = W_O W_V`

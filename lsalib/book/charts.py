@@ -3,8 +3,8 @@ name beside it.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -39,7 +39,7 @@ class Chart:
 
     figure: Figure
     ax: Axes
-    _names: list[tuple[float, str, str]] = field(default_factory=list, init=False)
+    _names: list[tuple[float, str, str]]
 
     def line(
         self,
@@ -67,8 +67,7 @@ class Chart:
         """Points, for what is sampled or trained, with bars of three standard errors if
         ``error`` is given.
         """
-        bars = None if error is None else 3 * np.asarray(error)
-        ink = color_of(color)
+        bars, ink = error if error is None else 3 * np.asarray(error), color_of(color)
         # above curves
         self.ax.errorbar(x, y, bars, fmt=marker, color=ink, markersize=5, zorder=4)
         self._name(name, y, color)
@@ -97,8 +96,8 @@ class Chart:
         count = rows.shape[1] // window
         blocks = rows[:, : count * window].reshape(-1, count, window)
         middle, means = (np.arange(count) + 0.5) * window, blocks.mean(2)
-        ends, ink = (blocks.min((0, 2)), blocks.max((0, 2))), color_of(color)
-        self.ax.fill_between(middle, *ends, color=ink, alpha=0.15, linewidth=0)
+        low, high, ink = blocks.min((0, 2)), blocks.max((0, 2)), color_of(color)
+        self.ax.fill_between(middle, low, high, color=ink, alpha=0.15, linewidth=0)
         self.ax.plot(middle, means.T, style, color=ink, linewidth=1.4)
         self._name(name, means, color)
 
@@ -144,30 +143,10 @@ class Chart:
         points = self.ax.get_window_extent().height / self.figure.dpi * 72
         size = 1.25 * plt.rcParams["font.size"] / points
         heights = [size * (1 + name.count("\n")) for _, name, _ in names]
-        style: Any = {"transform": axes, "va": "center", "linespacing": 1.1}
         places = spread(np.clip(ends, 0, 1), heights)
         for (_, name, color), place in zip(names, places, strict=True):
-            self.ax.text(1.02, place, name, color=color_of(color), **style)
-
-
-@contextmanager
-def shown(chart: Chart, show: bool, **limits: Any) -> Iterator[Chart]:
-    """Let the chart be filled, then fit its axes, write its names and show it."""
-    try:
-        yield chart
-        # Only now: matplotlib fits an end that is None to what is drawn by then.
-        chart.ax.set(**limits)
-        for axis in (chart.ax.xaxis, chart.ax.yaxis):
-            low, high = axis.get_view_interval()
-            ticks = axis.get_major_locator()
-            if isinstance(ticks, LogLocator) and high > 100 * low:
-                # numbers between powers of ten would run together
-                ticks.set_params(subs=(1,))
-        chart._write_names()
-        if show:
-            plt.show()
-    finally:
-        plt.close(chart.figure)
+            text = self.ax.text(1.02, place, name, color=color_of(color), va="center")
+            text.set(transform=axes, linespacing=1.1)
 
 
 def spread(centers: Series, heights: Series) -> np.ndarray:
@@ -188,6 +167,7 @@ def spread(centers: Series, heights: Series) -> np.ndarray:
     return isotonic_regression(np.subtract(centers, offsets)).x + offsets
 
 
+@contextmanager
 def chart(
     xlabel: str,
     ylabel: str,
@@ -197,7 +177,7 @@ def chart(
     ylim: Numbers = None,
     size: tuple[float, float] = (5.6, 3.5),
     show: bool = True,
-) -> AbstractContextManager[Chart]:
+) -> Iterator[Chart]:
     """Begin a chart in the book's style: ``with chart("step", "risk") as c:
     c.exact(1.0, "minimum risk")``.
 
@@ -212,16 +192,32 @@ def chart(
         raise ValueError(f"log must be '', 'x', 'y' or 'xy', got {log!r}")
     use_style()
     figure, ax = plt.subplots(figsize=size)
-    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.set(xlabel=xlabel, ylabel=ylabel, **{f"{axis}scale": "log" for axis in log})
     for axis in log:
-        getattr(ax, f"set_{axis}scale")("log")
-        lines = getattr(ax, f"{axis}axis")
-        lines.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        lines.set_major_formatter("{x:g}")
-        lines.set_minor_formatter(NullFormatter())
-    return shown(Chart(figure, ax), show, xlim=xlim, ylim=ylim)
+        getattr(ax, f"{axis}axis").set(
+            major_locator=LogLocator(subs=(1, 2, 5)),
+            major_formatter="{x:g}",
+            minor_formatter=NullFormatter(),
+        )
+    drawn = Chart(figure, ax, [])
+    try:
+        yield drawn
+        # Only now: matplotlib fits an end that is None to what is drawn by then.
+        ax.set(xlim=xlim, ylim=ylim)
+        for line in (ax.xaxis, ax.yaxis):
+            low, high = line.get_view_interval()
+            ticks = line.get_major_locator()
+            if isinstance(ticks, LogLocator) and high > 100 * low:
+                # numbers between powers of ten would run together
+                ticks.set_params(subs=(1,))
+        drawn._write_names()
+        if show:
+            plt.show()
+    finally:
+        plt.close(figure)
 
 
+@contextmanager
 def tokens(
     cells: Sequence[Sequence[Any]],
     columns: Sequence[str],
@@ -229,7 +225,7 @@ def tokens(
     *,
     size: tuple[float, float] = (5.6, 2.3),
     show: bool = True,
-) -> AbstractContextManager[Chart]:
+) -> Iterator[Chart]:
     """Draw the matrix of tokens, one a column: the context, the query, and in the last
     cell the initial guess.
 
@@ -249,26 +245,28 @@ def tokens(
         ...     c.ax.annotate("the guess", (1, -1), (1, -2))
         Text(1, -2, 'the guess')
     """
-    height, width = len(rows), len(columns)
-    if (shape := np.shape(cells)) != (height, width):
-        raise ValueError(f"cells must have shape {height, width}, got {shape}")
-    use_style()
-    figure, ax = plt.subplots(figsize=size)
-    for i, j in np.ndindex(height, width):
-        # features in gray, labels in the layer's color, and the guess stands out
-        color, opacity = "ink" if i < height - 1 else "lsa", 0.12
-        if (i, j) == (height - 1, width - 1):
-            color, opacity = "yq", 0.4
-        at, ink = (j - 0.46, -i - 0.46), color_of(color)
-        ax.add_patch(plt.Rectangle(at, 0.92, 0.92, facecolor=ink, alpha=opacity))
-        text = entry(f"cells[{i}][{j}]", cells[i][j], "g", "g")
-        ax.text(j, -i, text, ha="center", va="center", fontsize="large")
-    for j, name in enumerate(columns):
-        ax.text(j, 0.62, name, ha="center", va="bottom")
-    for i, name in enumerate(rows):
-        ax.text(-0.62, -i, name, ha="right", va="center")
-    # between the examples and the query
-    ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
-    ax.set(xlim=(-0.6, width - 0.4), ylim=(0.4 - height, 1.2), aspect=0.6)
-    ax.axis("off")
-    return shown(Chart(figure, ax), show)
+    grid = np.array(cells, object)
+    height, width = shape = len(rows), len(columns)
+    if grid.shape != shape:
+        raise ValueError(f"cells must have shape {shape}, got {grid.shape}")
+    ends: Any = {"xlim": (-0.6, width - 0.4), "ylim": (0.4 - height, 1.2)}
+    with chart("", "", **ends, size=size, show=show) as drawn:
+        ax = drawn.ax
+        for (i, j), cell in np.ndenumerate(grid):
+            # features in gray, labels in the layer's color, and the guess stands out
+            color, opacity = "ink" if i < height - 1 else "lsa", 0.12
+            if (i, j) == (height - 1, width - 1):
+                color, opacity = "yq", 0.4
+            at, ink = (j - 0.46, -i - 0.46), color_of(color)
+            ax.add_patch(plt.Rectangle(at, 0.92, 0.92, facecolor=ink, alpha=opacity))
+            text = entry(f"cells[{i}][{j}]", cell, "g", "g")
+            ax.text(j, -i, text, ha="center", va="center", fontsize="large")
+        for j, name in enumerate(columns):
+            ax.text(j, 0.62, name, ha="center", va="bottom")
+        for i, name in enumerate(rows):
+            ax.text(-0.62, -i, name, ha="right", va="center")
+        # between the examples and the query
+        ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
+        ax.set_aspect(0.6)
+        ax.axis("off")
+        yield drawn

@@ -17,14 +17,14 @@ import numpy as np
 
 from lsalib.book.notebook import Numbers, broadcast, shell, show, written
 
-__all__ = ["Claim", "ClaimError", "Record"]
-
 # Where in an output's metadata its records are.
 METADATA = "lsalib_checks"
 ONLY_WARNED = (
     "This is a warning only, because the parameters are not the published ones."
 )
 HEAD = ("what", "measured", "expected", "tolerance", "margin", "seeds")
+# How far a relation holds, from measured less expected; for an equation, how far not.
+RELATIONS: dict[str, Any] = {"=": np.abs, "<": np.negative, ">": np.positive}
 # How many records each claim has in this session, so that no two have the same anchor.
 _seen: Counter[str] = Counter()
 # The records of the running cell.
@@ -60,17 +60,16 @@ class Record(NamedTuple):
         For a check of an equation it is the tolerance over the deviation. Otherwise it
         is one and the distance, in tolerances, from where the verdict would change.
         """
-        apart = self.measured - self.expected
-        if self.relation == "=" and self.kind == "check":
-            return round(self.tolerance / abs(apart), 6) if apart else math.inf
-        if self.tolerance == 0:
+        apart = float(RELATIONS[self.relation](self.measured - self.expected))
+        equation, control = self.relation == "=", self.kind == "control"
+        if equation and not control:
+            return round(self.tolerance / apart, 6) if apart else math.inf
+        if not self.tolerance:
             return math.inf
-        beyond = {"=": abs(apart), ">": apart, "<": -apart}[self.relation]
-        beyond /= self.tolerance
+        beyond = apart / self.tolerance
         # A control of an inequality fails up to the bound that makes it stricter: one
         # tolerance on this side of what is expected.
-        turned = self.kind == "control" and self.relation != "="
-        return round(2 - beyond if turned else beyond, 6)
+        return round(2 - beyond if control and not equation else beyond, 6)
 
     def _ipython_display_(self) -> None:
         """Nothing more when a cell ends in a check: the cell shows its row."""
@@ -157,13 +156,12 @@ class Claim:
                 if shell():  # which keeps one of several equal functions
                     shell().events.register("post_run_cell", _show_pending)
                 return record
-            comparison = "{} {} {} (difference {}, tolerance {})".format(
-                written(record.measured, ".6g"),
-                relation,
-                written(record.expected, ".6g"),
-                written(record.measured - record.expected, ".2g"),
-                written(record.tolerance, ".2g"),
-            )
+            # The added zero takes the sign of a negative one.
+            found, right = record.measured + 0.0, record.expected + 0.0
+            comparison = (
+                f"{found:.6g} {relation} {right:.6g} "
+                f"(difference {found - right:.2g}, tolerance {record.tolerance:.2g})"
+            ).replace("-", "−")
             problem = f"{label}: {comparison} fails"
             if kind == "control":
                 problem = f"the control “{label}” holds: {comparison}"
@@ -184,17 +182,16 @@ class Claim:
 
 
 def _anchor(claim_id: str) -> str:
-    """An anchor that no other record of this session has."""
+    """An anchor that no other record of this session has; the first has no number."""
     _seen[claim_id] += 1
-    count = _seen[claim_id]
-    return f"claim-{claim_id}-{count}" if count > 1 else f"claim-{claim_id}"
+    return f"claim-{claim_id}-{_seen[claim_id]}".removesuffix("-1")
 
 
 def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
     """What a record says of the comparison, judged on the unrounded numbers; the entry
     closest to the other verdict speaks for the array.
     """
-    if relation not in ("=", "<", ">"):
+    if relation not in RELATIONS:
         raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
     values, rtol = _real("measured", measured), _real("rtol", rtol, ())
     targets = _real("expected", expected, values.shape)
@@ -211,12 +208,10 @@ def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
         )
     # How far each entry is on the right side of its bound, in tolerances where there is
     # one.
-    slack = {
-        "=": allowed - np.abs(values - targets),
-        "<": targets - allowed - values,
-        ">": values - targets - allowed,
-    }[relation]
-    holds = slack >= 0 if relation == "=" else slack > 0
+    beyond = RELATIONS[relation](values - targets) - allowed
+    slack, holds = beyond, beyond > 0
+    if relation == "=":
+        slack, holds = -beyond, beyond <= 0
     slack = slack / np.where(allowed > 0, allowed, 1)
     # Among entries that only rounding tells apart the first speaks: on another machine
     # it must be the same one.
@@ -303,12 +298,8 @@ def margin_text(record: Record) -> str:
 
 def tally(records: Sequence[Record]) -> str:
     """How many checks and controls there are: “5 checks and 2 controls hold”."""
-    counts = Counter(record.kind for record in records)
-    parts = [
-        f"{counts[kind]} {kind}" + ("s" if counts[kind] > 1 else "")
-        for kind in ("check", "control")
-        if counts[kind]
-    ]
+    counts = sorted(Counter(record.kind for record in records).items())
+    parts = [f"{count} {kind}" + "s" * (count > 1) for kind, count in counts]
     return " and ".join(parts) + (" hold" if len(records) > 1 else " holds")
 
 
@@ -336,11 +327,11 @@ def rows(records: Sequence[Record]) -> str:
     for record in records:
         mark, kind = ("✗", "control") if record.kind == "control" else ("✓", "pass")
         what, *numbers, seeds = map(html.escape, texts(record))
+        cells = "".join(f'<td class="claim-number">{each}</td>' for each in numbers)
         lines += (
-            f'<tr class="claim-{kind}" id="{record.anchor}">'
-            f'<td><span class="claim-mark">{mark}</span> {what}</td>'
+            f'<tr class="claim-{kind}" id="{record.anchor}"><td>'
+            f'<span class="claim-mark">{mark}</span> {what}</td>'
+            f"{cells}<td>{seeds}</td></tr>"
         )
-        lines += "".join(f'<td class="claim-number">{each}</td>' for each in numbers)
-        lines += f"<td>{seeds}</td></tr>"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
     return f'<div class="claims-table">{table}</div>'

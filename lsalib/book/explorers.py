@@ -13,8 +13,6 @@ import numpy as np
 
 from lsalib.book.notebook import broadcast, shell, show, written
 
-__all__ = ["explore"]
-
 # What the arrays of a figure may weigh in its page, in bytes.
 LIMIT = 60_000
 
@@ -80,13 +78,13 @@ def explore(
             raise ValueError(f"start must name sliders, {[*at]}, got {name!r}")
         at[name] = int(np.abs(np.subtract(positions[name], value)).argmin())
     levels = {name: np.asarray(each)[..., None] for name, each in exact.items()}
-    shape, arrays = tuple(map(len, positions.values())), {}
-    for name, values in {**curves, **levels}.items():
+    shape, arrays = tuple(map(len, positions.values())), {**curves, **levels}
+    for name, values in arrays.items():
         # an axis for each slider and one for x, all of which may have length 1
-        array = np.array(values, np.float64, ndmin=len(shape))
+        arrays[name] = array = np.array(values, np.float64, ndmin=len(shape))
         broadcast(repr(name), array, shape)
-        # a logarithmic axis has no place for what is not positive
-        arrays[name] = np.where(array > 0, array, np.nan) if "y" in log else array
+        if "y" in log:  # which has no place for what is not positive
+            array[array <= 0] = np.nan
     if len(colors) != len(arrays):
         raise ValueError(f"colors must be {len(arrays)}, of {[*arrays]}, got {colors}")
 
@@ -128,11 +126,11 @@ def _picture(x, arrays, inks, at: list[int], labels, log: str):
         room = 0.04 * (high - low or 1.0)
         # an axis from zero begins there
         low, high = low - (room if low else 0), high + room
-    ends: Any = {"xlim": (x[0], x[-1]), "ylim": (low, high)}
-    with chart(*labels, log=log, **ends, show=False) as picture:
+    ends = x[[0, -1]]
+    with chart(*labels, log=log, xlim=ends, ylim=(low, high), show=False) as picture:
         for ink, (name, array) in zip(inks, arrays.items(), strict=True):
             # an axis of length 1 has one position
-            values = array[tuple(np.minimum(at[:-1], np.subtract(array.shape[:-1], 1)))]
+            values = array[tuple(np.mod(at[:-1], array.shape[:-1]))]
             if len(values) == 1:
                 picture.exact(values[0], name, color=ink)
             elif np.isfinite(values).any():

@@ -71,39 +71,27 @@ def use_style() -> None:
     """Set matplotlib's defaults for the book: transparent, gray ink, no box around the
     plot; a notebook shows SVG.
     """
-    plt.rcdefaults()
-    gray: Any = (
-        "text.color",
-        "axes.edgecolor",
-        "axes.labelcolor",
-        "xtick.color",
-        "ytick.color",
-    )
-    mpl.rcParams.update(dict.fromkeys(gray, INK))
-    mpl.rcParams.update(
-        {
-            "figure.figsize": (5.6, 3.5),
-            "figure.dpi": 160,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "font.size": 12,
-            "axes.titlesize": "medium",
-            "svg.fonttype": "path",
-            "svg.hashsalt": "lsalib",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.prop_cycle": plt.cycler(color=[*map(color_of, PALETTE)][:-1]),
-            "lines.linewidth": 1.8,
-            "figure.constrained_layout.use": True,
-        }
-    )
+    inked = ("text.color", "axes.edgecolor", "axes.labelcolor")
+    style: Any = dict.fromkeys((*inked, "xtick.color", "ytick.color"), INK) | {
+        "figure.dpi": 160,
+        "figure.facecolor": "none",
+        "figure.constrained_layout.use": True,
+        "axes.facecolor": "none",
+        "axes.prop_cycle": plt.cycler("color", map(color_of, PALETTE)),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": "medium",
+        "font.size": 12,
+        "lines.linewidth": 1.8,
+        "svg.hashsalt": "lsalib",
+    }
+    plt.style.use(["default", style])
     if shell():
         # there wherever a notebook runs
         from matplotlib_inline.config import InlineBackend
 
-        backend = InlineBackend.instance(parent=shell())
-        backend.print_figure_kwargs = BARE
-        backend.figure_formats = {"svg"}  # sharp at every size
+        # sharp at every size
+        InlineBackend.instance(parent=shell()).figure_formats = {"svg"}
         formatter = shell().display_formatter.formatters["image/svg+xml"]
         formatter.for_type(Figure, drawing)
 
@@ -124,4 +112,4 @@ def drawing(figure: Figure) -> str:
 
 def _round(number: re.Match[str]) -> str:
     """A number with two decimals, without zeros at its end; what else was matched."""
-    return f"{float(number[1]):.2f}".rstrip("0").rstrip(".") if number[1] else number[0]
+    return f"{round(float(number[1]), 2):.9g}" if number[1] else number[0]

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["glue", "table"]
-
 # Lists, and arrays of any library: NumPy reads them.
 Numbers = Float[np.ndarray, "*shape"] | Any
 Series = Float[np.ndarray, " n"] | Any
@@ -29,9 +27,7 @@ def shell() -> Any:
 def show(bundle: dict[str, object], metadata: dict[str, object] | None = None) -> None:
     """Display one object in several formats, given as {mime type: data}."""
     if shell():
-        from IPython.display import display
-
-        display(bundle, raw=True, metadata=metadata)
+        shell().display_pub.publish(bundle, metadata)
 
 
 def written(value: float | int, spec: str) -> str:
@@ -112,10 +108,9 @@ def table(
         else f"<td{kind}></td>"
         for name, kind in zip(head, kinds, strict=True)
     )
-    body = ""
+    body, cell = "", "<td{}>{}</td>".format
     for row in texts:
-        tags = zip(kinds, map(html.escape, row), strict=True)
-        body += f"<tr>{''.join(f'<td{kind}>{text}</td>' for kind, text in tags)}</tr>"
+        body += f"<tr>{''.join(map(cell, kinds, map(html.escape, row)))}</tr>"
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     page = (
         f'<div class="results"><table>{title}<thead><tr>{top}</tr></thead>'
@@ -123,7 +118,7 @@ def table(
     )
     widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *texts)]
-    lines += [caption] if caption else []
+    lines += [caption] * bool(caption)
     show({"text/html": page, "text/plain": "\n".join(lines)})
 
 

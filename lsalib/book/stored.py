@@ -3,13 +3,12 @@ date that made them.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FOLDER", "Stored", "circuits", "load", "path", "save"]
+__all__ = ["FOLDER", "Stored", "circuits", "load", "save"]
 
 FOLDER = Path(__file__).parents[1] / "results"  #: The folder of the stored results.
 
@@ -21,18 +20,6 @@ class Stored(NamedTuple):
 
     arrays: dict[str, np.ndarray]
     about: dict
-
-
-def path(name: str) -> Path:
-    """The path of a stored file, given relative to the folder of stored results.
-
-    Example:
-        >>> path("engine_cost.json").name
-        'engine_cost.json'
-    """
-    if not (file := FOLDER / name).exists():
-        raise FileNotFoundError(f"name must be a file in {FOLDER}, got {name!r}")
-    return file
 
 
 def load(name: str, folder: Path = FOLDER) -> Stored:
@@ -68,7 +55,7 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
     text = np.array(json.dumps({"about": about}))
     try:
         np.savez_compressed(part, allow_pickle=False, about=text, **arrays)
-        os.replace(part, path)
+        part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 

@@ -96,16 +96,13 @@ def compare(result: dict, other: dict | None, *, family: int = 1) -> Interval:
     intervals as ``family`` says hold together with a confidence of 95 %.
     """
     mine = outcome(result)
-    if other is None:
-        return mse(mine.prediction, mine.truth, less=mine.guess, family=family)
-    if _pairs(result) != _pairs(other):
+    if other and _pairs(result) != _pairs(other):
         raise ValueError(
             "other must be about the same queries and contexts as result, "
             "got other ones"
         )
-    return mse(
-        mine.prediction, mine.truth, less=outcome(other).prediction, family=family
-    )
+    less = outcome(other).prediction if other else mine.guess
+    return mse(mine.prediction, mine.truth, less, family=family)
 
 
 def pooled(results: Sequence[dict]) -> dict[tuple, dict]:

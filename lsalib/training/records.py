@@ -221,8 +221,11 @@ def write(path: str | Path, about, tree: PyTree) -> None:
     part = Path(f"{path}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("wb") as file:
-        text = json.dumps(about, default=np.ndarray.tolist)
-        np.savez(file, *jax.tree.leaves(tree), about=text)
+        np.savez(
+            file,
+            *jax.tree.leaves(tree),
+            about=json.dumps(about, default=np.ndarray.tolist),
+        )
     part.replace(path)
 
 

@@ -83,10 +83,10 @@ class Fit(NamedTuple):
     steps: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        seeds, last = self.seeds, np.asarray(self.losses)[..., -1]
         return (
-            f"Fit(heads={self.run.heads}, dim={self.task.dim}, seeds={seeds}, "
-            f"steps={np.shape(self.losses)[-1]}, last loss {np.round(last, 4)})"
+            f"Fit(heads={self.run.heads}, dim={self.task.dim}, seeds={self.seeds}, "
+            f"steps={np.shape(self.losses)[-1]}, "
+            f"last loss {np.asarray(self.losses).round(4).T[-1]!s})"
         )
 
     @property

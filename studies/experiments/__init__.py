@@ -1,7 +1,8 @@
 """What takes too long for a page: run once, and stored with how it was made. `python -m
 studies.experiments --help` lists it.
 
-A new one is a function that returns named arrays, and a line in the registry.
+A new one is a function that returns named arrays, and a line in the registry. The
+constants of its module are its settings.
 """
 
 from studies.experiments import (
@@ -16,6 +17,7 @@ from studies.experiments import (
     training_speed,
     unit_keys,
 )
+from studies.experiments.experiment import constants
 
 MODULES = (
     training_speed,
@@ -29,5 +31,8 @@ MODULES = (
     block_heads,
 )
 EXPERIMENTS = softmax.EXPERIMENTS | {
-    module.__name__.rpartition(".")[2]: module.EXPERIMENT for module in MODULES
+    module.__name__.rpartition(".")[2]: module.EXPERIMENT._replace(
+        settings=constants(vars(module))
+    )
+    for module in MODULES
 }

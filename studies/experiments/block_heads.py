@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from studies.experiments import real_block
-from studies.experiments.experiment import Experiment, constants
+from studies.experiments.experiment import Experiment
 
 DIM, LENGTH, PRIOR_MEAN, SEEDS = 5, 5, real_block.PRIOR_MEAN, 12
 STEPS, LEARNING_RATE = 5000, real_block.LEARNING_RATE
@@ -112,6 +112,5 @@ EXPERIMENT = Experiment(
     "the whole block with one and two heads, with the right guess and a guess of zero",
     run,
     again,
-    constants(globals()),
     rtol=5e-2,
 )

@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import least_squares
 from scipy.special import roots_genlaguerre, roots_hermitenorm
 
-from studies.experiments.experiment import Experiment, constants
+from studies.experiments.experiment import Experiment
 
 DIM, LENGTHS, DEPTHS, ERRORS = 2, (3, 6, 12, 24, 1), (1, 2, 3), (0.0, 1.0, 4.0)
 STARTS, STEPS, SCALE = 24, 300, 0.5
@@ -156,7 +156,6 @@ EXPERIMENT = Experiment(
     "what several layers reach, with a right and a wrong guess",
     run,
     partial(run, LENGTHS[:2], DEPTHS[:2], ERRORS[:2], more=False),
-    constants(globals()),
     rtol=1e-6,
     atol=1e-5,
 )

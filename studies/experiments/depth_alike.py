@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from studies.experiments import depth
-from studies.experiments.experiment import Experiment, constants
+from studies.experiments.experiment import Experiment
 
 DIM, LENGTH, STEPS = 10, 10, depth.STEPS
 DEPTHS, ERRORS, STARTS = (1, 2, 3), (0.0, 2.0), 96  # errors in each entry
@@ -95,7 +95,6 @@ EXPERIMENT = Experiment(
     # Here all searches end in one place. Elsewhere rounding decides which minimum a
     # search finds.
     partial(run, DEPTHS[:2]),
-    constants(globals()),
     rtol=1e-6,
     atol=1e-6,
 )

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from studies.experiments.depth import rule
-from studies.experiments.experiment import Experiment, constants
+from studies.experiments.experiment import Experiment
 
 LENGTHS, ERRORS, STARTS, STEPS, SCALE = (1, 2, 3), (0.0, 1.0, 4.0), 6, 400, 0.5
 
@@ -91,7 +91,6 @@ EXPERIMENT = Experiment(
     # Searches without products end in one place. With products rounding decides which
     # minimum they find.
     partial(run, LENGTHS[:1], ERRORS[:2], (1,)),
-    constants(globals()),
     rtol=1e-5,
     atol=1e-5,
 )

@@ -2,7 +2,7 @@
 compare. Helpers that several experiments share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,14 +27,18 @@ class Experiment(NamedTuple):
     line: str
     run: Callable[[], dict]
     again: Callable[[], dict]
-    settings: dict[str, Any]
+    settings: dict[str, Any] = {}  # noqa: RUF012, the registry fills it in
     rtol: float = 0.0
     atol: float = 0.0
 
 
 def constants(module: dict[str, Any]) -> dict[str, Any]:
     """The constants of a module, which are its experiment's settings."""
-    return {name.lower(): value for name, value in module.items() if name.isupper()}
+    return {
+        name.lower(): value
+        for name, value in module.items()
+        if name.isupper() and name != "EXPERIMENT"
+    }
 
 
 def store(name: str, experiment: Experiment, folder: Path) -> None:
@@ -60,9 +64,11 @@ def differences(name: str, experiment: Experiment, folder: Path) -> list[str]:
     return problems
 
 
-def trained(loss, init, seeds: int, steps: int, learning_rate: float) -> list:
+def trained(
+    loss, init, seeds: int, steps: int, learning_rate: float, clip: float = np.inf
+) -> list:
     """The last weights of each seed, by Adam; the learning rate falls to zero along a
-    cosine.
+    cosine, and gradients are cut off at the length ``clip``.
     """
     adam = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
     ends = training.train(
@@ -70,7 +76,7 @@ def trained(loss, init, seeds: int, steps: int, learning_rate: float) -> list:
         None,
         jax.random.key(0),
         steps=steps,
-        optimizer=adam,
+        optimizer=optax.chain(optax.clip_by_global_norm(clip), adam),
         init=init,
         seeds=seeds,
     ).params
@@ -87,6 +93,10 @@ def on_new_tasks(errors, batches: int):
     )
 
 
-def risk(squares: np.ndarray) -> list[float]:
-    """The mean of squared errors, and its standard error."""
-    return [squares.mean(), squares.std() / len(squares) ** 0.5]
+def risk(squares: np.ndarray, known: Sequence[np.ndarray] = ()) -> list[float]:
+    """The mean of squared errors, and its standard error; by regression on variates
+    whose means are known to be zero, where there are some.
+    """
+    beside = np.stack([np.ones(len(squares)), *known], 1)
+    fit = np.linalg.lstsq(beside, squares, rcond=None)[0]
+    return [fit[0], (squares - beside @ fit).std() / len(squares) ** 0.5]

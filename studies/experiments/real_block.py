@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from studies.experiments import experiment
-from studies.experiments.experiment import Experiment, constants, on_new_tasks, risk
+from studies.experiments.experiment import Experiment, on_new_tasks, risk
 
 DIM, LENGTH, PRIOR_MEAN, SEEDS, TAPS = 10, 10, 2.0, 3, 4
 STEPS, BATCH, LEARNING_RATE, TESTS = 5000, 2048, 1e-2, 500 * 2048
@@ -164,6 +164,5 @@ EXPERIMENT = Experiment(
     "guess of zero",
     run,
     partial(run, SETTINGS[:1], 1),
-    constants(globals()),
     rtol=5e-2,
 )

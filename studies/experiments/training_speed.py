@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lsalib import attention, tasks, theory
+from lsalib import attention, tasks, theory, training
 from lsalib.theory.risk import standard_form, standard_risk
-from studies.experiments.experiment import Experiment, constants
+from studies.experiments.experiment import Experiment
 
 LEARNING_RATE, WITHIN, MOST = 5e-4, 1.01, 20_000
 # d, C, the initial weights' deviation
@@ -62,86 +62,43 @@ def factors(setting, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return table[:, :-1], table[:, -1]
 
 
-def yq(weights, standard):
-    """The exact risk of yq-LSA with a weight as its guess."""
-    b, _ = attention.effective(weights.head)
-    return _risk(weights, b, weights.guess, standard)
-
-
-def product(weights, standard):
-    """The same with a product as its guess."""
-    b, _ = attention.effective(weights.head)
-    return _risk(weights, b, _guess(weights), standard)
-
-
-def both(weights, standard):
-    """The same; the head's values, too, pass through a row that is a product."""
-    b = _values(weights.head, _row(weights.values_row))
-    return _risk(weights, b, _guess(weights), standard)
-
-
-def block(weights, standard):
-    """The exact risk of the linear transformer block: one row is its guess and
-    multiplies its head's values.
+def risk(model: str, weights, standard):
+    """The exact risk of ``yq``, yq-LSA with a weight as its guess; of ``product``, the
+    same with a product as its guess; of ``both``, in which the head's values, too, pass
+    through a row that is a product; or of ``block``, the linear transformer block: one
+    row is its guess and multiplies its head's values.
     """
-    row = _row(weights.row)
-    b = _values(weights.head, row)
-    return _risk(weights, b, row[:-1], standard, y_q=jnp.zeros_like(row))
-
-
-def _row(factors):
-    W, u = factors
-    return u @ W
-
-
-def _guess(weights):
-    W, u = weights.row
-    return u @ W[:, :-1]
-
-
-def _values(head, row):
-    return jnp.einsum("m,hmi,hin->hn", row, head.W_P, head.W_V)
-
-
-def _risk(weights, b, guess, standard, y_q=None):
-    """``y_q`` is the query's label, if it is not the guess."""
+    row, values_row = (u @ W for W, u in (weights.row, weights.values_row))
+    b, A = attention.effective(weights.head)
+    if model in ("both", "block"):
+        through, head = row if model == "block" else values_row, weights.head
+        b = jnp.einsum("m,hmi,hin->hn", through, head.W_P, head.W_V)
+    guess = weights.guess if model == "yq" else row[:-1]
     added = jnp.append(guess, jnp.float32(0))
-    _, A = attention.effective(weights.head)
-    form = standard_form(b, A, added if y_q is None else y_q, added, standard)
-    return standard_risk(*form, standard)
+    # The query's label in the block is zero.
+    y_q = jnp.zeros_like(added) if model == "block" else added
+    return standard_risk(*standard_form(b, A, y_q, added, standard), standard)
 
 
-@partial(jax.jit, static_argnames="risk")
-def arrivals(risk, starts, standard, least):
-    """For each run the first step within 1% of the minimum risk."""
-    adam = optax.adam(LEARNING_RATE)
-    each = jax.vmap(jax.value_and_grad(risk), (0, None))
-
-    def step(carry):
-        t, weights, state, arrived = carry
-        loss, gradient = each(weights, standard)
-        arrived = jnp.where((arrived == MOST) & (loss < WITHIN * least), t, arrived)
-        # Adam raises a float to the power of its integer count
-        with jax.numpy_dtype_promotion("standard"):
-            updates, state = adam.update(gradient, state)
-        return t + 1, optax.apply_updates(weights, updates), state, arrived
-
-    none = jnp.full(len(starts.guess), MOST)
-    more = lambda carry: (carry[0] < MOST) & (carry[3].max() == MOST)
-    return jax.lax.while_loop(more, step, (0, starts, adam.init(starts), none))[3]
-
-
-def steps(risk, setting, means, widths) -> np.ndarray:
+def steps(model: str, setting, means, widths) -> np.ndarray:
     """Steps to within 1% of the minimum risk: (means, widths, seeds)."""
     dim, context_size, _ = setting
-    least = np.float32(theory.yq_risk(tasks.GaussianTask(np.zeros(dim), context_size)))
+    least = theory.yq_risk(tasks.GaussianTask(np.zeros(dim), context_size))
     starts = [start(setting, width, seed) for width in widths for seed in range(SEEDS)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *starts)
     noise_std, length = np.array([0, context_size], np.float32)
-    ends = []
+    each, ends = jax.vmap(partial(risk, model), (0, None)), []
     for mean in np.array(means, np.float32):
         standard = tasks.StandardTask(mean, None, None, noise_std, length)
-        ends.append(arrivals(risk, stacked, standard, least))
+        losses = training.train(
+            lambda weights, key, standard=standard: each(weights, standard),
+            stacked,
+            jax.random.key(0),  # nothing is drawn
+            steps=MOST,
+            optimizer=optax.adam(LEARNING_RATE),
+        ).losses
+        near = losses < np.float32(WITHIN * least)
+        ends.append(np.where(near.any(0), near.argmax(0), MOST))
     return np.reshape(np.array(ends, np.int32), (len(means), len(widths), SEEDS))
 
 
@@ -152,20 +109,20 @@ def run(
     setting also both products, and uneven means.
     """
 
-    def each(risk, widths):
+    def each(model, widths):
         equal = lambda setting: np.multiply.outer(levels, np.ones(setting[0]))
-        ends = [steps(risk, setting, equal(setting), widths) for setting in settings]
+        ends = [steps(model, setting, equal(setting), widths) for setting in settings]
         return np.stack(ends)
 
     first, at = settings[0], np.full((1, settings[0][0]), PRODUCTS_AT)
     uneven = [top * np.array(shape) for shape in SHAPES.values() for top in LARGEST]
     return {
-        "yq": each(yq, [1]),
-        "product": each(product, widths),
-        "block": each(block, widths),
-        "both": steps(both, first, at, widths),
-        "uneven_yq": steps(yq, first, uneven, [1]),
-        "uneven_block": steps(block, first, uneven, few),
+        "yq": each("yq", [1]),
+        "product": each("product", widths),
+        "block": each("block", widths),
+        "both": steps("both", first, at, widths),
+        "uneven_yq": steps("yq", first, uneven, [1]),
+        "uneven_block": steps("block", first, uneven, few),
     }
 
 
@@ -173,7 +130,6 @@ EXPERIMENT = Experiment(
     "steps to the best risk, by prior mean and width",
     run,
     partial(run, SETTINGS[:1], LEVELS[:2], WIDTHS[:2], UNEVEN_WIDTHS[:2]),
-    constants(globals()),
     rtol=0.01,
     atol=5,
 )

@@ -15,7 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
-from studies.experiments.experiment import Experiment, constants, risk
+from studies.experiments.experiment import Experiment, risk
 
 PRIOR_MEAN, STARTS = 2.0, 4
 TASKS, TESTS, STEPS = 5000, 400_000, 300
@@ -129,6 +129,5 @@ EXPERIMENT = Experiment(
     "or neither",
     run,
     partial(run, SETTINGS[:1], 1),
-    constants(globals()),
     rtol=0.3,
 )

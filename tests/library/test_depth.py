@@ -94,36 +94,6 @@ def test_the_layers_are_attention():
     )
 
 
-@pytest.mark.claim("depth-floor")
-def test_layers_of_full_matrices_are_attention():
-    """The same for layers that write features, too: labels as they are, and a prior
-    mean; its loss is a sum over d queries, the unit vectors.
-    """
-    d, C, (mean, guess) = depth_training.DIM, depth_training.LENGTH, (2.0, 0.5)
-    rng, X, _, eps = context(1, d, C)
-    residual = np.eye(d + 1)
-    residual[-1, :-1] = -mean
-    upper = np.triu_indices(d + 1)
-    layers = 0.05 * rng.normal(size=(2, len(upper[0]), d + 1, d + 1))
-    labels, features = (
-        np.append(X @ (eps + mean), np.full(d, guess)),
-        np.vstack([X, np.eye(d)]),
-    )
-    tokens = residual @ np.vstack([features.T, labels])
-    for parts in layers:
-        # A pair of heads for each entry of the Gram matrix, and any value for it.
-        G = tokens[:, :C] @ tokens[:, :C].T / C
-        tokens = tokens + np.einsum("k,kij->ij", G[upper], parts) @ tokens
-    answers = (np.linalg.inv(residual) @ tokens)[-1, C:]
-    given = (X.T @ X / C)[None].astype(np.float32), eps[None].astype(np.float32)
-    loss = depth_training.features(
-        layers.astype(np.float32), *given, np.array([mean, guess], np.float32)
-    )
-    np.testing.assert_allclose(
-        np.asarray(loss)[0], np.square(answers - eps - mean).sum(), rtol=1e-3
-    )
-
-
 @pytest.mark.claim("depth-gap")
 def test_layers_alike_are_layers():
     """The quadratic form in coefficients, and the exact rule for two features, for
@@ -158,9 +128,7 @@ def test_a_tested_layer_has_its_risk(monkeypatch):
     off = []
     for factor in (1.0, 1.1):
         layer = np.zeros((d, d)), add, factor * step * np.eye(d)
-        layers = tuple(np.float32(part)[None, None] for part in layer)
-        risk, error = depth_training.evaluate(
-            depth_training.labels, layers, np.array([u], np.float32)
-        )[0]
+        layers = tuple(np.float32(part)[None] for part in layer)
+        risk, error = depth_training.evaluate(u, layers)
         off.append(abs(risk - theory.depth_risk(GaussianTask([u] * d, C), 1)) / error)
     assert off[0] < 5 < off[1] and error < 0.02

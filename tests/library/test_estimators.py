@@ -2,22 +2,21 @@
 other.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from refusals import refusals
+from theory_reference import root
 
 from lsalib import estimators
 
 d, C = 3, 5
 rng = np.random.default_rng(0)
-X, y, x_q, w0 = (
-    rng.normal(size=(C, d)),
-    rng.normal(size=C),
-    rng.normal(size=d),
-    rng.normal(size=d),
-)
+X, y = rng.normal(size=(C, d)), rng.normal(size=C)
+x_q, w0 = rng.normal(size=(2, d))
 
 
 def test_a_debiased_step_is_a_plain_one_on_one_example_fewer(x64):
@@ -47,17 +46,16 @@ def test_delta_rule_by_loops(x64):
     assert abs(estimators.delta_rule(X[::-1], y[::-1], x_q, w0, 0.3) - found) > 1e-3
 
 
-def posterior_by_pinv(X, y, w, P, noise_std):
-    """The posterior mean of one context, in NumPy's float64."""
-    gram = X @ P @ X.T + noise_std**2 * np.eye(len(y))
-    return w + P @ X.T @ np.linalg.pinv(gram, rcond=1e-9, hermitian=True) @ (y - X @ w)
+def posterior_by_pinv(X, y, q, P, noise_std):
+    """The answers of the posterior means of a batch, in NumPy's float64."""
+    gram = X @ P @ X.swapaxes(1, 2) + noise_std**2 * np.eye(X.shape[1])
+    gain = P @ X.swapaxes(1, 2) @ np.linalg.pinv(gram, rcond=1e-9, hermitian=True)
+    return np.einsum("bi,bi->b", q, w0 + np.einsum("bic,bc->bi", gain, y - X @ w0))
 
 
 of_batch = jax.jit(jax.vmap(estimators.bayes, (0, 0, 0, None, None, None)))
-FULL, SINGULAR = (
-    np.diag([1.0, 2.0, 0.5]) + 0.3,
-    np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0]),
-)
+FULL = np.diag([1.0, 2.0, 0.5]) + 0.3
+SINGULAR = np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -71,28 +69,21 @@ def test_bayes_is_the_posterior_mean(x64, noise_std, dtype):
     """
     rng = np.random.default_rng(7)
     for P in (FULL, SINGULAR):
-        root = np.linalg.eigh(P)[1] * np.sqrt(np.maximum(np.linalg.eigh(P)[0], 0))
         X, q = rng.normal(size=(40, C, d)), rng.normal(size=(40, d))
-        w = w0 + rng.normal(size=(40, d)) @ root.T
+        w = w0 + rng.normal(size=(40, d)) @ root(P, d).T
         y = np.einsum("bcd,bd->bc", X, w) + noise_std * rng.normal(size=(40, C))
         for size in (2, 3, 5):
             given = [jnp.asarray(part, dtype) for part in (X[:, :size], y[:, :size], q)]
             rest = [jnp.asarray(part, dtype) for part in (w0, P, noise_std)]
             found = of_batch(*given, *rest)
-            of = lambda noise, size=size, X=X, y=y, q=q, P=P: np.array(
-                [
-                    q[i] @ posterior_by_pinv(X[i, :size], y[i, :size], w0, P, noise)
-                    for i in range(40)
-                ]
-            )
+            known = partial(posterior_by_pinv, X[:, :size], y[:, :size], q, P)
             # Without noise the prediction is as ill-conditioned as the context.
             rounding = 1e-7 if dtype == np.float64 else 2e-2 if noise_std == 0 else 1e-4
             assert found.dtype == dtype
-            np.testing.assert_allclose(
-                found, of(noise_std), rtol=rounding, atol=rounding
-            )
+            close = {"rtol": rounding, "atol": rounding}
+            np.testing.assert_allclose(found, known(noise_std), **close)
             if noise_std:
-                assert np.abs(np.float64(found) - of(noise_std**0.5)).max() > 1e-2
+                assert np.abs(np.float64(found) - known(noise_std**0.5)).max() > 1e-2
 
 
 def test_bayes_under_noise_of_any_size():
@@ -140,15 +131,16 @@ def test_bayes_in_any_units(size):
     """Features and labels in other units, in float32: the posterior mean's formula."""
     X, w = np.random.default_rng(0).normal(size=(4, 3)), np.array([1.0, 2.0, 3.0])
     gain = np.linalg.solve(X.T @ X + 0.09 * np.eye(3), X.T @ X @ w)
-    labels = {"prior_cov": size**2 * np.eye(3), "noise_std": 0.3 * size}
     zero, at = np.zeros(3, np.float32), np.float32([1.0, -1.0, 2.0])
-    found = estimators.bayes(
-        np.float32(X), np.float32(size * X @ w), at, zero, **labels
-    )
-    np.testing.assert_allclose(found / size, at @ gain, rtol=1e-4)
-    features = np.float32(size * X), np.float32(size * X @ w), size * at
-    found = estimators.bayes(*features, zero, noise_std=0.3 * size)
-    np.testing.assert_allclose(found / size, at @ gain, rtol=1e-4)
+    noise = {"noise_std": 0.3 * size}
+    for features, query, prior in (
+        (X, at, {"prior_cov": size**2 * np.eye(3)}),
+        (size * X, size * at, {}),
+    ):
+        found = estimators.bayes(
+            np.float32(features), np.float32(size * X @ w), query, zero, **prior | noise
+        )
+        np.testing.assert_allclose(found / size, at @ gain, rtol=1e-4)
 
 
 test_bad_input_is_named = refusals(
@@ -159,19 +151,11 @@ test_bad_input_is_named = refusals(
         "X must have no masked entries",
     ),
     (
-        lambda: estimators.delta_rule(*given, w0, x_q),
-        r"step_size must have shape \(\), got shape \(3,\)",
-    ),
-    (
         lambda: estimators.bayes(*given, w0, noise_std=-1.0),
         "noise_std must be a finite number of at least 0, got -1",
     ),
     (
         lambda: estimators.bayes(*given, w0, FULL - 2),
         "prior_cov must be positive semidefinite",
-    ),
-    (
-        lambda: estimators.bayes(*given, w0, np.tri(3)),
-        "prior_cov must be finite and symmetric",
     ),
 )

@@ -1,5 +1,7 @@
 """Layers with a state: against the papers' recurrences in plain NumPy."""
 
+from itertools import product
+
 import jax
 import numpy as np
 import pytest
@@ -43,18 +45,12 @@ def predict_by_loops(layer, p, X, y, x_q):
     """Token by token, head by head, layer by layer."""
     Z = np.vstack([np.column_stack([X, y]), np.append(x_q, p.guess @ x_q)])
     for place in range(layer.depth):
-        seen = [
-            Z[:C] if layer.rule == "linear" or t == C else Z[: t + 1]
-            for t in range(C + 1)
-        ]
-        reads = [
-            sum(
-                p.W_P[place, h] @ read_by_loops(layer, p, place, h, seen[t], Z[t])
-                for h in range(layer.heads)
-            )
-            for t in range(C + 1)
-        ]
-        Z = Z + np.array(reads)
+        reads = np.zeros_like(Z)
+        for t, h in product(range(C + 1), range(layer.heads)):
+            seen = Z[:C] if layer.rule == "linear" or t == C else Z[: t + 1]
+            read = read_by_loops(layer, p, place, h, seen, Z[t])
+            reads[t] += p.W_P[place, h] @ read
+        Z = Z + reads
     return Z[-1, -1]
 
 
@@ -75,10 +71,9 @@ def test_predictions_by_loops(x64, rule, value_size):
     np.testing.assert_allclose(predict(params, *batch), expected, rtol=1e-11)
     for name, leaf in params._asdict().items():
         if leaf is not None:
-            other = params._replace(
-                **{name: leaf + 0.1 * np.random.default_rng(2).normal(size=leaf.shape)}
-            )
-            assert abs(predict(other, *batch)[0] - expected[0]) > 1e-8, name
+            off = 0.1 * np.random.default_rng(2).normal(size=leaf.shape)
+            other = predict(params._replace(**{name: leaf + off}), *batch)
+            assert abs(other[0] - expected[0]) > 1e-8, name
 
 
 def test_what_init_starts_from():
@@ -104,12 +99,11 @@ def test_layers_that_write_only_labels_never_multiply_two(x64, depth):
     for place in range(depth):
         features = Z * np.append(np.ones(d), 0.0)
         added = 0
-        for W_K, W_Q, W_V, W_P in (
-            tuple(W[place, h] for W in params[:4]) for h in (0, 1)
-        ):
+        for K, Q, V, P in zip(*(W[place] for W in params[:4]), strict=True):
+            keys = features[:C] @ K.T
             for values, queries in ((features, Z), (Z - features, features)):
-                state = (features[:C] @ W_K.T).T @ (values[:C] @ W_V.T) / C
-                added = added + queries @ W_Q.T @ state @ W_P[-1]
+                state = keys.T @ (values[:C] @ V.T) / C
+                added = added + queries @ Q.T @ state @ P[-1]
         Z[:, -1] += added
     found = Layer("affine", H, depth).predict(params, X, y, x_q)
     np.testing.assert_allclose(found, Z[-1, -1], rtol=1e-12)

@@ -134,26 +134,20 @@ def test_the_distances_of_two_predictors(x64):
 
     Control: a predictor and itself.
     """
-    a, b, X, y = (
-        *np.random.default_rng(0).normal(size=(2, 3)),
-        np.ones((5, 3)),
-        np.ones(5),
-    )
+    a, b = np.random.default_rng(0).normal(size=(2, 3))
     f, g = (lambda X, y, x_q: x_q @ a), (lambda X, y, x_q: x_q @ b + 0.1)
+    X, y = np.ones((5, 3)), np.ones(5)
     x_q = np.array([1.0, 2.0, -1.0])
-    each = (
+    distances = (
         metrics.prediction_difference,
         metrics.gradient_difference,
         metrics.gradient_cosine,
     )
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
-    for pair in ((f, g), (g, f)):
-        found = [distance(*pair, X, y, x_q) for distance in each]
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        [distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12
-    )
+    for *pair, known in ((f, g, expected), (g, f, expected), (f, f, [0, 0, 1])):
+        found = [distance(*pair, X, y, x_q) for distance in distances]
+        np.testing.assert_allclose(found, known, rtol=1e-12, atol=1e-12)
 
 
 COLUMNS = Own(change=lambda batch, _: batch._replace(target=batch.target[:, None]))
@@ -162,10 +156,6 @@ SHORT = Own(change=lambda batch, _: batch._replace(x_q=batch.x_q[:, 1:]))
 UNPACKED = Own(change=lambda batch, _: tuple(batch))
 vector = lambda X, y, x_q: x_q
 test_what_cannot_be_measured_is_refused = refusals(
-    (
-        lambda: measure(zero, None),
-        r"task must have dim and sample\(key, n\), got None",
-    ),
     (
         lambda: measure(zero, UNPACKED),
         "the task's sample must return a tasks.Batch, got a tuple",

@@ -25,37 +25,23 @@ from lsalib.attention import gd_weights
 from lsalib.tasks import GaussianTask
 
 NAMES = pytest.mark.parametrize("name", TASKS)
-OFF = lambda task: (task.prior_mean, 0.0)
-# The stated risk, weights that have it, and their guess and bias.
-ATTAINED = {
-    "a step": (
-        lambda t: theory.gd_risk(t, 0.3),
-        lambda t: gd_weights(t.prior_mean, 0.3),
-        OFF,
-    ),
-    "the best step": (
-        theory.gd_risk,
-        lambda t: gd_weights(t.prior_mean, theory.optimal_step(t)),
-        OFF,
-    ),
-    "yq-LSA": (theory.yq_risk, theory.yq_optimal_weights, OFF),
-    "LSA": (theory.optimal_risk, theory.optimal_weights, lambda t: (0 * GUESS, 0.0)),
-    "LSA with a guess": (
-        lambda t: theory.optimal_risk(t, GUESS, BIAS),
-        lambda t: theory.optimal_weights(t, GUESS, BIAS),
-        lambda t: (GUESS, BIAS),
-    ),
-    "LSA with the right guess": (
-        lambda t: theory.optimal_risk(t, t.prior_mean),
-        lambda t: theory.optimal_weights(t, t.prior_mean),
-        OFF,
-    ),
-    "LSA with the right slope and a bias": (
-        lambda t: theory.optimal_risk(t, t.prior_mean, BIAS),
-        lambda t: theory.optimal_weights(t, t.prior_mean, BIAS),
-        lambda t: (t.prior_mean, BIAS),
-    ),
-}
+
+
+def attained(task):
+    """Each stated risk, weights that have it, and their guess and bias."""
+    right = task.prior_mean, 0.0
+    step = lambda size: gd_weights(task.prior_mean, size)
+    yield theory.gd_risk(task, 0.3), step(0.3), right
+    yield theory.gd_risk(task), step(theory.optimal_step(task)), right
+    yield theory.yq_risk(task), theory.yq_optimal_weights(task), right
+    for given, guess in (
+        ((), (0 * GUESS, 0.0)),
+        ((GUESS, BIAS), (GUESS, BIAS)),
+        ((task.prior_mean,), right),
+        ((task.prior_mean, BIAS), (task.prior_mean, BIAS)),
+    ):
+        risk, weights = theory.optimal_risk, theory.optimal_weights
+        yield risk(task, *given), weights(task, *given), guess
 
 
 @pytest.mark.claim(
@@ -68,13 +54,13 @@ ATTAINED = {
 def test_weights_have_the_stated_risk(name, x64):
     """By brute-force moments; the control is the same task with one example more."""
     task = TASKS[name]
-    for function, (stated, weights, guess) in ATTAINED.items():
-        found = dense_risk(lifted(weights(task)), task, *guess(task), moments_of(name))
-        np.testing.assert_allclose(stated(task), found, rtol=1e-10, err_msg=function)
-        assert (
-            abs(stated(replace(task, context_size=task.context_size + 1)) / found - 1)
-            > 1e-3
-        )
+    longer = replace(task, context_size=task.context_size + 1)
+    for (stated, weights, guess), (other, *_) in zip(
+        attained(task), attained(longer), strict=True
+    ):
+        found = dense_risk(lifted(weights), task, *guess, moments_of(name))
+        np.testing.assert_allclose(stated, found, rtol=1e-10)
+        assert abs(other / found - 1) > 1e-3
 
 
 def test_what_rounding_decides():
@@ -97,15 +83,10 @@ def test_what_rounding_decides():
     assert signs(-2 * 0.7**4 * (1 + 1e-12)).error == pytest.approx(
         signs(-2 * 0.7**4).error, rel=1e-9
     )
+    given = make_task(0, 3, 4)
     for off, heads in ((0.0, 1), (1e-8, 3)):
-        assert (
-            len(
-                theory.optimal_weights(
-                    make_task(0, 3, 4), make_task(0, 3, 4).prior_mean * (1 + off)
-                ).W_K
-            )
-            == heads
-        )
+        weights = theory.optimal_weights(given, given.prior_mean * (1 + off))
+        assert len(weights.W_K) == heads
 
 
 def test_units_do_not_count():
@@ -113,11 +94,9 @@ def test_units_do_not_count():
     unit task, in units of labels.
     """
     unit = TASKS["general, noisy"]
-    (L, P), f = (
-        covs(unit),
-        lambda t: np.array(
-            [theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t)]
-        ),
+    L, P = covs(unit)
+    f = lambda t: np.array(
+        [theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t)]
     )
     for l, p in ((1e-28, 1.0), (1e28, 1.0), (1e-20, 1e20), (1e25, 1e-28)):
         weights, labels = np.sqrt(p), np.sqrt(l * p)
@@ -160,22 +139,20 @@ def test_nothing_cancels_in_long_contexts():
     np.testing.assert_allclose(price, 2 * 3 / (C * d + 2), rtol=1e-6)
 
 
-FUNCTIONS = {
-    "gd_risk": lambda t: theory.gd_risk(t, 0.3),
-    "best gd_risk": theory.gd_risk,
-    "optimal_step": theory.optimal_step,
-    "yq_risk": theory.yq_risk,
-    "optimal_risk": lambda t: theory.optimal_risk(t, GUESS, BIAS),
-    "constant": lambda t: theory.constant_regression(t).error,
-    "weights": lambda t: lift_sum(theory.optimal_weights(t, GUESS)),
-    "debiased": theory.debiased_risk,
-    "delta": lambda t: theory.delta_rule_risk(t, 0.1, GUESS),
-    "moments": lambda t: theory.gram_moments(t).second.sum(),
-    "lifted": lambda t: theory.lifted_risk(t, GUESS).slope.sum(),
-    "weights' risk": lambda t: theory.population_risk(
-        gd_weights([1.0, 2.0, -1.0], 0.3), t, GUESS
-    ),
-}
+FUNCTIONS = [
+    lambda t: theory.gd_risk(t, 0.3),
+    theory.gd_risk,
+    theory.optimal_step,
+    theory.yq_risk,
+    lambda t: theory.optimal_risk(t, GUESS, BIAS),
+    lambda t: theory.constant_regression(t).error,
+    lambda t: lift_sum(theory.optimal_weights(t, GUESS)),
+    theory.debiased_risk,
+    lambda t: theory.delta_rule_risk(t, 0.1, GUESS),
+    lambda t: theory.gram_moments(t).second.sum(),
+    lambda t: theory.lifted_risk(t, GUESS).slope.sum(),
+    lambda t: theory.population_risk(gd_weights([1.0, 2.0, -1.0], 0.3), t, GUESS),
+]
 
 
 def lift_sum(params):
@@ -185,47 +162,31 @@ def lift_sum(params):
 @pytest.mark.claim("exact-gd-risk")
 def test_the_same_under_jit_vmap_and_grad(x64):
     """All functions in one program, on two tasks; their slopes by differences."""
-    tasks = [make_task(seed, 3, 4, 0.8) for seed in (0, 1)]
-    ways = [make_task(seed, 3, 4, 0.5) for seed in (2, 3)]
-    every = lambda task: jnp.stack([jnp.asarray(f(task)) for f in FUNCTIONS.values()])
-    fields = "prior_mean", "feature_cov", "prior_cov", "noise_std"
-    numbers = lambda task: {name: getattr(task, name) for name in fields}
 
-    def path(task, way, h):
-        """Through other tasks, which moves all four fields."""
-        moved = jax.tree.map(lambda leaf, by: leaf + h * by, task, way)
-        return GaussianTask(context_size=4, **moved)
+    def numbers(seed, noise_std):
+        task = make_task(seed, 3, 4, noise_std)
+        names = "prior_mean", "feature_cov", "prior_cov", "noise_std"
+        return {name: getattr(task, name) for name in names}
 
-    slope = jax.jit(
-        jax.vmap(
-            lambda task, way: jax.jvp(
-                lambda h: every(path(task, way, h)), (0.0,), (1.0,)
-            )
-        )
-    )
-    stack = lambda tasks: jax.tree.map(
-        lambda *leaves: np.stack(leaves), *map(numbers, tasks)
-    )
-    found, slopes = slope(stack(tasks), stack(ways))
-    known = [[float(f(task)) for f in FUNCTIONS.values()] for task in tasks]
-    np.testing.assert_allclose(found, known, rtol=1e-10)
-    ends = [
-        [
-            float(f(path(numbers(tasks[0]), numbers(ways[0]), h)))
-            for f in FUNCTIONS.values()
-        ]
-        for h in (1e-5, -1e-5)
-    ]
+    def every(numbers):
+        task = GaussianTask(context_size=4, **numbers)
+        return jnp.stack([jnp.asarray(f(task)) for f in FUNCTIONS])
+
+    at = [numbers(seed, 0.8) for seed in (0, 1)]
+    # Towards other tasks, which moves all four fields.
+    ways = [numbers(seed, 0.5) for seed in (2, 3)]
+    stacked = [jax.tree.map(lambda *two: np.stack(two), *some) for some in (at, ways)]
+    slope = lambda at, way: jax.jvp(every, (at,), (way,))
+    found, slopes = jax.jit(jax.vmap(slope))(*stacked)
+    np.testing.assert_allclose(found, [*map(every, at)], rtol=1e-10)
+    moved = lambda h: jax.tree.map(lambda leaf, way: leaf + h * way, at[0], ways[0])
+    ends = [every(moved(h)) for h in (1e-5, -1e-5)]
     np.testing.assert_allclose(slopes[0], np.subtract(*ends) / 2e-5, rtol=1e-5)
     assert np.abs(slopes[0]).min() > 1e-4
 
 
 PLAIN = TASKS["general"]
 test_bad_input_is_refused = refusals(
-    (
-        lambda: theory.gd_risk(PLAIN, np.inf),
-        "step_size must be a finite number, got inf",
-    ),
     (
         lambda: jax.jit(lambda C: theory.gd_risk(GaussianTask([1.0], C)))(3),
         "context_size must be a number that is known",

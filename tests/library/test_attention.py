@@ -122,15 +122,16 @@ def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
 E = np.ones((d + 1, C + 1))
 test_wrong_shapes_are_named = refusals(
     (
-        lambda: attention.from_effective_softmax(np.ones((0, 1, 4)), LSA.W_K),
         r"b must have shape \(H, m, D\), got shape \(0, 1, 4\)",
+        attention.from_effective_softmax,
+        np.ones((0, 1, 4)),
+        LSA.W_K,
     ),
+    (r"E must have shape \(4, C\+1\), got shape \(3, 6\)", attention.lsa, LSA, E[1:]),
     (
-        lambda: attention.lsa(LSA, E[1:]),
-        r"E must have shape \(4, C\+1\), got shape \(3, 6\)",
-    ),
-    (
-        lambda: attention.lsa(LSA, E[:, :1]),
         "context size, the columns of E less one, must be a whole number",
+        attention.lsa,
+        LSA,
+        E[:, :1],
     ),
 )

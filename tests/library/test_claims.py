@@ -290,10 +290,10 @@ def test_integers_of_any_type_are_written_in_full(bundles):
 
 table_of = lambda *rows: notebook.table(["a", "b"], [[1, 2], *rows])
 test_what_cannot_be_shown_is_refused = refusals(
-    (lambda: table_of([3]), r"rows\[1\] must have 2 entries, .* got 1"),
-    (lambda: table_of([3, np.ones(1)]), r"rows\[1\]\[1\] must be a single number"),
-    (lambda: notebook.glue("x", None), "the value of 'x' must be a single number"),
-    (notebook.glue, "glue needs a name and a value"),
+    (r"rows\[1\] must have 2 entries, .* got 1", table_of, [3]),
+    (r"rows\[1\]\[1\] must be a single number", table_of, [3, np.ones(1)]),
+    ("the value of 'x' must be a single number", notebook.glue, "x", None),
+    ("glue needs a name and a value", notebook.glue),
 )
 
 

@@ -145,17 +145,14 @@ def test_bayes_in_any_units(size):
 
 test_bad_input_is_named = refusals(
     (
+        "X must have no masked entries",
         lambda: estimators.one_step_gd(
             np.ma.masked_less(np.eye(2), 0.5), [1, 2], [1, 1], [0, 0], 1.0
         ),
-        "X must have no masked entries",
     ),
     (
-        lambda: estimators.bayes(*given, w0, noise_std=-1.0),
         "noise_std must be a finite number of at least 0, got -1",
+        lambda: estimators.bayes(*given, w0, noise_std=-1.0),
     ),
-    (
-        lambda: estimators.bayes(*given, w0, FULL - 2),
-        "prior_cov must be positive semidefinite",
-    ),
+    ("prior_cov must be positive semidefinite", estimators.bayes, *given, w0, FULL - 2),
 )

@@ -85,33 +85,33 @@ def test_each_answer_has_its_verdict_and_its_reason(shown):
 
 
 test_odd_calls_are_refused = refusals(
-    (lambda: explore([1, 1], CURVE, **QUESTION), "x must be .* increasing .* got"),
+    ("x must be .* increasing .* got", lambda: explore([1, 1], CURVE, **QUESTION)),
     (
-        lambda: explore(X, {"short": [1, 2]}, **QUESTION),
         r"'short' must broadcast to \(3,\), got shape \(2,\)",
+        lambda: explore(X, {"short": [1, 2]}, **QUESTION),
     ),
     (
-        lambda: explore(X, CURVE, exact={"level": [1, 2]}, **QUESTION),
         r"'level' must broadcast to \(3,\), got shape \(2, 1\)",
+        lambda: explore(X, CURVE, exact={"level": [1, 2]}, **QUESTION),
     ),
     (
-        lambda: explore(X, CURVE, start={"z": 1}, **QUESTION),
         r"start must name sliders, \['x'\], got 'z'",
+        lambda: explore(X, CURVE, start={"z": 1}, **QUESTION),
     ),
     (
-        lambda: explore(X, CURVE, **QUESTION | {"colors": ["gd", "gd"]}),
         r"colors must be 1, of \['a curve'\], got",
+        lambda: explore(X, CURVE, **QUESTION | {"colors": ["gd", "gd"]}),
     ),
     (
-        lambda: explore(X, CURVE, **QUESTION | {"right": "Maybe"}),
         r"right must be one of \['No', 'Yes'\], got 'Maybe'",
+        lambda: explore(X, CURVE, **QUESTION | {"right": "Maybe"}),
     ),
     (
+        "curves must fit into 60000 bytes, got",
         lambda: explore(
             X,
             {"big": np.pi * np.ones((9999, 3))},
             **QUESTION | {"sliders": {"a": range(9999)}},
         ),
-        "curves must fit into 60000 bytes, got",
     ),
 )

@@ -123,23 +123,24 @@ LINEAR = Layer("linear", heads=H)
 predict = lambda **new: LINEAR.predict(weights(LINEAR)._replace(**new), X, y, x_q)
 test_refusals = refusals(
     (
-        lambda: Layer("deltanet"),
         "rule must be one of linear, affine, delta, gated_delta, got 'deltanet'",
+        Layer,
+        "deltanet",
     ),
     (
-        lambda: Layer("linear", frozen=("step",)),
         "frozen must be a tuple with some of W_K, .*, state, got .'step'",
+        lambda: Layer("linear", frozen=("step",)),
     ),
     (
-        lambda: Layer("delta", frozen="step"),
         "frozen must be a tuple with some of W_K, .*, step, got 'step'",
+        lambda: Layer("delta", frozen="step"),
     ),
     (
-        lambda: predict(state=None),
         r"state must have shape \(1, 2, 4, 4\), got shape \(\)",
+        lambda: predict(state=None),
     ),
     (
-        lambda: predict(step=np.ones((1, 2))),
         "step must be None for Layer.*linear.* got float.* of shape",
+        lambda: predict(step=np.ones((1, 2))),
     ),
 )

@@ -157,34 +157,46 @@ UNPACKED = Own(change=lambda batch, _: tuple(batch))
 vector = lambda X, y, x_q: x_q
 test_what_cannot_be_measured_is_refused = refusals(
     (
-        lambda: measure(zero, UNPACKED),
         "the task's sample must return a tasks.Batch, got a tuple",
+        measure,
+        zero,
+        UNPACKED,
     ),
     (
-        lambda: measure(TASK),
         "predict must be a function of .* got <class 'lsalib.tasks.GaussianTask'>",
+        measure,
+        TASK,
     ),
     (
-        lambda: measure(lambda X, y, x_q: None),
         "what predict returns must be an array of real numbers, got None",
+        measure,
+        lambda X, y, x_q: None,
     ),
     (
-        lambda: measure(zero, SHORT),
         r"the x_q of the task's sample must have shape \(8, 3\), got shape \(8, 2\)",
+        measure,
+        zero,
+        SHORT,
     ),
     (
-        lambda: measure(zero, COLUMNS),
         r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)",
+        measure,
+        zero,
+        COLUMNS,
     ),
     (
-        lambda: measure(lambda X, y, x_q: X),
         r"predict must return a scalar or a vector, got shape \(5, 3\)",
+        measure,
+        lambda X, y, x_q: X,
     ),
     (
-        lambda: metrics.gradient_cosine(
-            zero, vector, np.eye(3), np.ones(3), np.ones(3)
-        ),
         "what g returns must have shape",
+        metrics.gradient_cosine,
+        zero,
+        vector,
+        np.eye(3),
+        np.ones(3),
+        np.ones(3),
     ),
 )
 

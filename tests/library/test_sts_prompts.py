@@ -103,15 +103,15 @@ def test_the_digest_sees_each_prompt_and_their_order():
 with_guesses = lambda context=EXAMPLES, query=QUERY: build(context, query, guesses=True)
 test_what_cannot_be_shown_is_refused = refusals(
     (
-        lambda: with_guesses([QUERY._replace(score=None)]),
         "score must be .*, got None for “A cat sle",
+        lambda: with_guesses([QUERY._replace(score=None)]),
     ),
     (
-        lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]),
         r"score must be a number from 0 to 5, got 5\.1",
+        lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]),
     ),
     (
-        lambda: with_guesses(query=QUERY._replace(guess=float("nan"))),
         "guess must be a number from 0 to 5, got nan",
+        lambda: with_guesses(query=QUERY._replace(guess=float("nan"))),
     ),
 )

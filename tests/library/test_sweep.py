@@ -316,12 +316,12 @@ class Crooked(Own):
 
 
 test_what_cannot_be_right_is_refused = refusals(
-    (lambda: Run(TASK, 1, learning_rate=0), "learning_rate must be .* greater than 0"),
-    (lambda: save("fits.npz", []), "fits must be a list of at least one Fit"),
-    (lambda: fit(KEY, Own(), 1, objective="population"), 'objective must be "sampled"'),
+    ("learning_rate must be .* greater than 0", lambda: Run(TASK, 1, learning_rate=0)),
+    ("fits must be a list of at least one Fit", save, "fits.npz", []),
+    ('objective must be "sampled"', lambda: fit(KEY, Own(), 1, objective="population")),
     (
-        lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4),
         r"the target of the task's sample must have shape \(4,\)",
+        lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4),
     ),
 )
 

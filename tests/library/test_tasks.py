@@ -80,29 +80,34 @@ def test_the_largest_sizes_are_right():
 
 
 test_bad_input_is_refused = refusals(
-    (lambda: GaussianTask([np.nan], 3), "prior_mean must hold finite numbers"),
+    ("prior_mean must hold finite numbers", GaussianTask, [np.nan], 3),
     (
-        lambda: GaussianTask([1.0], 10**400),
         "context_size must have a size between 1e-30 and 1e30, got 1000",
+        GaussianTask,
+        [1.0],
+        10**400,
     ),
+    ("prior_cov must be positive semidefinite", GaussianTask, [1.0], 3, None, [[-1.0]]),
     (
-        lambda: GaussianTask([1.0], 3, None, [[-1.0]]),
-        "prior_cov must be positive semidefinite",
-    ),
-    (
-        lambda: GaussianTask([1.0], 3, [[1e-140]]),
         "feature_cov must have a size between 1e-30 and",
+        GaussianTask,
+        [1.0],
+        3,
+        [[1e-140]],
     ),
     (
-        lambda: GaussianTask([1.0], 3, [[1e200]]),
         "feature_cov must have a size between 1e-30 and",
+        GaussianTask,
+        [1.0],
+        3,
+        [[1e200]],
     ),
     (
-        lambda: GaussianTask([1.0], 3, noise_std=-1),
         "noise_std must be a finite number of at least 0, got -1",
+        lambda: GaussianTask([1.0], 3, noise_std=-1),
     ),
     (
-        lambda: GaussianTask([1.0], 3, noise_std=1e200),
         "noise_std must have a size between 1e-30 and",
+        lambda: GaussianTask([1.0], 3, noise_std=1e200),
     ),
 )

@@ -188,25 +188,27 @@ def test_the_same_under_jit_vmap_and_grad(x64):
 PLAIN = TASKS["general"]
 test_bad_input_is_refused = refusals(
     (
-        lambda: jax.jit(lambda C: theory.gd_risk(GaussianTask([1.0], C)))(3),
         "context_size must be a number that is known",
+        lambda: jax.jit(lambda C: theory.gd_risk(GaussianTask([1.0], C)))(3),
     ),
     (
-        lambda: theory.optimal_weights(PLAIN, [1.0, np.nan, 0.0]),
         "guess must hold finite numbers",
+        theory.optimal_weights,
+        PLAIN,
+        [1.0, np.nan, 0.0],
     ),
     (
-        lambda: theory.constant_regression(PLAIN, noise_cumulant=1.0),
         "noise_cumulant must be 0 for a task without",
+        lambda: theory.constant_regression(PLAIN, noise_cumulant=1.0),
     ),
     (
+        "at least -2 noise_std",
         lambda: theory.constant_regression(
             TASKS["general, noisy"], noise_cumulant=-9.0
         ),
-        "at least -2 noise_std",
     ),
     (
-        lambda: theory.debiased_risk(GaussianTask([1.0], 1)),
         "context_size of at least 2 to be centered, got 1",
+        lambda: theory.debiased_risk(GaussianTask([1.0], 1)),
     ),
 )

@@ -190,22 +190,21 @@ def test_delta_rule_risk_at_the_ends_of_its_range():
 
 NOISY = GaussianTask([1.0, 2.0], 3, noise_std=0.5)
 test_bad_input_is_refused = refusals(
-    (lambda: depth_price(NOISY, 1), "task must have noise_std 0, got 0.5"),
+    ("task must have noise_std 0, got 0.5", depth_price, NOISY, 1),
+    ("layers must be 1 or 2 for more than one feature, got 3", depth_risk, PLAIN, 3),
     (
-        lambda: depth_risk(PLAIN, 3),
-        "layers must be 1 or 2 for more than one feature, got 3",
-    ),
-    (
-        lambda: jax.jit(lambda g: depth_risk(TASKS["general"], 2, g))(GUESS),
         "task and guess must be known numbers for two layers and covariances",
+        lambda: jax.jit(lambda g: depth_risk(TASKS["general"], 2, g))(GUESS),
     ),
-    (lambda: delta_rule_risk(NOISY), "step_size .* where labels are noisy"),
+    ("step_size .* where labels are noisy", delta_rule_risk, NOISY),
     (
-        lambda: delta_rule_risk(TASKS["general"]),
         "step_size .* where feature_cov is no multiple of the identity",
+        delta_rule_risk,
+        TASKS["general"],
     ),
     (
-        lambda: bayes_risk(TASKS["general, noisy"]),
         "task must have covariances that are multiples of the identity",
+        bayes_risk,
+        TASKS["general, noisy"],
     ),
 )

@@ -215,19 +215,19 @@ def test_distances_and_risks_in_few_digits(size):
 PLAIN, LAYER = TASKS["general"], make_params(0, 2, 2)
 test_bad_input_is_refused = refusals(
     (
-        lambda: population_risk(LAYER, GaussianTask([1.0], 3)),
         r"params.W_K must have shape \(H, 2, 2\), got shape",
+        lambda: population_risk(LAYER, GaussianTask([1.0], 3)),
     ),
     (
-        lambda: gram_moments(PLAIN, fourth=np.zeros(4 * (3,))),
         "fourth must be at least the products of feature_cov",
+        lambda: gram_moments(PLAIN, fourth=np.zeros(4 * (3,))),
     ),
     (
+        "fourth must be finite and symmetric",
         lambda: gram_moments(PLAIN, fourth=np.arange(81.0).reshape(4 * (3,))),
-        "fourth must be finite and symmetric",
     ),
     (
-        lambda: gram_moments(PLAIN, fourth=np.full(4 * (3,), np.nan)),
         "fourth must be finite and symmetric",
+        lambda: gram_moments(PLAIN, fourth=np.full(4 * (3,), np.nan)),
     ),
 )

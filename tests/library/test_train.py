@@ -166,7 +166,7 @@ def test_an_optimizer_that_keeps_keys_has_one_for_each_seed():
 
 
 GIVEN = {"loss": bowl, "params": START, "key": KEY, "steps": 3, "optimizer": ADAM}
-refused = lambda words, **change: (lambda: train(**GIVEN | change), words)
+refused = lambda words, **change: (words, lambda: train(**GIVEN | change))
 SNAPSHOTS = "snapshots must be increasing whole numbers of 0 to 3"
 SEEDS = "seeds must be increasing whole numbers of 0 to 4294967295"
 test_what_cannot_be_right_is_refused = refusals(

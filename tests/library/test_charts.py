@@ -28,25 +28,18 @@ def test_what_is_drawn_is_what_was_given():
         [np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()], [0.3, 0.6]
     )
     for curve, row in zip(curves, losses, strict=True):
+        windows = [row[m - 1 : m + 1].mean() for m in (25, 75, 125)]
         np.testing.assert_allclose(
-            curve.get_xydata(),
-            [[middle, row[middle - 1 : middle + 1].mean()] for middle in (25, 75, 125)],
+            curve.get_xydata(), np.column_stack([(25, 75, 125), windows])
         )
-    band = c.ax.collections[-1].get_paths()[0].vertices
-    assert {(25.0, 0.0), (25.0, 199.0), (125.0, 100.0), (125.0, 299.0)} <= set(
-        map(tuple, band)
-    ), "over both seeds"
-    assert c.ax.get_ylim()[0] == 0 and c.ax.get_ylim()[1] > 299, (
-        "an open end follows the data"
-    )
+    # over both seeds
+    band = set(map(tuple, c.ax.collections[-1].get_paths()[0].vertices))
+    assert {(25, 0), (25, 199), (125, 100), (125, 299)} <= band
+    # An open end follows the data.
+    assert c.ax.get_ylim()[0] == 0 and c.ax.get_ylim()[1] > 299
     assert set(minimum.get_ydata()) == {110 / 21} and set(limit.get_xdata()) == {1.5}
-    assert {text.get_text() for text in c.ax.texts} == {
-        "exact",
-        "sampled",
-        "trained",
-        "minimum 5.238",
-        "limit",
-    }
+    names = "exact", "sampled", "trained", "minimum 5.238", "limit"
+    assert {text.get_text() for text in c.ax.texts} == {*names}
     assert not plt.fignum_exists(c.figure.number)
 
 

@@ -17,25 +17,15 @@ def test_numbers_become_arrays_of_the_widest_type():
     field by field.
     """
     half, params = jnp.ones(2, jnp.bfloat16), LSAParams(*[[[[1, 2], [3, 4]]]] * 4)
-    X, y, step, none, weights = _check.floats(
-        X=half,
-        y=np.float16([1]),
-        step=0.5,
-        none=None,
-        params=params,
-        optional=("none",),
-    )
-    assert (
-        X.dtype == y.dtype == step.dtype == weights.W_K.dtype == jnp.float32
-        and none is None
-    )
+    arrays = {"X": half, "y": np.float16([1]), "step": 0.5, "params": params}
+    *numbers, weights, none = _check.floats(**arrays, none=None, optional=("none",))
+    types = {each.dtype for each in (*numbers, weights.W_K)}
+    assert types == {jnp.dtype(jnp.float32)} and none is None
     assert _check.floats(X=half, step=2)[1].dtype == jnp.bfloat16
     assert _check.floats(X=[1, True], y=np.arange(2.0))[0].dtype == jnp.float32
     with jax.enable_x64(True):
-        assert (
-            _check.floats(X=np.ones(2, np.float32), y=np.ones(2))[0].dtype
-            == jnp.float64
-        )
+        found, _ = _check.floats(X=np.ones(2, np.float32), y=np.ones(2))
+        assert found.dtype == jnp.float64
 
 
 def test_known_numbers_stay_in_numpy():
@@ -73,7 +63,6 @@ class Fit:
 
 
 test_bad_input_is_refused = refusals(
-    ("X must be an array of real numbers, got 'text'", _check.array, "X", "text"),
     ("X must be an array of real numbers", _check.array, "X", [[1, 2], [3]]),
     (
         r"X must be .* got complex128 of shape \(2,\)",
@@ -103,7 +92,6 @@ test_bad_input_is_refused = refusals(
         "eta must be a finite number greater than 0, got 0.0",
         lambda: _check.number("eta", 0.0, above=0),
     ),
-    (r"eta must have shape \(\), got shape \(1,\)", _check.number, "eta", [1.0]),
     ("eta must be a real number, got 1000", _check.number, "eta", 10**400),
     (r"w must have shape \(d,\), got shape \(0,\)", _check.vector, "w", []),
     (

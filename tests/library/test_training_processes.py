@@ -18,25 +18,14 @@ ROOT = Path(__file__).parents[2]
 
 def start(folder, rank, last, address):
     """One process; the second one has an empty folder in place of the checkpoint."""
-    flags = "--xla_backend_optimization_level=0"  # compiled quickly, not well
-    environment = {
-        **os.environ,
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(ROOT),
-        "XLA_FLAGS": flags,
-    }
+    environment = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    # compiled quickly, not well
+    environment |= {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
     where = folder / f"{rank}.npz", folder / f"state-{rank}"
-    command = [
-        sys.executable,
-        str(ROOT / "tests/sweep_worker.py"),
-        *where,
-        address,
-        rank,
-        last,
-    ]
+    command = [sys.executable, ROOT / "tests/sweep_worker.py", *where]
     return subprocess.Popen(
-        [*map(str, command)],
-        env=environment,
+        [*map(str, command), address, str(rank), str(last)],
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

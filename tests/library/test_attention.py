@@ -85,26 +85,23 @@ def test_init_has_the_scale_that_it_is_given():
 
 
 def test_softmax_attention_by_loops(x64):
-    """Controls: the guess is read, and the query is not attended to."""
+    """One output, and the heads of several, whose labels are those of layers with one.
+
+    Controls: the guess is read, and the query is not attended to.
+    """
     *rest, W_O = MATRICES
     layer = softmax_layer(*rest, W_O[:, :1])
     found = float(attention.softmax_attention(layer, X, y, x_q, guess))
-    np.testing.assert_allclose(found, softmax_by_loops(X, y, x_q, guess), rtol=1e-12)
-    assert abs(softmax_by_loops(X, y, x_q, 0.0) - found) > 1e-3
-    seen = softmax_by_loops(np.vstack([X, x_q]), np.append(y, guess), x_q, guess)
-    assert abs(seen - found) > 1e-3
-
-
-def test_softmax_heads_of_several_outputs(x64):
-    """Their two labels are those of two layers with one output each."""
+    known, other = (softmax_by_loops(X, y, x_q, guess, k) for k in (0, 1))
+    np.testing.assert_allclose(found, known, rtol=1e-12)
     each = attention.softmax_heads(
         softmax_layer(*MATRICES), np.column_stack([X, y]), np.append(x_q, guess)
     )
-    np.testing.assert_allclose(
-        each.sum(0),
-        [softmax_by_loops(X, y, x_q, guess, k) - guess for k in (0, 1)],
-    )
+    np.testing.assert_allclose(each.sum(0) + guess, [known, other])
     assert abs(each[0] - each[1]).min() > 1e-3
+    assert abs(softmax_by_loops(X, y, x_q, 0.0) - found) > 1e-3
+    seen = softmax_by_loops(np.vstack([X, x_q]), np.append(y, guess), x_q, guess)
+    assert abs(seen - found) > 1e-3
 
 
 def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):

@@ -91,10 +91,6 @@ test_odd_calls_are_refused = refusals(
         lambda: explore(X, {"short": [1, 2]}, **QUESTION),
     ),
     (
-        r"'level' must broadcast to \(3,\), got shape \(2, 1\)",
-        lambda: explore(X, CURVE, exact={"level": [1, 2]}, **QUESTION),
-    ),
-    (
         r"start must name sliders, \['x'\], got 'z'",
         lambda: explore(X, CURVE, start={"z": 1}, **QUESTION),
     ),

@@ -123,17 +123,8 @@ LINEAR = Layer("linear", heads=H)
 predict = lambda **new: LINEAR.predict(weights(LINEAR)._replace(**new), X, y, x_q)
 test_refusals = refusals(
     (
-        "rule must be one of linear, affine, delta, gated_delta, got 'deltanet'",
-        Layer,
-        "deltanet",
-    ),
-    (
         "frozen must be a tuple with some of W_K, .*, state, got .'step'",
         lambda: Layer("linear", frozen=("step",)),
-    ),
-    (
-        "frozen must be a tuple with some of W_K, .*, step, got 'step'",
-        lambda: Layer("delta", frozen="step"),
     ),
     (
         r"state must have shape \(1, 2, 4, 4\), got shape \(\)",

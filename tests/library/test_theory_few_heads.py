@@ -98,16 +98,9 @@ test_bad_input_is_refused = refusals(
     (
         "task must have covariances that are multiples of the identity",
         few_heads_weights,
-        GENERAL,
-        1,
-    ),
-    (
-        "task must have covariances that are multiples of the identity",
-        few_heads_weights,
         NEARLY,
         1,
     ),
     ("heads must be at most d = 3, got 4", few_heads_weights, PLAIN, 4),
     ("identity; training.minimize searches", least_risk, GENERAL, 2),
-    ("heads must be a whole number of at least 1", least_risk, PLAIN, 0),
 )

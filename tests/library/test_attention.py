@@ -6,6 +6,7 @@ import dense
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusals
 
 from lsalib import attention
@@ -50,7 +51,7 @@ def test_lsa_to_the_letter_and_by_the_gram_matrix(x64):
         attention.lsa(LSA, attention.embed(X, y, x_q, guess)),
         attention.predict(LSA, attention.gram(X, y), x_q, guess),
     ):
-        np.testing.assert_allclose(found, literal, rtol=1e-12)
+        assert_allclose(found, literal, rtol=1e-12)
     seen = dense.predict(LSA, np.vstack([X, x_q]), np.append(y, guess), x_q, guess)
     assert abs((seen - guess) * (C + 1) / C - (literal - guess)) > 1e-2
 
@@ -63,13 +64,9 @@ def test_lift_and_effective_weights_are_the_layer(x64):
     E = attention.embed(X, y, x_q, guess)
     b, A = attention.effective(LSA)
     M = attention.lift(LSA)
-    np.testing.assert_allclose(
-        M[1, 0], sum(b[h, 0] * A[h, :, 1] for h in range(H)), rtol=1e-12
-    )
+    assert_allclose(M[1, 0], sum(b[h, 0] * A[h, :, 1] for h in range(H)), rtol=1e-12)
     for same in (attention.from_effective(b, A), attention.from_lift(M)):
-        np.testing.assert_allclose(
-            attention.lsa(same, E), attention.lsa(LSA, E), rtol=1e-12
-        )
+        assert_allclose(attention.lsa(same, E), attention.lsa(LSA, E), rtol=1e-12)
     other = attention.from_effective(b, jnp.swapaxes(A, 1, 2))
     assert abs(attention.lsa(other, E) - attention.lsa(LSA, E)) > 1e-2
 
@@ -81,7 +78,7 @@ def test_init_has_the_scale_that_it_is_given():
     assert abs(weights.std() / 0.3 - 1) < 5 / (2 * count) ** 0.5
     assert abs(weights.mean()) < 5 * 0.3 / count**0.5
     of = lambda *scale: attention.init(jax.random.key(0), d, H, *scale).W_K
-    np.testing.assert_array_equal(of(), of(0.1))
+    assert_array_equal(of(), of(0.1))
 
 
 def test_softmax_attention_by_loops(x64):
@@ -93,11 +90,11 @@ def test_softmax_attention_by_loops(x64):
     layer = softmax_layer(*rest, W_O[:, :1])
     found = float(attention.softmax_attention(layer, X, y, x_q, guess))
     known, other = (softmax_by_loops(X, y, x_q, guess, k) for k in (0, 1))
-    np.testing.assert_allclose(found, known, rtol=1e-12)
+    assert_allclose(found, known, rtol=1e-12)
     each = attention.softmax_heads(
         softmax_layer(*MATRICES), np.column_stack([X, y]), np.append(x_q, guess)
     )
-    np.testing.assert_allclose(each.sum(0) + guess, [known, other])
+    assert_allclose(each.sum(0) + guess, [known, other])
     assert abs(each[0] - each[1]).min() > 1e-3
     assert abs(softmax_by_loops(X, y, x_q, 0.0) - found) > 1e-3
     seen = softmax_by_loops(np.vstack([X, x_q]), np.append(y, guess), x_q, guess)
@@ -110,9 +107,7 @@ def test_reduced_softmax_is_a_layer_of_two_numbers_a_head(x64):
     b = mu[:, None, None] * np.eye(d + 1)[-1]
     softmax = attention.from_effective_softmax(b, A)
     layer = attention.softmax_attention(softmax, X, y, x_q)
-    np.testing.assert_allclose(
-        attention.reduced_softmax(omega, mu, X, y, x_q), layer, rtol=1e-12
-    )
+    assert_allclose(attention.reduced_softmax(omega, mu, X, y, x_q), layer, rtol=1e-12)
     assert abs(attention.reduced_softmax(mu, omega, X, y, x_q) - layer) > 1e-3
 
 

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from numpy.testing import assert_allclose, assert_array_equal
 
 from lsalib.book import figures
 from lsalib.book.charts import chart, tokens
@@ -21,17 +22,13 @@ def test_what_is_drawn_is_what_was_given():
         c.exact(110 / 21, "minimum", color="bayes")
         c.upright(1.5, "limit")
     exact, points, *curves, minimum, limit = c.ax.lines
-    np.testing.assert_array_equal(exact.get_xydata(), [[0, 3], [1, 4], [2, 5]])
-    np.testing.assert_array_equal(points.get_xydata(), [[0, 3.1], [1, 3.9]])
+    assert_array_equal(exact.get_xydata(), [[0, 3], [1, 4], [2, 5]])
+    assert_array_equal(points.get_xydata(), [[0, 3.1], [1, 3.9]])
     (bars,) = c.ax.containers[0][2]
-    np.testing.assert_allclose(
-        [np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()], [0.3, 0.6]
-    )
+    assert_allclose([np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()], [0.3, 0.6])
     for curve, row in zip(curves, losses, strict=True):
         windows = [row[m - 1 : m + 1].mean() for m in (25, 75, 125)]
-        np.testing.assert_allclose(
-            curve.get_xydata(), np.column_stack([(25, 75, 125), windows])
-        )
+        assert_allclose(curve.get_xydata(), np.column_stack([(25, 75, 125), windows]))
     # over both seeds
     band = set(map(tuple, c.ax.collections[-1].get_paths()[0].vertices))
     assert {(25, 0), (25, 199), (125, 100), (125, 299)} <= band

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from lsalib import theory
 from lsalib.tasks import GaussianTask
@@ -31,15 +32,11 @@ def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
     known = traces(dim, context_size)
     power = lambda S, k: np.trace(np.linalg.matrix_power(S, k), axis1=1, axis2=2)
     S, eps, weights = depth.rule(dim, context_size, 2)
-    np.testing.assert_allclose(
-        [weights @ power(S, k) for k in range(5)], known, rtol=1e-12
-    )
-    np.testing.assert_allclose(
+    assert_allclose([weights @ power(S, k) for k in range(5)], known, rtol=1e-12)
+    assert_allclose(
         np.einsum("n,ni,nj->ij", weights, eps, eps), np.eye(dim), atol=1e-12
     )
-    np.testing.assert_allclose(
-        depth_alike.traces(dim, context_size, 4), known, rtol=1e-12
-    )
+    assert_allclose(depth_alike.traces(dim, context_size, 4), known, rtol=1e-12)
     S, _, weights = depth.rule(dim, context_size, 1)
     assert abs(weights @ power(S, 4) / known[-1] - 1) > 1e-3
 
@@ -89,9 +86,7 @@ def test_the_layers_are_attention():
             eps[None],
             jnp.asarray(u),
         )
-    np.testing.assert_allclose(
-        tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10
-    )
+    assert_allclose(tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10)
 
 
 @pytest.mark.claim("depth-floor")
@@ -119,7 +114,7 @@ def test_layers_of_full_matrices_are_attention():
     loss = depth_training.features(
         layers.astype(np.float32), *given, np.array([mean, guess], np.float32)
     )
-    np.testing.assert_allclose(
+    assert_allclose(
         np.asarray(loss)[0], np.square(answers - eps - mean).sum(), rtol=1e-3
     )
 
@@ -145,7 +140,7 @@ def test_layers_alike_are_layers():
         parts = depth_alike.alike(
             numbers.ravel(), depth_alike.form(d, C, 3), u / np.sqrt(d)
         )
-    np.testing.assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
+    assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
 
 
 @pytest.mark.claim("depth-training")

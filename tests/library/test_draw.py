@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import stats
 from theory_reference import GENERAL, batch_of, largest_z, z_bound
 
@@ -34,7 +35,7 @@ def test_moments_to_order_four():
     """
     task = replace(GENERAL, context_size=5)
     X, y, x_q, target, w = batch_of(0, task, 100_000)
-    np.testing.assert_allclose(target, (x_q * w).sum(1), rtol=1e-4, atol=1e-4)
+    assert_allclose(target, (x_q * w).sum(1), rtol=1e-4, atol=1e-4)
     noise = y - np.einsum("bcd,bd->bc", X, w)
     whitened = lambda cov, rows: np.linalg.solve(np.linalg.cholesky(cov), rows.T).T
     parts = (
@@ -111,10 +112,10 @@ def test_a_singular_covariance_has_a_root():
     """
     for Z in (np.random.default_rng(0).normal(size=(3, 3)), 3 * [[1.0, 2.0]]):
         R = _draw.root(np, Z @ np.transpose(Z))
-        np.testing.assert_allclose(R @ R.T, Z @ np.transpose(Z), atol=1e-12)
+        assert_allclose(R @ R.T, Z @ np.transpose(Z), atol=1e-12)
     x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 40, 3)), jnp.float32)
     for d in (3, 40):
-        np.testing.assert_allclose(
+        assert_allclose(
             _draw.contract(x[:, :d], x[0, :d]),
             np.einsum("mdb,db->mb", x[:, :d], x[0, :d]),
             rtol=1e-4,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import root
 
@@ -29,8 +30,8 @@ def test_a_debiased_step_is_a_plain_one_on_one_example_fewer(x64):
         rotation @ X, rotation @ y, x_q, w0, 0.7 * (C - 1) / C
     )
     debiased = float(estimators.debiased_gd(X, y, x_q, w0, 0.7))
-    np.testing.assert_allclose(debiased, shorter, rtol=1e-12)
-    np.testing.assert_allclose(
+    assert_allclose(debiased, shorter, rtol=1e-12)
+    assert_allclose(
         estimators.debiased_gd(X, y + 5, x_q, w0, 0.7), debiased, rtol=1e-12
     )
     assert abs(float(estimators.one_step_gd(X, y + 5, x_q, w0, 0.7)) - debiased) > 1e-2
@@ -42,7 +43,7 @@ def test_delta_rule_by_loops(x64):
     for x, label in zip(X, y, strict=True):
         w = w - 0.3 * (w @ x - label) * x
     found = estimators.delta_rule(X, y, x_q, w0, 0.3)
-    np.testing.assert_allclose(found, w @ x_q, rtol=1e-12)
+    assert_allclose(found, w @ x_q, rtol=1e-12)
     assert abs(estimators.delta_rule(X[::-1], y[::-1], x_q, w0, 0.3) - found) > 1e-3
 
 
@@ -81,7 +82,7 @@ def test_bayes_is_the_posterior_mean(x64, noise_std, dtype):
             rounding = 1e-7 if dtype == np.float64 else 2e-2 if noise_std == 0 else 1e-4
             assert found.dtype == dtype
             close = {"rtol": rounding, "atol": rounding}
-            np.testing.assert_allclose(found, known(noise_std), **close)
+            assert_allclose(found, known(noise_std), **close)
             if noise_std:
                 assert np.abs(np.float64(found) - known(noise_std**0.5)).max() > 1e-2
 
@@ -96,7 +97,7 @@ def test_bayes_under_noise_of_any_size():
     small = estimators.bayes(
         np.repeat(X[:1], 2, 0), [0.0, 1.0], X[0], 0 * w0, noise_std=1e-4
     )
-    np.testing.assert_allclose(small, 0.5, rtol=1e-3)
+    assert_allclose(small, 0.5, rtol=1e-3)
 
 
 def test_bayes_has_a_gradient_without_noise(x64):
@@ -107,8 +108,8 @@ def test_bayes_has_a_gradient_without_noise(x64):
     of_prior, of_labels = jax.grad(predict, (0, 1))(
         jnp.asarray(w0), jnp.asarray(X @ w0)
     )
-    np.testing.assert_allclose(of_prior, 0, atol=1e-9)
-    np.testing.assert_allclose(X.T @ of_labels, x_q, rtol=1e-9)
+    assert_allclose(of_prior, 0, atol=1e-9)
+    assert_allclose(X.T @ of_labels, x_q, rtol=1e-9)
 
 
 def test_bayes_factorizes_nothing():
@@ -140,7 +141,7 @@ def test_bayes_in_any_units(size):
         found = estimators.bayes(
             np.float32(features), np.float32(size * X @ w), query, zero, **prior | noise
         )
-        np.testing.assert_allclose(found / size, at @ gain, rtol=1e-4)
+        assert_allclose(found / size, at @ gain, rtol=1e-4)
 
 
 test_bad_input_is_named = refusals(

@@ -5,6 +5,7 @@ from itertools import product
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 
 from lsalib.layers import Layer, LayerParams
@@ -68,7 +69,7 @@ def test_predictions_by_loops(x64, rule, value_size):
     expected = [
         predict_by_loops(layer, params, *(part[i] for part in batch)) for i in (0, 1)
     ]
-    np.testing.assert_allclose(predict(params, *batch), expected, rtol=1e-11)
+    assert_allclose(predict(params, *batch), expected, rtol=1e-11)
     for name, leaf in params._asdict().items():
         if leaf is not None:
             off = 0.1 * np.random.default_rng(2).normal(size=leaf.shape)
@@ -81,7 +82,7 @@ def test_what_init_starts_from():
     forgets nothing.
     """
     params = Layer("gated_delta", heads=40).init(jax.random.key(0), d, scale=0.3)
-    np.testing.assert_allclose(params.step, 1 / (d + 2), rtol=1e-6)
+    assert_allclose(params.step, 1 / (d + 2), rtol=1e-6)
     assert (params.gate == 1).all()
     assert (params.state == 0).all() and (params.guess == 0).all()
     drawn = np.concatenate([np.ravel(W) for W in params[:4]])
@@ -106,7 +107,7 @@ def test_layers_that_write_only_labels_never_multiply_two(x64, depth):
                 added = added + queries @ Q.T @ state @ P[-1]
         Z[:, -1] += added
     found = Layer("affine", H, depth).predict(params, X, y, x_q)
-    np.testing.assert_allclose(found, Z[-1, -1], rtol=1e-12)
+    assert_allclose(found, Z[-1, -1], rtol=1e-12)
     full = params._replace(state=np.zeros((depth, H, d + 1, d + 1)))
     assert abs(Layer("linear", H, depth).predict(full, X, y, x_q) - found) > 1e-3
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 
 from lsalib import attention, metrics, tasks
@@ -44,8 +45,8 @@ def squared_errors(f, task=TASK, batches=2, batch_size=8):
 
 
 def assert_estimates(found, errors):
-    np.testing.assert_allclose(found.mean, errors.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(
+    assert_allclose(found.mean, errors.mean(0), rtol=1e-5)
+    assert_allclose(
         found.standard_error, errors.std(0, ddof=1) / len(errors) ** 0.5, rtol=1e-4
     )
 
@@ -79,7 +80,7 @@ def test_a_task_that_changes_has_a_new_risk():
     task = Own()
     before = measure(zero, task).mean
     task.size = 3.0
-    np.testing.assert_allclose(measure(zero, task).mean, 9 * before, rtol=1e-6)
+    assert_allclose(measure(zero, task).mean, 9 * before, rtol=1e-6)
 
 
 def test_a_task_may_draw_with_numpy_or_always_return_one_data_set():
@@ -98,10 +99,8 @@ def test_errors_that_hardly_vary_have_a_small_standard_error():
     f = lambda X, y, x_q: jnp.asarray(sizes, jnp.float32) * (1 + 1e-3 * x_q[0])
     exact = squared_errors(lambda X, y, x_q: sizes * (1 + 1e-3 * x_q[0]), Own(0.0))
     found = measure(f, Own(0.0))
-    np.testing.assert_allclose(found.mean, exact.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(
-        found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3
-    )
+    assert_allclose(found.mean, exact.mean(0), rtol=1e-6)
+    assert_allclose(found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3)
 
 
 def test_the_standard_error_is_that_of_all_errors_at_once():
@@ -147,7 +146,7 @@ def test_the_distances_of_two_predictors(x64):
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
     for *pair, known in ((f, g, expected), (g, f, expected), (f, f, [0, 0, 1])):
         found = [distance(*pair, X, y, x_q) for distance in distances]
-        np.testing.assert_allclose(found, known, rtol=1e-12, atol=1e-12)
+        assert_allclose(found, known, rtol=1e-12, atol=1e-12)
 
 
 COLUMNS = Own(change=lambda batch, _: batch._replace(target=batch.target[:, None]))

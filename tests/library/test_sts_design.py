@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain, product
 
 import numpy as np
+from numpy.testing import assert_array_equal
 from refusals import refusals
 from sts_support import data_folder
 
@@ -116,8 +117,8 @@ def test_guesses_are_those_that_come_with_the_package():
     assert none.context_guess is None and none.context.first == parts["dev"].first
     for kind, seed in product(CHOICES["guess_model"], (0, 2)):
         found = prepare(Experiment("any", "guess", kind, seed=seed), folder)
-        np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_dev"][seed])
-        np.testing.assert_array_equal(found.query_guess, kept[f"{kind}_test"][seed])
+        assert_array_equal(found.context_guess, kept[f"{kind}_dev"][seed])
+        assert_array_equal(found.query_guess, kept[f"{kind}_test"][seed])
         for part, split in ((found.context, "dev"), (found.query, "test")):
             assert part.first == parts[split].first
     errors = {

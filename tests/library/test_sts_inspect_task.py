@@ -8,8 +8,8 @@ import signal
 import sys
 import time
 
-import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sts_server import serving
 from sts_support import asked, data_folder
 
@@ -80,7 +80,7 @@ def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
         assert result["versions"].items() >= known.items()
         assert result["versions"]["inspect_ai"]
     right, none = (results.outcome(found[name]) for name in ("guess", "none"))
-    np.testing.assert_array_equal(right.prediction, right.guess)
+    assert_array_equal(right.prediction, right.guess)
     assert set(none.prediction) == {2.5}
     said = capsys.readouterr().out
     assert (
@@ -231,7 +231,7 @@ def test_the_small_model_is_a_model_of_inspect(monkeypatch):
     assert one.model == "lsalib/smollm2-135m-instruct" and one.style == "completion"
     assert right["versions"]["weights_sha256"] == "def"
     answers = results.outcome(right)
-    np.testing.assert_array_equal(answers.prediction, answers.guess)
+    assert_array_equal(answers.prediction, answers.guess)
     assert {(text, 150, "\n") for text in asked(right)[1]} <= set(Echo.asked)
     # It completes texts only.
     assert command.main([*line, "--style", "chat"]) == 2

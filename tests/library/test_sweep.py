@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusals
 from theory_reference import GENERAL, largest_z, z_bound
 
@@ -52,7 +53,7 @@ def test_attention_by_the_gram_matrix_is_one_dense_sum(D, x64):
     rng, H = np.random.default_rng(2), 3
     b, A, Z, t = map(rng.standard_normal, [(H, D), (H, D, D), (15, D, 6), (D, 6)])
     dense = np.einsum("hm,cmb,cnb,hnk,kb->b", b, Z, Z, A, t, optimize=True) / len(Z)
-    np.testing.assert_allclose(jax.jit(attend)(b, A, Z, t), dense, rtol=1e-10)
+    assert_allclose(jax.jit(attend)(b, A, Z, t), dense, rtol=1e-10)
     assert not np.allclose(jax.jit(attend)(b, A.swapaxes(1, 2), Z, t), dense, rtol=1e-2)
 
 
@@ -106,8 +107,8 @@ def test_fit_is_a_training_with_adam(objective, x64):
     options |= {"objective": "population" if exact else "sampled"}
     task = Own() if objective == "own task" else SHORT
     end = fit(KEY, task, 2, learning_rate=1e-2, **options)
-    np.testing.assert_allclose(end.losses, plain.losses, rtol=1e-8)
-    np.testing.assert_allclose(
+    assert_allclose(end.losses, plain.losses, rtol=1e-8)
+    assert_allclose(
         row_of(end.params, end.guess), row_of(*plain.params), rtol=1e-6, atol=1e-8
     )
     if objective == "own task":
@@ -141,7 +142,7 @@ def swept():
 def assert_near(mine, its, rtol=2e-4, atol=2e-6):
     """For trainings by different programs."""
     for leaf, expected in zip(*map(jax.tree.leaves, (mine, its)), strict=True):
-        np.testing.assert_allclose(leaf, expected, rtol, atol)
+        assert_allclose(leaf, expected, rtol, atol)
 
 
 def test_short_contexts_are_not_compressed():
@@ -164,7 +165,7 @@ def test_a_callback_gets_every_run_once(swept):
         for place, losses in zip(
             first[1]["runs"], np.concatenate(parts, 2).swapaxes(0, 1), strict=True
         ):
-            np.testing.assert_array_equal(losses, fits[place].losses)
+            assert_array_equal(losses, fits[place].losses)
 
 
 def test_fit_is_a_sweep_of_one_run(swept, tmp_path, capsys):
@@ -189,9 +190,9 @@ def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):
     for one, heads, scale in ((last, 1, 0.3), (many.seed(5), 2, 0.1)):
         drawn = attention.init(start, 3, heads, scale)
         assert_near(one.snapshot(0).params, drawn, rtol=1e-6, atol=0)
-    jax.tree.map(np.testing.assert_array_equal, many.snapshot(12)[:2], many[:2])
+    jax.tree.map(assert_array_equal, many.snapshot(12)[:2], many[:2])
     # A guess moves only where it is trained.
-    np.testing.assert_array_equal(fixed.guess, 3 * [[1, 0.5, 0]])
+    assert_array_equal(fixed.guess, 3 * [[1, 0.5, 0]])
     assert np.all(many.guess != 0)
     # The middle one is the end of a shorter training.
     short = sweep(KEY, [RUNS[3]], seeds=[5], **OPTIONS | {"steps": 5, "snapshots": []})
@@ -208,13 +209,13 @@ def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, uncheck
     X, y, x_q = np.array([[1, 2, 0], [0, 1, 1]]), [1, -1], np.array([1.0, 0.5, 2])
     one = jax.tree.map(np.float64, trained.seed(2))
     expected = dense.predict(one.params, X, y, x_q, one.guess @ x_q + 2.0)
-    np.testing.assert_allclose(trained.predict(X, y, x_q)[1], expected, rtol=1e-5)
-    np.testing.assert_allclose(one.predict(X, y, x_q), expected, rtol=1e-5)
+    assert_allclose(trained.predict(X, y, x_q)[1], expected, rtol=1e-5)
+    assert_allclose(one.predict(X, y, x_q), expected, rtol=1e-5)
     with pytest.raises(ValueError, match=r"x_q must have shape \(3,\), got"):
         one.predict(X[:, :2], y, x_q[:2])
     for given, tested in ((None, TASK), (task, task)):
         risk = theory.population_risk(one.params, tested, one.guess, 2.0)
-        np.testing.assert_allclose(trained.population_risk(given)[1], risk, rtol=1e-5)
+        assert_allclose(trained.population_risk(given)[1], risk, rtol=1e-5)
     assert abs(theory.population_risk(one.params, task, None, 2.0) - risk) > 1e-3, (
         "the control forgets the guess"
     )
@@ -224,7 +225,7 @@ def test_seeds_and_steps_have_names(swept, tmp_path):
     """By the numbers that they were given as; others are refused, and other files."""
     fit, losses = swept[0][1], swept[0][1].losses
     for place, seed in enumerate(SEEDS):
-        np.testing.assert_array_equal(fit.seed(seed).losses, losses[place])
+        assert_array_equal(fit.seed(seed).losses, losses[place])
     for wrong in (1, 3, -1, 100):
         with pytest.raises(ValueError, match=f"seed must .* 0, 2, 5, got {wrong}"):
             fit.seed(wrong)
@@ -261,17 +262,17 @@ def test_a_curriculum_is_two_calls(swept):
     callback = lambda step, metrics: seen.append((step, metrics["losses"]))
     after = {"start_from": [half, *other], "callback": callback, "every": 3}
     rest = sweep(key, runs, steps=4, **how, **after)[0]
-    np.testing.assert_allclose(rest.losses, whole.losses[:, 4:], rtol=1e-5)
+    assert_allclose(rest.losses, whole.losses[:, 4:], rtol=1e-5)
     assert_near(rest[:2], whole[:2], rtol=1e-4, atol=1e-6)
     assert (rest.opt_state[0] == 8).all() and [step for step, _ in seen] == [3, 4]
     told = np.concatenate([losses[:, 0] for _, losses in seen], axis=1)
-    np.testing.assert_array_equal(told, rest.losses)
+    assert_array_equal(told, rest.losses)
     one, options = half.seed(2), {"steps": 4, "objective": "population"}
     options |= {"guess": half.seed(2).guess, "train_guess": True}
     options |= {"bias": 2.0, "learning_rate": 1e-2}
     fresh = one._replace(opt_state=jax.tree.map(jnp.zeros_like, one.opt_state))
     warm, cold = (fit(key, TASK, 2, start_from=f, **options) for f in (one, fresh))
-    np.testing.assert_allclose(warm.losses, rest.losses[1], rtol=1e-5)
+    assert_allclose(warm.losses, rest.losses[1], rtol=1e-5)
     assert not np.allclose(cold.losses[1:], warm.losses[1:], rtol=1e-6)
 
 
@@ -282,8 +283,8 @@ def test_what_is_saved_is_what_was_trained(swept, tmp_path):
     save(tmp_path / "fits.npz", fits)
     back = load(tmp_path / "fits.npz")
     for mine, its in zip(back, fits, strict=True):
-        jax.tree.map(np.testing.assert_array_equal, mine[:3], its[:3])
-        jax.tree.map(np.testing.assert_array_equal, mine.snapshots, its.snapshots)
+        jax.tree.map(assert_array_equal, mine[:3], its[:3])
+        jax.tree.map(assert_array_equal, mine.snapshots, its.snapshots)
         assert repr(mine.run) == repr(its.run) and (mine.seeds, mine.steps) == (
             its.seeds,
             its.steps,
@@ -295,10 +296,10 @@ def test_a_run_that_diverges_leaves_the_others_as_they_are(swept):
     """A warning names it, and its losses are NaN from there; alone it is an error."""
     with pytest.warns(RuntimeWarning, match="not finite for run 1, seed 0 at step "):
         good, bad = sweep(KEY, [RUNS[0], Run(TASK, 2, learning_rate=1e25)], **OPTIONS)
-    np.testing.assert_allclose(good.losses[0], swept[0][0].losses[0], rtol=2e-4)
+    assert_allclose(good.losses[0], swept[0][0].losses[0], rtol=2e-4)
     first = np.isnan(bad.losses[0]).argmax()
     assert 0 < first < 12
-    np.testing.assert_array_equal(np.isnan(bad.losses[0]), np.arange(12) >= first)
+    assert_array_equal(np.isnan(bad.losses[0]), np.arange(12) >= first)
     with pytest.raises(FloatingPointError, match=f"at step {first}"):
         fit(KEY, TASK, 2, learning_rate=1e25, **OPTIONS)
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import TASKS, covs
 
@@ -37,7 +38,7 @@ def test_a_task_s_numbers_may_be_traced():
     traced = jax.jit(lambda *numbers: sample(KEY, of(*numbers), 2))
     numbers = GENERAL.feature_cov / 2, 0.5
     for mine, its in zip(traced(*numbers), sample(KEY, of(*numbers), 2), strict=True):
-        np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-6)
+        assert_allclose(mine, its, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -49,8 +50,8 @@ def test_standard_coordinates(name):
     L, P = covs(task)
     w, U, T, s, C = standardize(task)
     U, T = (np.eye(3) if part is None else part for part in (U, T))
-    np.testing.assert_allclose(U @ U.T, L, atol=1e-12)
-    np.testing.assert_allclose(T @ T.T, U.T @ P @ U, atol=1e-12)
+    assert_allclose(U @ U.T, L, atol=1e-12)
+    assert_allclose(T @ T.T, U.T @ P @ U, atol=1e-12)
     assert (C, float(s)) == (task.context_size, task.noise_std) and np.array_equal(
         w, task.prior_mean
     )

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import (
     BIAS,
@@ -59,7 +60,7 @@ def test_weights_have_the_stated_risk(name, x64):
         attained(task), attained(longer), strict=True
     ):
         found = dense_risk(lifted(weights), task, *guess, moments_of(name))
-        np.testing.assert_allclose(stated, found, rtol=1e-10)
+        assert_allclose(stated, found, rtol=1e-10)
         assert abs(other / found - 1) > 1e-3
 
 
@@ -71,7 +72,7 @@ def test_what_rounding_decides():
     left_out, counted = (
         theory.constant_regression(task(least)) for least in (3e-15, 1e-12)
     )
-    np.testing.assert_allclose(
+    assert_allclose(
         [left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9
     )
     assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
@@ -103,13 +104,13 @@ def test_units_do_not_count():
         task = GaussianTask(
             weights * unit.prior_mean, 3, l * L, p * P, labels * unit.noise_std
         )
-        np.testing.assert_allclose(f(task) / (l * p), f(unit), rtol=1e-10)
+        assert_allclose(f(task) / (l * p), f(unit), rtol=1e-10)
         assert theory.optimal_step(task) * l == pytest.approx(
             theory.optimal_step(unit), rel=1e-10
         )
     plain = jax.jit(lambda cov: theory.gd_risk(GaussianTask([0.0] * 3, 4, cov)))
     for l in (1e-18, 1e-13, 1e15, 1e18):
-        np.testing.assert_allclose(plain(l * jnp.eye(3)) / l, 3 * 4 / 8, rtol=1e-5)
+        assert_allclose(plain(l * jnp.eye(3)) / l, 3 * 4 / 8, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -133,10 +134,10 @@ def test_nothing_cancels_in_long_contexts():
     known = d * (d + 1) / (C + d + 1)
     at = lambda f: lambda mean: f(GaussianTask(mean, C))
     for f in (theory.gd_risk, theory.yq_risk, lambda t: theory.debiased_risk(t)):
-        np.testing.assert_allclose(at(f)(np.ones(3)), known, rtol=2e-9)
-        np.testing.assert_allclose(jax.jit(at(f))(np.ones(3)), known, rtol=1e-5)
+        assert_allclose(at(f)(np.ones(3)), known, rtol=2e-9)
+        assert_allclose(jax.jit(at(f))(np.ones(3)), known, rtol=1e-5)
     price = at(theory.optimal_risk)(np.ones(3)) - at(theory.yq_risk)(np.ones(3))
-    np.testing.assert_allclose(price, 2 * 3 / (C * d + 2), rtol=1e-6)
+    assert_allclose(price, 2 * 3 / (C * d + 2), rtol=1e-6)
 
 
 FUNCTIONS = [
@@ -178,10 +179,10 @@ def test_the_same_under_jit_vmap_and_grad(x64):
     stacked = [jax.tree.map(lambda *two: np.stack(two), *some) for some in (at, ways)]
     slope = lambda at, way: jax.jvp(every, (at,), (way,))
     found, slopes = jax.jit(jax.vmap(slope))(*stacked)
-    np.testing.assert_allclose(found, [*map(every, at)], rtol=1e-10)
+    assert_allclose(found, [*map(every, at)], rtol=1e-10)
     moved = lambda h: jax.tree.map(lambda leaf, way: leaf + h * way, at[0], ways[0])
     ends = [every(moved(h)) for h in (1e-5, -1e-5)]
-    np.testing.assert_allclose(slopes[0], np.subtract(*ends) / 2e-5, rtol=1e-5)
+    assert_allclose(slopes[0], np.subtract(*ends) / 2e-5, rtol=1e-5)
     assert np.abs(slopes[0]).min() > 1e-4
 
 

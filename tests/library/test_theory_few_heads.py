@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import (
     BIAS,
@@ -59,7 +60,7 @@ def test_what_is_proved_is_exact(name, x64):
     moments = moments_of(next(n for n in TASKS if TASKS[n] is task))
     given = np.zeros(3) if guess is None else guess
     risk = lambda params: dense_risk(lifted(params), task, given, bias, moments)
-    np.testing.assert_allclose(least.risk, risk(least.params), rtol=1e-10)
+    assert_allclose(least.risk, risk(least.params), rtol=1e-10)
     isotropic = name.startswith("isotropic")
     assert (least.risk / optimal_risk(task, guess, bias) - 1 > 1e-3) == isotropic
     off = jax.tree.map(lambda W: 1.01 * W, least.params)
@@ -89,7 +90,7 @@ def test_noise_far_above_the_signal_keeps_the_digits():
     of = lambda noise: least_risk(replace(PLAIN, noise_std=noise), 2, GUESS, BIAS).risk
     u = PLAIN.prior_mean - GUESS
     limit = 3 + (u @ u + BIAS**2) / (1 + PLAIN.context_size)
-    np.testing.assert_allclose(of(1e20), limit, rtol=1e-12)
+    assert_allclose(of(1e20), limit, rtol=1e-12)
     assert limit - of(10.0) > 0.1
 
 

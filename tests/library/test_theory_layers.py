@@ -9,6 +9,7 @@ import jax
 import mpmath
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import (
     GUESS,
@@ -81,7 +82,7 @@ def test_the_delta_rule_equals_the_sum_over_a_quadrature(d, C):
     w = task.prior_mean + eps @ root(task.prior_cov, d).T
     errors = final_errors(X, task.noise_std * noise, w, start, beta)
     exact = weights @ np.einsum("ni,ij,nj->n", errors, task.feature_cov, errors)
-    np.testing.assert_allclose(delta_rule_risk(task, beta, start), exact, rtol=1e-11)
+    assert_allclose(delta_rule_risk(task, beta, start), exact, rtol=1e-11)
     wrong = [
         delta_rule_risk(task, beta, -start),
         delta_rule_risk(task, 1.01 * beta, start),
@@ -154,10 +155,10 @@ def test_bayes_risk_keeps_its_digits(noise):
             bayes_risk(plain(1, k, noise)) / mean,
             bayes_risk(plain(k, 1, noise)) / (k - 1 + mean),
         )
-        np.testing.assert_allclose(ratios, 1, rtol=1e-9)
+        assert_allclose(ratios, 1, rtol=1e-9)
     if noise < 1e-9:  # the Wishart distribution's mean inverse, for ten features
         inverse = 10 * noise**2 / (20 - 10 - 1)
-        np.testing.assert_allclose(bayes_risk(plain(10, 20, noise)), inverse, rtol=1e-9)
+        assert_allclose(bayes_risk(plain(10, 20, noise)), inverse, rtol=1e-9)
 
 
 def test_delta_rule_risk_at_the_ends_of_its_range():
@@ -173,9 +174,9 @@ def test_delta_rule_risk_at_the_ends_of_its_range():
         of = lambda mean, cov: delta_rule_risk(GaussianTask(mean, 7, cov))
         mean, cov = np.ones(3), size * np.eye(3)
         expected = size * 6 * (1 - 1 / 5) ** 7
-        np.testing.assert_allclose(of(mean, cov), expected, rtol=1e-12)
+        assert_allclose(of(mean, cov), expected, rtol=1e-12)
         traced = [jax.jit(partial(of, cov=cov))(mean), jax.jit(partial(of, mean))(cov)]
-        np.testing.assert_allclose(traced, expected, rtol=1e-5)
+        assert_allclose(traced, expected, rtol=1e-5)
     assert delta_rule_risk(GaussianTask([1.0] * d, 10**6), 5.0) == np.inf
 
 

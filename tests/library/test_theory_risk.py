@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import (
     BIAS,
@@ -53,15 +54,13 @@ def test_moments_equal_brute_force(name):
     task = TASKS[name]
     found = gram_moments(task)
     for exact, brute in zip(found, moments_of(name), strict=True):
-        np.testing.assert_allclose(
-            exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max()
-        )
+        assert_allclose(exact, brute, rtol=1e-12, atol=1e-12 * np.abs(brute).max())
     # a table: off center and skewed
     rows = np.random.default_rng(0).exponential(size=(5, 3))
     tabled = replace(task, feature_cov=rows.T @ rows / 5)
     fourth = np.einsum("ni,nj,nk,nl->ijkl", rows, rows, rows, rows) / 5
     brute = listed_moments(tabled, features=(rows, np.full(5, 1 / 5)))[1]
-    np.testing.assert_allclose(
+    assert_allclose(
         gram_moments(tabled, fourth=fourth).second,
         brute,
         rtol=1e-11,
@@ -82,12 +81,10 @@ def test_the_risk_of_weights_is_the_dense_quadratic(name, heads, x64):
     """
     task, params = TASKS[name], make_params(0, heads)
     dense = dense_risk(lifted(params), task, GUESS, BIAS, moments_of(name))
-    np.testing.assert_allclose(
-        population_risk(params, task, GUESS, BIAS), dense, rtol=1e-12
-    )
+    assert_allclose(population_risk(params, task, GUESS, BIAS), dense, rtol=1e-12)
     plain = dense_risk(lifted(params), task, 0 * GUESS, 0.0, moments_of(name))
-    np.testing.assert_allclose(population_risk(params, task), plain, rtol=1e-12)
-    np.testing.assert_allclose(
+    assert_allclose(population_risk(params, task), plain, rtol=1e-12)
+    assert_allclose(
         lifted_risk(task, GUESS, BIAS).value(jnp.asarray(lifted(params))),
         dense,
         rtol=1e-12,
@@ -115,7 +112,7 @@ def test_heads_pair_by_pair_are_those_of_the_lift(x64):
             for f, b in ((_by_heads, b), (_lifted, b), (_lifted, b[::-1]))
         )
         for one, other in zip(pairs, lift, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11)
+            assert_allclose(one, other, rtol=1e-11, atol=1e-11)
         assert abs(swapped[0] / lift[0] - 1) > 1e-2
 
 
@@ -130,14 +127,14 @@ def test_the_block_is_an_lsa_with_a_guess_of_its_own(name, x64):
     W_Q[:, :, -1], W_P[:, -1] = 0, v @ W_P
     through = LSAParams(params.W_K, W_Q, W_P, params.W_V)
     context = rng.normal(size=(5, 3)), rng.normal(size=5), rng.normal(size=3)
-    np.testing.assert_allclose(
+    assert_allclose(
         linear_transformer_block(params, W_1, W_2, *context),
         yq_lsa(through, v[:-1], *context),
         rtol=1e-12,
     )
     stated = ltb_risk(params, W_1, W_2, task)
     exact = dense_risk(lifted(through), task, v[:-1], 0.0, moments_of(name))
-    np.testing.assert_allclose(stated, exact, rtol=1e-12)
+    assert_allclose(stated, exact, rtol=1e-12)
     assert abs(ltb_risk(params, -W_1, W_2, task) / stated - 1) > 1e-3
 
 
@@ -152,9 +149,9 @@ def test_the_distance_of_two_layers(name, x64):
         (lifted(one), GUESS, 0.0), (lifted(two), 0 * GUESS, 0.0), task, moments_of(name)
     )
     distance = squared_distance(one, two, task, GUESS)
-    np.testing.assert_allclose(distance, exact, rtol=1e-12)
+    assert_allclose(distance, exact, rtol=1e-12)
     distance = squared_distance(two, one, task, None, GUESS)
-    np.testing.assert_allclose(distance, exact, rtol=1e-12)
+    assert_allclose(distance, exact, rtol=1e-12)
     assert abs(squared_distance(one, two, task, -GUESS) / exact - 1) > 1e-3
     same = one._replace(W_K=2 * one.W_K, W_Q=one.W_Q / 2)
     assert squared_distance(one, same, task, GUESS, GUESS) < 1e-20
@@ -168,7 +165,7 @@ def test_a_large_task_is_in_reach():
     four = jax.tree.map(
         lambda W: jnp.repeat(W, 4, axis=0), gd_weights(task.prior_mean, step / 4)
     )
-    np.testing.assert_allclose(
+    assert_allclose(
         population_risk(four, task, task.prior_mean), gd_risk(task, step), rtol=1e-5
     )
 

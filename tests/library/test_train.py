@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusals
 
 from lsalib.training import train
@@ -69,24 +70,24 @@ def test_it_is_a_plain_loop(optimizer):
             params, opt_state, loss = step(t, params, opt_state)
             losses.append(loss)
     end = train(bowl, START, key, steps=30, optimizer=optimizer)
-    np.testing.assert_allclose(end.losses, losses, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(end.params, params, rtol=1e-4, atol=1e-5)
+    assert_allclose(end.losses, losses, rtol=1e-4, atol=1e-6)
+    assert_allclose(end.params, params, rtol=1e-4, atol=1e-5)
 
 
 def test_seeds_are_trainings_of_their_own():
     """Each seed has its own start and batches, and is alone what it is among others."""
     options = {"init": drawn, "steps": 20, "optimizer": ADAM, "snapshots": [0, 5, 20]}
     many = train(bowl, None, KEY, seeds=3, **options)
-    np.testing.assert_array_equal(many.snapshots[:, -1], many.params)
+    assert_array_equal(many.snapshots[:, -1], many.params)
     alone = train(bowl, None, KEY, **options)
     third = train(bowl, None, KEY, seeds=[2], **options)
     for every, its_third, first in zip(
         *map(jax.tree.leaves, (many, third, alone)), strict=True
     ):
-        np.testing.assert_allclose(its_third[0], every[2], rtol=1e-5)
-        np.testing.assert_allclose(first, every[0], rtol=1e-5)
+        assert_allclose(its_third[0], every[2], rtol=1e-5)
+        assert_allclose(first, every[0], rtol=1e-5)
     start, _ = jax.random.split(jax.random.fold_in(KEY, 0))
-    np.testing.assert_array_equal(alone.snapshots[0], drawn(start))
+    assert_array_equal(alone.snapshots[0], drawn(start))
     assert len(np.unique(many.losses[:, 0])) == 3
 
 
@@ -96,8 +97,8 @@ def test_independent_losses_do_not_disturb_each_other():
     pair = train(both, np.stack([START, START + 5]), KEY, steps=15, optimizer=ADAM)
     alone = train(bowl, START + 5, KEY, steps=15, optimizer=ADAM)
     assert pair.losses.shape == (15, 2)
-    np.testing.assert_allclose(pair.losses[:, 1], alone.losses, rtol=1e-5)
-    np.testing.assert_allclose(pair.params[1], alone.params, rtol=1e-5)
+    assert_allclose(pair.losses[:, 1], alone.losses, rtol=1e-5)
+    assert_allclose(pair.params[1], alone.params, rtol=1e-5)
 
 
 class Distance:
@@ -135,7 +136,7 @@ def test_any_tree_of_numbers_is_a_start():
         steps=300,
         optimizer=ADAM,
     )
-    np.testing.assert_allclose(end.params, Line(3.0, 0.0), atol=1e-2)
+    assert_allclose(end.params, Line(3.0, 0.0), atol=1e-2)
 
 
 def test_a_curriculum_is_two_calls():
@@ -151,7 +152,7 @@ def test_a_curriculum_is_two_calls():
         params = half.params if seeds is None else half.params[0]
         losses = whole.losses[..., 6:]
         rest = given(params, 6, opt_state=half.opt_state).losses
-        np.testing.assert_allclose(rest, losses, rtol=1e-6)
+        assert_allclose(rest, losses, rtol=1e-6)
         assert not np.allclose(given(params, 6).losses, losses, rtol=1e-3)
 
 
@@ -161,7 +162,7 @@ def test_an_optimizer_that_keeps_keys_has_one_for_each_seed():
     how = {"steps": 5, "optimizer": OPTIMIZERS["with noise"]}
     alone = train(ignores, START, KEY, **how).params
     one, other = train(ignores, START, KEY, seeds=[0, 3], **how).params
-    np.testing.assert_allclose(one, alone, rtol=1e-5)
+    assert_allclose(one, alone, rtol=1e-5)
     assert not np.allclose(one, other, rtol=1e-3)
 
 
@@ -222,9 +223,7 @@ def test_of_several_seeds_the_others_go_on():
         )
     broken = np.asarray(end.snapshots)[:, 0] == 0
     assert 0 < broken.sum() < 8
-    np.testing.assert_array_equal(
-        np.isnan(end.losses), broken[:, None] & (np.arange(9) >= 4)
-    )
+    assert_array_equal(np.isnan(end.losses), broken[:, None] & (np.arange(9) >= 4))
 
 
 def test_a_callback_gets_every_loss_once():
@@ -233,7 +232,7 @@ def test_a_callback_gets_every_loss_once():
     way = {"callback": lambda step, metrics: seen.append((step, metrics)), "every": 4}
     end = train(bowl, START, KEY, steps=9, optimizer=ADAM, **way)
     assert [step for step, _ in seen] == [4, 8, 9]
-    np.testing.assert_array_equal(
+    assert_array_equal(
         np.concatenate([metrics["losses"] for _, metrics in seen]), end.losses
     )
-    np.testing.assert_array_equal(seen[-1][1]["params"], end.params)
+    assert_array_equal(seen[-1][1]["params"], end.params)

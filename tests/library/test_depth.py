@@ -41,25 +41,23 @@ def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
     assert abs(weights @ power(S, 4) / known[-1] - 1) > 1e-3
 
 
-def attend(tokens, heads):
+def attend(tokens, P, Q):
     """z <- z + sum_h P_h G Q_h z for all tokens, the query last and not in G."""
     context = tokens[..., :-1]
     G = context @ context.swapaxes(-1, -2) / context.shape[-1]
-    return tokens + sum(P @ G @ Q @ tokens for P, Q in heads)
+    return tokens + (P @ G @ Q).sum(0) @ tokens
 
 
 def heads_of(scale, add, read):
     """Heads of a layer in the basis of residual labels; one value each, a feature or
     the label.
     """
-    d, heads = len(scale), []
-    for i in range(d):
-        P, Q = np.zeros((2, d + 1, d + 1))
-        P[-1, i] = 1.0
-        Q[:d, :d], Q[:d, -1] = add[:, i].T, scale[i]
-        Q[-1, :d] = read[:, i]
-        heads.append((P, Q))
-    return heads
+    d = len(scale)
+    P, Q = np.zeros((2, d, d + 1, d + 1))
+    P[:, -1, :d] = np.eye(d)
+    Q[:, :d, :d], Q[:, :d, -1] = add.transpose(1, 2, 0), scale
+    Q[:, -1, :d] = read.T
+    return P, Q
 
 
 def context(seed, d, C):
@@ -72,20 +70,14 @@ def test_the_layers_are_attention():
     """Token by token, with a query whose label begins with the wrong guess."""
     d, C = 3, 4
     rng, X, x_q, eps = context(0, d, C)
-    u, layers = (
-        rng.normal(size=d),
-        [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)],
-    )
+    u = rng.normal(size=d)
+    layers = [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)]
     tokens = np.vstack([np.vstack([X, x_q]).T, np.append(X @ eps, -u @ x_q)])
     for layer in zip(*layers, strict=True):
-        tokens = attend(tokens, heads_of(*layer))
+        tokens = attend(tokens, *heads_of(*layer))
     with jax.enable_x64(True):
-        error = depth.errors(
-            tuple(map(jnp.asarray, layers)),
-            (X.T @ X / C)[None],
-            eps[None],
-            jnp.asarray(u),
-        )
+        given = (X.T @ X / C)[None], eps[None], jnp.asarray(u)
+        error = depth.errors(tuple(map(jnp.asarray, layers)), *given)
     assert_allclose(tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10)
 
 
@@ -100,10 +92,8 @@ def test_layers_of_full_matrices_are_attention():
     residual[-1, :-1] = -mean
     upper = np.triu_indices(d + 1)
     layers = 0.05 * rng.normal(size=(2, len(upper[0]), d + 1, d + 1))
-    labels, features = (
-        np.append(X @ (eps + mean), np.full(d, guess)),
-        np.vstack([X, np.eye(d)]),
-    )
+    labels = np.append(X @ (eps + mean), np.full(d, guess))
+    features = np.vstack([X, np.eye(d)])
     tokens = residual @ np.vstack([features.T, labels])
     for parts in layers:
         # A pair of heads for each entry of the Gram matrix, and any value for it.

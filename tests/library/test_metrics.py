@@ -2,6 +2,9 @@
 the distances of appendix C.2.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,15 +21,16 @@ measure = lambda f, task=TASK, **options: metrics.sampled_risk(
 zero = lambda X, y, x_q: 0 * x_q[0]
 
 
+@dataclass
 class Own:
     """A task of one's own, whose attributes may change: targets are ``size`` times a
     coordinate of the query.
     """
 
+    size: float = 1.0
+    spread: float = 1.0
+    change: Callable = lambda batch, key: batch
     dim = 3
-
-    def __init__(self, size=1.0, spread=1.0, change=lambda batch, key: batch):
-        self.size, self.spread, self.change = size, spread, change
 
     def sample(self, key, n):
         X = self.spread * jax.random.normal(key, (n, 5, 3))
@@ -203,9 +207,7 @@ test_what_cannot_be_measured_is_refused = refusals(
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_risk_is_computed_in_the_type_of_the_data(x64, dtype):
     """With x64, tasks draw in float64; a task of one's own may draw in float32."""
-    seen, cast = (
-        [],
-        lambda batch, _: jax.tree.map(lambda part: part.astype(dtype), batch),
-    )
+    seen = []
+    cast = lambda batch, _: jax.tree.map(lambda part: part.astype(dtype), batch)
     measure(lambda X, y, x_q: seen.append(X.dtype) or x_q[0], Own(change=cast))
     assert set(seen) == {jnp.dtype(dtype)}

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import root
 
-from lsalib import estimators
+from lsalib.estimators import bayes, debiased_gd, delta_rule, one_step_gd
 
 d, C = 3, 5
 rng = np.random.default_rng(0)
@@ -26,15 +26,11 @@ def test_a_debiased_step_is_a_plain_one_on_one_example_fewer(x64):
     A shift of labels changes nothing.
     """
     rotation = np.linalg.qr(np.column_stack([np.ones(C), np.eye(C)[:, 1:]]))[0][:, 1:].T
-    shorter = estimators.one_step_gd(
-        rotation @ X, rotation @ y, x_q, w0, 0.7 * (C - 1) / C
-    )
-    debiased = float(estimators.debiased_gd(X, y, x_q, w0, 0.7))
+    shorter = one_step_gd(rotation @ X, rotation @ y, x_q, w0, 0.7 * (C - 1) / C)
+    debiased = float(debiased_gd(X, y, x_q, w0, 0.7))
     assert_allclose(debiased, shorter, rtol=1e-12)
-    assert_allclose(
-        estimators.debiased_gd(X, y + 5, x_q, w0, 0.7), debiased, rtol=1e-12
-    )
-    assert abs(float(estimators.one_step_gd(X, y + 5, x_q, w0, 0.7)) - debiased) > 1e-2
+    assert_allclose(debiased_gd(X, y + 5, x_q, w0, 0.7), debiased, rtol=1e-12)
+    assert abs(float(one_step_gd(X, y + 5, x_q, w0, 0.7)) - debiased) > 1e-2
 
 
 def test_delta_rule_by_loops(x64):
@@ -42,9 +38,9 @@ def test_delta_rule_by_loops(x64):
     w = w0
     for x, label in zip(X, y, strict=True):
         w = w - 0.3 * (w @ x - label) * x
-    found = estimators.delta_rule(X, y, x_q, w0, 0.3)
+    found = delta_rule(X, y, x_q, w0, 0.3)
     assert_allclose(found, w @ x_q, rtol=1e-12)
-    assert abs(estimators.delta_rule(X[::-1], y[::-1], x_q, w0, 0.3) - found) > 1e-3
+    assert abs(delta_rule(X[::-1], y[::-1], x_q, w0, 0.3) - found) > 1e-3
 
 
 def posterior_by_pinv(X, y, q, P, noise_std):
@@ -54,7 +50,7 @@ def posterior_by_pinv(X, y, q, P, noise_std):
     return np.einsum("bi,bi->b", q, w0 + np.einsum("bic,bc->bi", gain, y - X @ w0))
 
 
-of_batch = jax.jit(jax.vmap(estimators.bayes, (0, 0, 0, None, None, None)))
+of_batch = jax.jit(jax.vmap(bayes, (0, 0, 0, None, None, None)))
 FULL = np.diag([1.0, 2.0, 0.5]) + 0.3
 SINGULAR = np.outer([1.0, 2.0, -1.0], [1.0, 2.0, -1.0])
 
@@ -91,12 +87,10 @@ def test_bayes_under_noise_of_any_size():
     """So much noise that its square overflows leaves the prior, and so little that it
     hardly counts is averaged.
     """
-    assert float(estimators.bayes(X, y, x_q, w0, noise_std=1e20)) == np.float32(
-        x_q
-    ) @ np.float32(w0)
-    small = estimators.bayes(
-        np.repeat(X[:1], 2, 0), [0.0, 1.0], X[0], 0 * w0, noise_std=1e-4
+    assert float(bayes(X, y, x_q, w0, noise_std=1e20)) == np.float32(x_q) @ np.float32(
+        w0
     )
+    small = bayes(np.repeat(X[:1], 2, 0), [0.0, 1.0], X[0], 0 * w0, noise_std=1e-4)
     assert_allclose(small, 0.5, rtol=1e-3)
 
 
@@ -104,7 +98,7 @@ def test_bayes_has_a_gradient_without_noise(x64):
     """More examples than features, so that some add nothing: the prior mean has no
     influence, the labels have.
     """
-    predict = lambda w, y: estimators.bayes(X, y, x_q, w, FULL)
+    predict = lambda w, y: bayes(X, y, x_q, w, FULL)
     of_prior, of_labels = jax.grad(predict, (0, 1))(
         jnp.asarray(w0), jnp.asarray(X @ w0)
     )
@@ -118,9 +112,7 @@ def test_bayes_factorizes_nothing():
     Control: a solve calls LAPACK.
     """
     text = lambda f: jax.jit(f).lower(X, y, x_q).as_text()
-    assert "lapack" not in text(
-        lambda X, y, x_q: estimators.bayes(X, y, x_q, w0, FULL, 0.5)
-    )
+    assert "lapack" not in text(lambda X, y, x_q: bayes(X, y, x_q, w0, FULL, 0.5))
     assert "lapack" in text(lambda X, y, x_q: x_q @ jnp.linalg.solve(X.T @ X, X.T @ y))
 
 
@@ -138,7 +130,7 @@ def test_bayes_in_any_units(size):
         (X, at, {"prior_cov": size**2 * np.eye(3)}),
         (size * X, size * at, {}),
     ):
-        found = estimators.bayes(
+        found = bayes(
             np.float32(features), np.float32(size * X @ w), query, zero, **prior | noise
         )
         assert_allclose(found / size, at @ gain, rtol=1e-4)
@@ -147,12 +139,12 @@ def test_bayes_in_any_units(size):
 test_bad_input_is_named = refusals(
     (
         "X must have no masked entries",
-        lambda: estimators.one_step_gd(
+        lambda: one_step_gd(
             np.ma.masked_less(np.eye(2), 0.5), [1, 2], [1, 1], [0, 0], 1.0
         ),
     ),
     (
         "noise_std must be a finite number of at least 0, got -1",
-        lambda: estimators.bayes(*given, w0, noise_std=-1.0),
+        lambda: bayes(*given, w0, noise_std=-1.0),
     ),
 )

@@ -115,27 +115,16 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
     """Before anything is asked, if it is about the settings; and with the reason that a
     server gives.
     """
-    cases = [
-        (["run", "--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (
-            ["run", "--model", "openai-api/other/m"],
-            "No OTHER_API_KEY defined in the environment",
-        ),
-        (
-            ["show", "nowhere"],
-            "no finished result in nowhere or below; python -m lsalib.sts run writes "
-            "one",
-        ),
-    ]
-    for words, message in cases:
+    nothing = "no finished result in nowhere or below; python -m lsalib.sts run writes"
+    for message, words in {
+        "runs must be a whole number of at least 1, got 0": ["run", "--runs", "0"],
+        "No OTHER_API_KEY defined in": ["run", "--model", "openai-api/other/m"],
+        nothing: ["show", "nowhere"],
+    }.items():
         assert command.main(words) == 2
         error = capsys.readouterr().err
-        assert (
-            error.startswith("error: ")
-            and message in error
-            and error.count("\n") == 1
-            and "[" not in error
-        )
+        assert error.startswith("error: ") and message in error
+        assert error.count("\n") == 1 and "[" not in error
     with serving(last_guess, failures=[401] * 99) as server:
         assert run(server, "--out", "b") == 2
     error = capsys.readouterr().err

@@ -21,9 +21,23 @@ from theory_reference import (
     moments_of,
 )
 
-from lsalib import theory
 from lsalib.attention import gd_weights
 from lsalib.tasks import GaussianTask
+from lsalib.theory import (
+    constant_regression,
+    debiased_risk,
+    delta_rule_risk,
+    depth_price,
+    gd_risk,
+    gram_moments,
+    lifted_risk,
+    optimal_risk,
+    optimal_step,
+    optimal_weights,
+    population_risk,
+    yq_optimal_weights,
+    yq_risk,
+)
 
 NAMES = pytest.mark.parametrize("name", TASKS)
 
@@ -32,16 +46,16 @@ def attained(task):
     """Each stated risk, weights that have it, and their guess and bias."""
     right = task.prior_mean, 0.0
     step = lambda size: gd_weights(task.prior_mean, size)
-    yield theory.gd_risk(task, 0.3), step(0.3), right
-    yield theory.gd_risk(task), step(theory.optimal_step(task)), right
-    yield theory.yq_risk(task), theory.yq_optimal_weights(task), right
+    yield gd_risk(task, 0.3), step(0.3), right
+    yield gd_risk(task), step(optimal_step(task)), right
+    yield yq_risk(task), yq_optimal_weights(task), right
     for given, guess in (
         ((), (0 * GUESS, 0.0)),
         ((GUESS, BIAS), (GUESS, BIAS)),
         ((task.prior_mean,), right),
         ((task.prior_mean, BIAS), (task.prior_mean, BIAS)),
     ):
-        risk, weights = theory.optimal_risk, theory.optimal_weights
+        risk, weights = optimal_risk, optimal_weights
         yield risk(task, *given), weights(task, *given), guess
 
 
@@ -69,16 +83,14 @@ def test_what_rounding_decides():
     right.
     """
     task = lambda least: GaussianTask(np.ones(20), 5, np.diag([1.0] * 19 + [least]))
-    left_out, counted = (
-        theory.constant_regression(task(least)) for least in (3e-15, 1e-12)
-    )
+    left_out, counted = (constant_regression(task(least)) for least in (3e-15, 1e-12))
     assert_allclose(
         [left_out.error, counted.error], [2 / (5 * 19 + 2), 2 / (5 * 20 + 2)], rtol=1e-9
     )
     assert abs(left_out.features[-1, -1]) < 1e-6 and counted.features[-1, -1] > 1e9
     small = GaussianTask([1.0, 1.0], 5, [[1e-20, 0], [0, 1e-20]])
-    assert theory.depth_price(small, 1) == pytest.approx(1 / (1 + 5), rel=1e-12)
-    signs = lambda factor: theory.constant_regression(
+    assert depth_price(small, 1) == pytest.approx(1 / (1 + 5), rel=1e-12)
+    signs = lambda factor: constant_regression(
         GaussianTask([1.0], 6, noise_std=0.7), noise_cumulant=factor
     )
     assert signs(-2 * 0.7**4 * (1 + 1e-12)).error == pytest.approx(
@@ -86,7 +98,7 @@ def test_what_rounding_decides():
     )
     given = make_task(0, 3, 4)
     for off, heads in ((0.0, 1), (1e-8, 3)):
-        weights = theory.optimal_weights(given, given.prior_mean * (1 + off))
+        weights = optimal_weights(given, given.prior_mean * (1 + off))
         assert len(weights.W_K) == heads
 
 
@@ -96,19 +108,15 @@ def test_units_do_not_count():
     """
     unit = TASKS["general, noisy"]
     L, P = covs(unit)
-    f = lambda t: np.array(
-        [theory.gd_risk(t), theory.yq_risk(t), theory.optimal_risk(t)]
-    )
+    f = lambda t: np.array([gd_risk(t), yq_risk(t), optimal_risk(t)])
     for l, p in ((1e-28, 1.0), (1e28, 1.0), (1e-20, 1e20), (1e25, 1e-28)):
         weights, labels = np.sqrt(p), np.sqrt(l * p)
         task = GaussianTask(
             weights * unit.prior_mean, 3, l * L, p * P, labels * unit.noise_std
         )
         assert_allclose(f(task) / (l * p), f(unit), rtol=1e-10)
-        assert theory.optimal_step(task) * l == pytest.approx(
-            theory.optimal_step(unit), rel=1e-10
-        )
-    plain = jax.jit(lambda cov: theory.gd_risk(GaussianTask([0.0] * 3, 4, cov)))
+        assert optimal_step(task) * l == pytest.approx(optimal_step(unit), rel=1e-10)
+    plain = jax.jit(lambda cov: gd_risk(GaussianTask([0.0] * 3, 4, cov)))
     for l in (1e-18, 1e-13, 1e15, 1e18):
         assert_allclose(plain(l * jnp.eye(3)) / l, 3 * 4 / 8, rtol=1e-5)
 
@@ -121,7 +129,7 @@ def test_ranks_follow_the_type_that_came(dtype, x64):
     u, w = np.array([1.0, 2.0, 3.0]) / np.sqrt(14), np.array([1.0, 2.0, 3.0])
     one = dtype(np.outer(u, u))
     expected = 1 * 2 / 9 + 14 * 2 / 9  # C = 7: d (d+1) / (C+d+1) + 2 |w|^2 / (Cd+2)
-    risk = lambda cov: theory.optimal_risk(GaussianTask(dtype(w), 7, cov))
+    risk = lambda cov: optimal_risk(GaussianTask(dtype(w), 7, cov))
     for got in (risk(one), jax.jit(risk)(one)):
         assert got == pytest.approx(expected, rel=1e-5)
     more = dtype(np.outer(u, u) + 1e-3 * np.eye(3))
@@ -133,26 +141,26 @@ def test_nothing_cancels_in_long_contexts():
     d, C = 3, 10**9
     known = d * (d + 1) / (C + d + 1)
     at = lambda f: lambda mean: f(GaussianTask(mean, C))
-    for f in (theory.gd_risk, theory.yq_risk, lambda t: theory.debiased_risk(t)):
+    for f in (gd_risk, yq_risk, lambda t: debiased_risk(t)):
         assert_allclose(at(f)(np.ones(3)), known, rtol=2e-9)
         assert_allclose(jax.jit(at(f))(np.ones(3)), known, rtol=1e-5)
-    price = at(theory.optimal_risk)(np.ones(3)) - at(theory.yq_risk)(np.ones(3))
+    price = at(optimal_risk)(np.ones(3)) - at(yq_risk)(np.ones(3))
     assert_allclose(price, 2 * 3 / (C * d + 2), rtol=1e-6)
 
 
 FUNCTIONS = [
-    lambda t: theory.gd_risk(t, 0.3),
-    theory.gd_risk,
-    theory.optimal_step,
-    theory.yq_risk,
-    lambda t: theory.optimal_risk(t, GUESS, BIAS),
-    lambda t: theory.constant_regression(t).error,
-    lambda t: lift_sum(theory.optimal_weights(t, GUESS)),
-    theory.debiased_risk,
-    lambda t: theory.delta_rule_risk(t, 0.1, GUESS),
-    lambda t: theory.gram_moments(t).second.sum(),
-    lambda t: theory.lifted_risk(t, GUESS).slope.sum(),
-    lambda t: theory.population_risk(gd_weights([1.0, 2.0, -1.0], 0.3), t, GUESS),
+    lambda t: gd_risk(t, 0.3),
+    gd_risk,
+    optimal_step,
+    yq_risk,
+    lambda t: optimal_risk(t, GUESS, BIAS),
+    lambda t: constant_regression(t).error,
+    lambda t: lift_sum(optimal_weights(t, GUESS)),
+    debiased_risk,
+    lambda t: delta_rule_risk(t, 0.1, GUESS),
+    lambda t: gram_moments(t).second.sum(),
+    lambda t: lifted_risk(t, GUESS).slope.sum(),
+    lambda t: population_risk(gd_weights([1.0, 2.0, -1.0], 0.3), t, GUESS),
 ]
 
 
@@ -190,26 +198,24 @@ PLAIN = TASKS["general"]
 test_bad_input_is_refused = refusals(
     (
         "context_size must be a number that is known",
-        lambda: jax.jit(lambda C: theory.gd_risk(GaussianTask([1.0], C)))(3),
+        lambda: jax.jit(lambda C: gd_risk(GaussianTask([1.0], C)))(3),
     ),
     (
         "guess must hold finite numbers",
-        theory.optimal_weights,
+        optimal_weights,
         PLAIN,
         [1.0, np.nan, 0.0],
     ),
     (
         "noise_cumulant must be 0 for a task without",
-        lambda: theory.constant_regression(PLAIN, noise_cumulant=1.0),
+        lambda: constant_regression(PLAIN, noise_cumulant=1.0),
     ),
     (
         "at least -2 noise_std",
-        lambda: theory.constant_regression(
-            TASKS["general, noisy"], noise_cumulant=-9.0
-        ),
+        lambda: constant_regression(TASKS["general, noisy"], noise_cumulant=-9.0),
     ),
     (
         "context_size of at least 2 to be centered, got 1",
-        lambda: theory.debiased_risk(GaussianTask([1.0], 1)),
+        lambda: debiased_risk(GaussianTask([1.0], 1)),
     ),
 )

@@ -19,6 +19,7 @@ from lsalib.book.claims import (
     seeds_text,
     texts,
 )
+from lsalib.book.notebook import glue, table
 
 
 def check(measured, expected, *, label="a label", **how):
@@ -225,7 +226,7 @@ def bundles(monkeypatch):
 
 
 def test_a_table_is_shown_in_both_forms(bundles):
-    notebook.table(
+    table(
         ["who", "heads", "risk"],
         [["a < b", 3, 110 / 21], ["c", 12, -1.0]],
         caption="Risks.",
@@ -242,16 +243,16 @@ def test_a_table_is_shown_in_both_forms(bundles):
     )
     # A column with a number is set as numbers, a text in it too; a column of texts is
     # not.
-    notebook.table(["risk", "how"], [[1.5, "a"], ["none", "b"]])
+    table(["risk", "how"], [[1.5, "a"], ["none", "b"]])
     assert "<td class=number>none</td><td>b</td>" in bundles[1][0]["text/html"]
 
 
 def test_glue_formats_and_names(bundles):
-    notebook.glue("risk", -110 / 21, ".2f")
+    glue("risk", -110 / 21, ".2f")
     ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
-    notebook.glue(spec=".0%", share=0.15, text="as it is")
+    glue(spec=".0%", share=0.15, text="as it is")
     assert [bundle.popitem()[1] for bundle, _ in bundles[1:]] == ["15%", "as it is"]
 
 
@@ -269,8 +270,8 @@ def test_there_is_one_way_to_write_a_number(bundles):
         ("2.50", jnp.float32(2.5), ".2f"),
     ]
     for _, value, spec in cases:
-        notebook.glue("x", value, spec)
-        notebook.table(["x"], [[value]], spec=spec)
+        glue("x", value, spec)
+        table(["x"], [[value]], spec=spec)
     glued, shown = (
         [list(bundle[0].values())[-1] for bundle in bundles[k::2]] for k in (0, 1)
     )
@@ -280,19 +281,19 @@ def test_there_is_one_way_to_write_a_number(bundles):
 
 def test_integers_of_any_type_are_written_in_full(bundles):
     kinds = int, np.int64, np.uint16, np.array, jnp.array
-    notebook.table(["n"] * 5, [[kind(12345) for kind in kinds]])
+    table(["n"] * 5, [[kind(12345) for kind in kinds]])
     assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["12345"] * 5
     # Each column may have its own format.
-    notebook.table(["a", "b"], np.array([[-1.5, 2.0]]), spec=[".1f", ".3f"])
+    table(["a", "b"], np.array([[-1.5, 2.0]]), spec=[".1f", ".3f"])
     assert bundles[1][0]["text/plain"].splitlines()[1].split() == ["−1.5", "2.000"]
 
 
-table_of = lambda *rows: notebook.table(["a", "b"], [[1, 2], *rows])
+table_of = lambda *rows: table(["a", "b"], [[1, 2], *rows])
 test_what_cannot_be_shown_is_refused = refusals(
     (r"rows\[1\] must have 2 entries, .* got 1", table_of, [3]),
     (r"rows\[1\]\[1\] must be a single number", table_of, [3, np.ones(1)]),
-    ("the value of 'x' must be a single number", notebook.glue, "x", None),
-    ("glue needs a name and a value", notebook.glue),
+    ("the value of 'x' must be a single number", glue, "x", None),
+    ("glue needs a name and a value", glue),
 )
 
 

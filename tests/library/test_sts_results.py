@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lsalib.book import statistics
-from lsalib.sts import results
+from lsalib.sts.results import compare, outcome, parse, table
 
 N = 12
 RNG = np.random.default_rng(0)
@@ -43,9 +43,7 @@ def shown(interval):
 
 def lines(*found):
     """The table's cells by their headings, a line by its condition."""
-    heading, *rows = (
-        re.split("  +", line) for line in results.table(found).splitlines()
-    )
+    heading, *rows = (re.split("  +", line) for line in table(found).splitlines())
     cells = [dict(zip(heading, row, strict=True)) for row in rows]
     return {row["condition"]: row for row in cells}
 
@@ -69,21 +67,21 @@ def test_an_answer_that_begins_with_its_score_is_read():
     """An answer about another pair, which it names first, is none."""
     cases = [(None, UNREAD), *READ.items()]
     read = [(score, text) for score, texts in cases for text in texts.split("|")]
-    wrong = [case for case in read if results.parse(case[1]) != case[0]]
+    wrong = [case for case in read if parse(case[1]) != case[0]]
     assert wrong == []
 
 
 def test_conditions_are_compared_run_by_run():
-    a, b = results.outcome(RIGHT), results.outcome(NONE)
-    assert results.compare(RIGHT, RIGHT) == (0, 0, 0)
+    a, b = outcome(RIGHT), outcome(NONE)
+    assert compare(RIGHT, RIGHT) == (0, 0, 0)
     for other, less in ((NONE, b.prediction), (None, a.guess)):
         alone = statistics.mse(a.prediction, a.truth, less=less)
-        assert results.compare(RIGHT, other) == alone
-        assert results.compare(RIGHT, other, family=4).high > alone.high
+        assert compare(RIGHT, other) == alone
+        assert compare(RIGHT, other, family=4).high > alone.high
     words = "other must be about the same queries and contexts as result"
     for changes in ({"draw": 1}, {"context_mean": 3.0}):
         with pytest.raises(ValueError, match=words):
-            results.compare(RIGHT, made("none", [2.5] * N, **changes))
+            compare(RIGHT, made("none", [2.5] * N, **changes))
 
 
 def test_the_table_has_the_numbers_of_the_records():
@@ -91,7 +89,7 @@ def test_the_table_has_the_numbers_of_the_records():
     differ, there is a dash.
     """
     found = lines(RIGHT, NONE, CONSTANT, SHUFFLED)
-    row, o = found["guess"], results.outcome(RIGHT)
+    row, o = found["guess"], outcome(RIGHT)
     assert row["error"] == shown(statistics.mse(o.prediction, o.truth))
     shape = {"runs": "12", "failed": "3", "draws": "0", "guess": "strong"}
     assert row.items() >= shape.items()
@@ -101,7 +99,7 @@ def test_the_table_has_the_numbers_of_the_records():
         "constant": CONSTANT,
         "shuffled": SHUFFLED,
     }.items():
-        assert row[f"less: {other}"] == shown(results.compare(RIGHT, result))
+        assert row[f"less: {other}"] == shown(compare(RIGHT, result))
     assert found["shuffled"]["less: the guess itself"] == "0.000 [0.000, 0.000]"
     for other in ("none", "the guess itself"):
         assert found["none"][f"less: {other}"] == "-"
@@ -116,6 +114,6 @@ def test_the_draws_of_a_setting_are_taken_together():
         for one, two in zip((RIGHT, NONE), more, strict=True)
     ]
     row = lines(more[0], RIGHT, NONE, *more, RIGHT)["guess"]
-    assert row["less: none"] == shown(results.compare(*both))
+    assert row["less: none"] == shown(compare(*both))
     assert row["draws"] == "0,1" and row["runs"] == "24"
     assert lines(RIGHT, made("guess", GUESS[0], seed=1))["guess"]["runs"] == "24"

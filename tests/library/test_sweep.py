@@ -15,13 +15,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusals
 from theory_reference import GENERAL, largest_z, z_bound
 
-from lsalib import attention, tasks, theory
+from lsalib import attention, theory
+from lsalib.tasks import GaussianTask, sample, standardize
 from lsalib.training import Fit, Run, fit, load, rows, save, sweep, train
 from lsalib.training.objective import Data, GaussianSampler, attend, loss
 from lsalib.training.sweeps import _constants
 
 KEY = jax.random.key(5)
-TASK = tasks.GaussianTask([2.0, -1.0, 0.5], context_size=3)
+TASK = GaussianTask([2.0, -1.0, 0.5], context_size=3)
 GUESS, BIAS = np.array([0.3, 0.1, -0.2]), 0.4
 
 
@@ -32,7 +33,7 @@ SHORT = replace(GENERAL, context_size=4)
 def literal_loss(state, key):
     """Eq. 4 by eqs. 2-6 on the very tasks that training draws."""
     params, guess = state
-    X, y, x_q, target, _ = tasks.sample(key, SHORT, 32)
+    X, y, x_q, target, _ = sample(key, SHORT, 32)
     layer = lambda X, y, x_q: attention.lsa(
         params, attention.embed(X, y, x_q, guess @ x_q + BIAS)
     )
@@ -62,7 +63,7 @@ def test_the_loss_of_compressed_contexts_is_unbiased(task=GENERAL):
     gradient.
     """
     params, guess = attention.init(jax.random.key(3), 3, 2, 0.4), jnp.float32(GUESS)
-    standard = jax.tree.map(jnp.float32, tasks.standardize(task))
+    standard = jax.tree.map(jnp.float32, standardize(task))
     sampler = GaussianSampler(500, None, True)
     data = Data(sampler, standard, jnp.float32(BIAS), jnp.float32(1))
     one = lambda key: jax.value_and_grad(loss)(row_of(params, guess), data, key)
@@ -89,7 +90,7 @@ class Own:
     dim, sign = 3, 1.0
 
     def sample(self, key, n):
-        batch = tasks.sample(key, SHORT, n)
+        batch = sample(key, SHORT, n)
         return batch._replace(target=self.sign * batch.target)
 
 
@@ -118,14 +119,12 @@ def test_fit_is_a_training_with_adam(objective, x64):
     assert (other.losses[0] == end.losses[0]) == (objective != "own task")
 
 
-NOISY = tasks.GaussianTask([1.0, 0.0, 0.0], context_size=6, noise_std=0.5)
+NOISY = GaussianTask([1.0, 0.0, 0.0], context_size=6, noise_std=0.5)
 RUNS = [
     Run(TASK, 2, train_guess=True, bias=2.0),
     Run(NOISY, 1, learning_rate=1e-2),
-    Run(
-        tasks.GaussianTask([1.0, 0.0, 0.0], 3), 3, guess=[1, 0.5, 0], learning_rate=1e-2
-    ),
-    Run(tasks.GaussianTask([1.0, 0.0, 0.0], 9, noise_std=0.2), 1, init_scale=0.3),
+    Run(GaussianTask([1.0, 0.0, 0.0], 3), 3, guess=[1, 0.5, 0], learning_rate=1e-2),
+    Run(GaussianTask([1.0, 0.0, 0.0], 9, noise_std=0.2), 1, init_scale=0.3),
 ]
 OPTIONS = {"steps": 12, "batch_size": 16, "snapshots": [0, 5, 12]}
 SEEDS = [0, 2, 5]  # none but the first is at its own place
@@ -204,7 +203,7 @@ def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, uncheck
     """By the whole layer in NumPy, for all seeds at once and for one, on the run's task
     and on another.
     """
-    trained, task = swept[0][0], tasks.GaussianTask([1.0, 1.0, 1.0], 4)
+    trained, task = swept[0][0], GaussianTask([1.0, 1.0, 1.0], 4)
     X, y, x_q = np.array([[1, 2, 0], [0, 1, 1]]), [1, -1], np.array([1.0, 0.5, 2])
     one = jax.tree.map(np.float64, trained.seed(2))
     expected = dense.predict(one.params, X, y, x_q, one.guess @ x_q + 2.0)

@@ -1,4 +1,4 @@
-"""Tasks: what they accept and refuse, and the coordinates where they are simple."""
+"""Tasks: what they accept and refuse, and samples of them."""
 
 from dataclasses import replace
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from refusals import refusals
-from theory_reference import TASKS, covs
+from theory_reference import TASKS
 
-from lsalib.tasks import GaussianTask, sample, standardize
+from lsalib.tasks import GaussianTask, sample
 from lsalib.theory import gd_risk
 
 KEY, GENERAL = jax.random.key(0), TASKS["general, noisy"]
@@ -39,22 +39,6 @@ def test_a_task_s_numbers_may_be_traced():
     numbers = GENERAL.feature_cov / 2, 0.5
     for mine, its in zip(traced(*numbers), sample(KEY, of(*numbers), 2), strict=True):
         assert_allclose(mine, its, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_standard_coordinates(name):
-    """x = U xi and eps = U^T (w - w*) = T g have the task's covariances, singular ones
-    included.
-    """
-    task = TASKS[name]
-    L, P = covs(task)
-    w, U, T, s, C = standardize(task)
-    U, T = (np.eye(3) if part is None else part for part in (U, T))
-    assert_allclose(U @ U.T, L, atol=1e-12)
-    assert_allclose(T @ T.T, U.T @ P @ U, atol=1e-12)
-    assert (C, float(s)) == (task.context_size, task.noise_std) and np.array_equal(
-        w, task.prior_mean
-    )
 
 
 def test_a_task_s_own_sample_is_that_of_the_function():

@@ -41,10 +41,10 @@ class Own:
 
 def squared_errors(f, task=TASK, batches=2, batch_size=8):
     """Of every sampled task, one after the other in Python."""
-    drawn = [task.sample(key, batch_size) for key in jax.random.split(KEY, batches)]
-    rows = [
-        row for batch in drawn for row in zip(*map(np.float64, batch[:4]), strict=True)
-    ]
+    rows = []
+    for key in jax.random.split(KEY, batches):
+        batch = task.sample(key, batch_size)[:4]
+        rows += zip(*map(np.float64, batch), strict=True)
     return np.array([(f(X, y, x_q) - target) ** 2 for X, y, x_q, target in rows])
 
 
@@ -123,7 +123,6 @@ def test_the_standard_error_is_that_of_all_errors_at_once():
 def test_a_single_task_has_no_standard_error():
     one = measure(zero, batches=1, batch_size=1)
     assert one.mean > 0 and np.isnan(one.standard_error)
-    assert measure(zero, batches=1, batch_size=8).standard_error > 0
 
 
 def test_predictions_in_whole_numbers():

@@ -4,16 +4,16 @@ import pytest
 
 
 def refusals(*cases):
-    """A test of (call, words) pairs: each call raises a ValueError with the words, a
-    regular expression.
+    """A test of rows (words, function, arguments): each call raises a ValueError with
+    the words, a regular expression.
     """
 
     def test(unchecked):
         accepted = []
-        for call, words in cases:
+        for words, call, *arguments in cases:
             try:
                 with pytest.raises(ValueError, match=words):
-                    call()
+                    call(*arguments)
             except (AssertionError, pytest.fail.Exception) as error:
                 accepted.append(f"{words}: {error}")
         assert accepted == []

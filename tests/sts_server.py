@@ -33,10 +33,8 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        server, request = (
-            self.server,
-            json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
-        )
+        server, length = self.server, int(self.headers["Content-Length"])
+        request = json.loads(self.rfile.read(length))
         server.requests.append(request)
         failure = next(server.failures, None)
         server.open.add(self)
@@ -46,18 +44,11 @@ class Handler(BaseHTTPRequestHandler):
         # A chat, or a text to complete.
         asked = request.get("prompt") or request["messages"][-1]["content"]
         message = {"role": "assistant", "content": server.answer(asked)}
-        answer = {
-            "id": "1",
-            "object": "chat.completion",
-            "created": 1,
-            "model": request["model"],
-            "usage": None,
-        }
-        answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
-        answer |= server.body
-        body = json.dumps(
-            {"error": {"message": "refused"}} if failure else answer
-        ).encode()
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        answer = {"id": "1", "object": "chat.completion", "created": 1, "usage": None}
+        answer |= {"model": request["model"], "choices": [choice]} | server.body
+        refused = {"error": {"message": "refused"}}
+        body = json.dumps(refused if failure else answer).encode()
         self.send_response(failure or 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

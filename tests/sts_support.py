@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from lsalib.sts import data, models
+from lsalib.sts import data, design, models
 
 
 @cache
@@ -20,6 +20,13 @@ def data_folder() -> str | None:
 def small_model() -> models.SmolLM2:
     """The model with its weights."""
     return _needed(models.open_model)
+
+
+def asked(result, **changes):
+    """The items of a stored result, made again, and their prompts."""
+    one = design.Experiment(**result["experiment"] | changes)
+    items = design.items(one, design.prepare(one, data_folder()))
+    return items, [design.prompt(one, item) for item in items]
 
 
 def _needed(load):

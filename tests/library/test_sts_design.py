@@ -3,9 +3,10 @@ come with the package.
 """
 
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
+from numpy.testing import assert_array_equal
 from refusals import refusals
 from sts_support import data_folder
 
@@ -61,64 +62,48 @@ def test_the_conditions_ask_about_the_same_pairs():
             strict=True,
         ):
             assert a[:3] == b[:3] == c[:3] and a.guess is None and b.guess is not None
-        assert right.query.guess == round(
-            min(max(SOURCES.query_guess[right.query_index], 0), 5), 2
-        )
+        guesses = [
+            *SOURCES.context_guess[[*right.context_index]],
+            SOURCES.query_guess[right.query_index],
+        ]
+        assert shown([right]) == [*np.round(np.clip(guesses, 0, 5), 2)]
         assert set(shown([constant])) == {CONSTANT}
-        assert "guess" in prompt(ASKED, right) and "guess" not in prompt(
-            replace(ASKED, condition="none"), none
-        )
+        bare = prompt(replace(ASKED, condition="none"), none)
+        assert "guess" in prompt(ASKED, right) and "guess" not in bare
     assert len({item.query_index for item in runs["none"]}) == 20
     # A permutation among everything that is shown, and one that moves nearly all of it.
     right, shuffled = shown(runs["guess"]), shown(runs["shuffled"])
-    assert (
-        sorted(right) == sorted(shuffled) and np.mean(np.array(right) == shuffled) < 0.1
-    )
-    wide = SOURCES._replace(
-        context_guess=SOURCES.context_guess * 10 - 20,
-        query_guess=SOURCES.query_guess * 10 - 20,
-    )
-    assert (
-        min(shown(items(ASKED, wide))) == 0.0 and max(shown(items(ASKED, wide))) == 5.0
-    )
+    assert sorted(right) == sorted(shuffled)
+    assert np.mean(np.array(right) == shuffled) < 0.1
+    # Some were limited.
+    assert min(right) == 0 and max(right) == 5
 
 
 def test_a_draw_fixes_everything_and_fewer_runs_are_the_first():
     assert items(replace(ASKED, runs=7), SOURCES) == items(ASKED, SOURCES)[:7]
     assert items(replace(ASKED, draw=1), SOURCES) != items(ASKED, SOURCES)
     # Three more examples come after the same five.
-    for item, longer in zip(
-        items(ASKED, SOURCES),
-        items(replace(ASKED, context_size=8), SOURCES),
-        strict=True,
-    ):
-        assert (
-            longer.context_index[:5] == item.context_index
-            and len(longer.context_index) == 8
-        )
+    longer = items(replace(ASKED, context_size=8), SOURCES)
+    for item, other in zip(items(ASKED, SOURCES), longer, strict=True):
+        assert other.context_index[:5] == item.context_index
+        assert len(other.context_index) == 8
 
 
 def test_contexts_are_uniform_and_never_hold_the_query():
     same = Sources(
         SOURCES.context, SOURCES.context, SOURCES.context_guess, SOURCES.context_guess
     )
-    runs = [
-        item
-        for draw in range(20)
-        for item in items(replace(ASKED, runs=40, draw=draw), same)
-    ]
+    each = [items(replace(ASKED, runs=40, draw=draw), same) for draw in range(20)]
+    runs = [*chain(*each)]
     assert all(item.query_index not in item.context_index for item in runs)
     counts = np.bincount([n for item in runs for n in item.context_index], minlength=40)
     # 800 contexts of 5 among 39 others: each pair 100 times, give or take.
     assert counts.sum() == 4000 and np.abs(counts - 100).max() < 5 * 100**0.5
     # Another pair with one of the query's sentences may be an example.
-    pairs, query = (
-        data.Pairs(list("aab"), list("xyx"), np.arange(3.0)),
-        data.Pairs(["a"], ["x"], np.zeros(1)),
-    )
-    (item,) = items(
-        Experiment("fake", "none", runs=1, context_size=2), Sources(pairs, query)
-    )
+    pairs = data.Pairs(list("aab"), list("xyx"), np.arange(3.0))
+    query = data.Pairs(["a"], ["x"], np.zeros(1))
+    one = Experiment("fake", "none", runs=1, context_size=2)
+    (item,) = items(one, Sources(pairs, query))
     assert sorted(item.context_index) == [1, 2]
 
 
@@ -132,12 +117,10 @@ def test_guesses_are_those_that_come_with_the_package():
     assert none.context_guess is None and none.context.first == parts["dev"].first
     for kind, seed in product(CHOICES["guess_model"], (0, 2)):
         found = prepare(Experiment("any", "guess", kind, seed=seed), folder)
-        np.testing.assert_array_equal(found.context_guess, kept[f"{kind}_dev"][seed])
-        np.testing.assert_array_equal(found.query_guess, kept[f"{kind}_test"][seed])
-        assert (found.context.first, found.query.first) == (
-            parts["dev"].first,
-            parts["test"].first,
-        )
+        assert_array_equal(found.context_guess, kept[f"{kind}_dev"][seed])
+        assert_array_equal(found.query_guess, kept[f"{kind}_test"][seed])
+        for part, split in ((found.context, "dev"), (found.query, "test")):
+            assert part.first == parts[split].first
     errors = {
         kind: ((kept[f"{kind}_test"] - parts["test"].score) ** 2).mean()
         for kind in CHOICES["guess_model"]
@@ -153,34 +136,31 @@ own = SOURCES._replace(context=SOURCES.query, context_guess=SOURCES.query_guess)
 style = "style must be one that the provider can ask, got"
 test_bad_input_is_refused = refusals(
     (
-        lambda: asked("maybe"),
         "condition must be one of none, constant, guess, shuffled, got 'maybe'",
+        asked,
+        "maybe",
     ),
+    (r"seed must be a whole number of at least 0, got 0\.5", lambda: asked(seed=0.5)),
+    ("runs must be a whole number of at least 1, got 0", lambda: asked(runs=0)),
     (
-        lambda: asked("guess", "magic"),
-        "guess_model must be one of concat, strong, got 'magic'",
-    ),
-    (lambda: asked(seed=0.5), r"seed must be a whole number of at least 0, got 0\.5"),
-    (lambda: asked(runs=0), "runs must be a whole number of at least 1, got 0"),
-    (
-        lambda: asked(model="vllm/m"),
         f"{style} completion for vllm/m: lsalib, vllm-completions and",
+        lambda: asked(model="vllm/m"),
     ),
     (
-        lambda: asked(model="vllm-completions/m", style="chat"),
         f"{style} chat for vllm-completions/m",
+        lambda: asked(model="vllm-completions/m", style="chat"),
     ),
     (
-        lambda: prepare(asked(seed=3), data_folder()),
         "seed must be at most 2, .* come with the package, got 3",
+        lambda: prepare(asked(seed=3), data_folder()),
     ),
     (
-        lambda: drawn(context_size=41),
         "context_size must be at most 40, .* other than the query's own, got 41",
+        lambda: drawn(context_size=41),
     ),
     (
-        lambda: drawn(own, context_size=30),
         "context_size must be at most 29, .* other than the query's own",
+        lambda: drawn(own, context_size=30),
     ),
-    (lambda: drawn(runs=31), "runs must be at most 30"),
+    ("runs must be at most 30", lambda: drawn(runs=31)),
 )

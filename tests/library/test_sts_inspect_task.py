@@ -8,10 +8,10 @@ import signal
 import sys
 import time
 
-import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sts_server import serving
-from sts_support import data_folder
+from sts_support import asked, data_folder
 
 pytest.importorskip(
     "inspect_ai", reason="Inspect is not installed: pip install '.[sts,inspect]'"
@@ -67,36 +67,21 @@ def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
         for request in server.requests
     )
     found = {one["experiment"]["condition"]: one for one in records.own()}
-    sent = {
-        request["messages"][-1]["content"]: request["messages"]
-        for request in server.requests
-    }
+    sent = [request["messages"] for request in server.requests]
     for name, result in found.items():
         one = design.Experiment(**result["experiment"])
-        assert one == design.Experiment(
-            LOCAL[1], name, style="chat", runs=8, context_size=2
-        )
-        items = design.items(one, design.prepare(one))
-        assert [row["query"] for row in result["records"]] == [
-            item.query_index for item in items
-        ]
-        asked = [
-            prompts.build(
-                item.context, item.query, guesses=name != "none", style="chat"
-            )
-            for item in items
-        ]
-        assert [sent[text[1]["content"]] for text in asked] == asked
-        assert (
-            result["versions"].items()
-            >= {"weights_sha256": "abc", "server": "llama.cpp b1"}.items()
-        )
+        small = {"style": "chat", "runs": 8, "context_size": 2}
+        assert one == design.Experiment(LOCAL[1], name, **small)
+        items, texts = asked(result)
+        rows = result["records"]
+        assert [row["query"] for row in rows] == [item.query_index for item in items]
+        assert all(text in sent for text in texts)
+        known = {"weights_sha256": "abc", "server": "llama.cpp b1"}
+        assert result["versions"].items() >= known.items()
         assert result["versions"]["inspect_ai"]
-    np.testing.assert_array_equal(
-        results.outcome(found["guess"]).prediction,
-        results.outcome(found["guess"]).guess,
-    )
-    assert set(results.outcome(found["none"]).prediction) == {2.5}
+    right, none = (results.outcome(found[name]) for name in ("guess", "none"))
+    assert_array_equal(right.prediction, right.guess)
+    assert set(none.prediction) == {2.5}
     said = capsys.readouterr().out
     assert (
         results.table(records.own()) in said
@@ -108,11 +93,7 @@ def test_a_server_is_asked_each_prompt_once_and_scored(tmp_path, capsys):
     stored = records.json.loads((tmp_path / "m-chat-guess-concat-0.json").read_text())
     assert stored["records"]["answer"][0].startswith("Score: ")
     assert stored["experiment"]["model"] == LOCAL[1]
-    one = design.Experiment(**stored["experiment"])
-    texts = [
-        design.prompt(one, item) for item in design.items(one, design.prepare(one))
-    ]
-    assert stored["prompts"] == prompts.digest(texts)
+    assert stored["prompts"] == prompts.digest(asked(stored)[1])
 
 
 def test_answers_to_other_prompts_are_not_continued(monkeypatch, capsys):
@@ -134,27 +115,16 @@ def test_what_is_wrong_is_said_in_a_line(monkeypatch, capsys):
     """Before anything is asked, if it is about the settings; and with the reason that a
     server gives.
     """
-    cases = [
-        (["run", "--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (
-            ["run", "--model", "openai-api/other/m"],
-            "No OTHER_API_KEY defined in the environment",
-        ),
-        (
-            ["show", "nowhere"],
-            "no finished result in nowhere or below; python -m lsalib.sts run writes "
-            "one",
-        ),
-    ]
-    for words, message in cases:
+    nothing = "no finished result in nowhere or below; python -m lsalib.sts run writes"
+    for message, words in {
+        "runs must be a whole number of at least 1, got 0": ["run", "--runs", "0"],
+        "No OTHER_API_KEY defined in": ["run", "--model", "openai-api/other/m"],
+        nothing: ["show", "nowhere"],
+    }.items():
         assert command.main(words) == 2
         error = capsys.readouterr().err
-        assert (
-            error.startswith("error: ")
-            and message in error
-            and error.count("\n") == 1
-            and "[" not in error
-        )
+        assert error.startswith("error: ") and message in error
+        assert error.count("\n") == 1 and "[" not in error
     with serving(last_guess, failures=[401] * 99) as server:
         assert run(server, "--out", "b") == 2
     error = capsys.readouterr().err
@@ -249,10 +219,8 @@ def test_the_small_model_is_a_model_of_inspect(monkeypatch):
     one = design.Experiment(**right["experiment"])
     assert one.model == "lsalib/smollm2-135m-instruct" and one.style == "completion"
     assert right["versions"]["weights_sha256"] == "def"
-    assert results.outcome(right).prediction.tolist() == [
-        row["guess"] for row in right["records"]
-    ]
-    for item in design.items(one, design.prepare(one)):
-        assert (design.prompt(one, item), 150, "\n") in Echo.asked
+    answers = results.outcome(right)
+    assert_array_equal(answers.prediction, answers.guess)
+    assert {(text, 150, "\n") for text in asked(right)[1]} <= set(Echo.asked)
     # It completes texts only.
     assert command.main([*line, "--style", "chat"]) == 2

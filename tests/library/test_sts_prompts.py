@@ -41,19 +41,13 @@ WITH, WITHOUT = (
     f"{RATE} {GIVE}\n\n{BARE}\nScore:",
 )
 NUMBER = "Answer with one number."
-CHAT = [{"role": "system", "content": f"{RATE} {COMES} {REFINE} {NUMBER}"}]
-CHAT += [{"role": "user", "content": f"{PAIRS}\nScore:"}]
-PLAIN = [
-    {"role": "system", "content": f"{RATE} {GIVE} {NUMBER}"},
-    {"role": "user", "content": f"{BARE}\nScore:"},
-]
 
 
-@pytest.mark.parametrize(
-    ("guesses", "text", "chat"), [(True, WITH, CHAT), (False, WITHOUT, PLAIN)]
-)
-def test_it_is_written_to_the_character(guesses, text, chat):
+@pytest.mark.parametrize(("guesses", "text"), [(True, WITH), (False, WITHOUT)])
+def test_it_is_written_to_the_character(guesses, text):
     """The query's score is not in it, nor a guess that is not asked for."""
+    task, _, pairs = text.partition("\n\n")
+    system = {"role": "system", "content": f"{task} {NUMBER}"}
     for query in (
         QUERY,
         QUERY._replace(score=3.3),
@@ -63,7 +57,7 @@ def test_it_is_written_to_the_character(guesses, text, chat):
             build(EXAMPLES, query, guesses=guesses, style=style)
             for style in ("completion", "chat")
         ]
-        assert written == [text, chat]
+        assert written == [text, [system, {"role": "user", "content": pairs}]]
 
 
 def test_scores_are_written_as_the_data_has_them():
@@ -82,36 +76,24 @@ def test_scores_are_written_as_the_data_has_them():
 
 
 def test_the_digest_sees_each_prompt_and_their_order():
-    assert digest([WITH, CHAT]) == digest((WITH, CHAT))
-    assert (
-        len(
-            {
-                digest(some)
-                for some in (
-                    [WITH, CHAT],
-                    [CHAT, WITH],
-                    [WITH, WITHOUT],
-                    [WITH + " ", CHAT],
-                    [WITH],
-                )
-            }
-        )
-        == 5
-    )
+    chat = [{"role": "user", "content": WITH}]
+    lists = [WITH, chat], [chat, WITH], [WITH, WITHOUT], [WITH + " ", chat], [WITH]
+    assert digest(lists[0]) == digest((WITH, chat))
+    assert len(set(map(digest, lists))) == 5
 
 
 with_guesses = lambda context=EXAMPLES, query=QUERY: build(context, query, guesses=True)
 test_what_cannot_be_shown_is_refused = refusals(
     (
-        lambda: with_guesses([QUERY._replace(score=None)]),
         "score must be .*, got None for “A cat sle",
+        lambda: with_guesses([QUERY._replace(score=None)]),
     ),
     (
-        lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]),
         r"score must be a number from 0 to 5, got 5\.1",
+        lambda: with_guesses([EXAMPLES[0]._replace(score=5.1)]),
     ),
     (
-        lambda: with_guesses(query=QUERY._replace(guess=float("nan"))),
         "guess must be a number from 0 to 5, got nan",
+        lambda: with_guesses(query=QUERY._replace(guess=float("nan"))),
     ),
 )

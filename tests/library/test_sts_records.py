@@ -7,10 +7,10 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from sts_support import data_folder, small_model
+from sts_support import asked, data_folder, small_model
 
 from lsalib.sts import data, prompts, records, results
-from lsalib.sts.design import Experiment, Item, items, prepare, prompt
+from lsalib.sts.design import Item
 from lsalib.sts.prompts import Example
 from studies.record_answers import without_sentences
 
@@ -30,10 +30,7 @@ def first(found):
 
 def built(result, **changes):
     """The digest of the prompts, made again."""
-    asked = Experiment(**result["experiment"] | changes)
-    return prompts.digest(
-        [prompt(asked, item) for item in items(asked, prepare(asked, data_folder()))]
-    )
+    return prompts.digest(asked(result, **changes)[1])
 
 
 def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
@@ -43,12 +40,11 @@ def test_every_record_is_whole_and_of_the_prompts_that_the_data_give():
         assert (
             built(result) == result["prompts"] and result["versions"]["weights_sha256"]
         )
-        rows, asked = result["records"], result["experiment"]
+        rows = result["records"]
         assert [row["truth"] for row in rows] == [truth[row["query"]] for row in rows]
-        assert [row["run"] for row in rows] == list(range(len(rows))), (
-            "the first runs, one after the other"
-        )
-        assert len(rows) == (100 if "smollm2" in asked["model"] else 500)
+        # the first runs, one after the other
+        count = 100 if "smollm2" in result["experiment"]["model"] else 500
+        assert [row["run"] for row in rows] == [*range(count)]
         # Answers on record are bare numbers; some are above 5.
         for row in rows:
             for answer in [row["answer"], *row.get("set_answers", [])]:
@@ -75,16 +71,13 @@ def test_nothing_recorded_holds_a_sentence():
     results = [json.loads(path.read_bytes()) for path in records.FOLDER.glob("*.json")]
     known = {"command", "commit", "date", "experiment", "versions", "prompts"}
     assert all(result.keys() - {"set"} == known | {"records"} for result in results)
-    # Nothing but answers is a text.
-    texts = ("answer", "set_answers")
-    columns = {name: [] for name in texts}
+    texts = []
     for result in results:
-        for name, column in result["records"].items():
-            if name in texts:
-                columns[name] += column
-            else:
-                assert not any(isinstance(value, str) for value in column)
-    text = "\n".join([*columns["answer"], *chain(*columns["set_answers"])])
+        columns = result["records"]
+        texts += [*columns.pop("answer"), *chain(*columns.pop("set_answers", []))]
+        # Nothing but answers is a text.
+        assert not any(isinstance(value, str) for value in chain(*columns.values()))
+    text = "\n".join(texts)
     assert not any(sentence in text for sentence in sentences)
 
 
@@ -92,11 +85,9 @@ def test_nothing_recorded_holds_a_sentence():
 def test_an_answer_on_record_is_written_again():
     """Letter by letter; the next one is another."""
     model, result = small_model(), first(records.recorded())
-    asked = Experiment(**result["experiment"])
-    item = items(asked, prepare(asked, data_folder()))[0]
-    (answer,) = model.complete(
-        [prompt(asked, item)], max_new_tokens=asked.max_new_tokens, stop="\n"
-    )
+    (item, *_), (text, *_) = asked(result)
+    tokens = result["experiment"]["max_new_tokens"]
+    (answer,) = model.complete([text], max_new_tokens=tokens, stop="\n")
     row, other = result["records"][:2]
     assert without_sentences(answer, item) == row["answer"] != other["answer"]
 
@@ -109,12 +100,8 @@ def test_answers_are_stored_without_the_sentences_of_their_prompts():
     item = Item(0, 0, [0], context, Example("A cat sleeps.", "The cat is on a mat."))
     answer = "Sentence 1: a dog runs in the sun, rain. A cat sleeps! The cat is 3.5"
     assert without_sentences(answer, item) == "Sentence 1: … sun, …. …! The cat is 3.5"
-    assert (
-        without_sentences(
-            answer, item._replace(query=Example("One.", "Two."), context=[])
-        )
-        == answer
-    )
+    other = item._replace(query=Example("One.", "Two."), context=[])
+    assert without_sentences(answer, other) == answer
 
 
 def test_results_in_a_file_are_refused(tmp_path, monkeypatch):

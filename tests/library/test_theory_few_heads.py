@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from refusals import refusals
 from theory_reference import (
     BIAS,
@@ -20,7 +21,6 @@ from lsalib.theory import (
     few_heads_weights,
     least_risk,
     optimal_risk,
-    optimal_weights,
     population_risk,
 )
 
@@ -57,32 +57,15 @@ def test_what_is_proved_is_exact(name, x64):
     least = least_risk(task, heads, guess, bias)
     assert isinstance(least.risk, float) and least.params.W_Q.dtype == np.float64
     assert len(least.params.W_K) <= heads
-    moments, given = moments_of(next(n for n in TASKS if TASKS[n] is task)), guess
-    if given is None:
-        given = np.zeros(3)
-    found = dense_risk(lifted(least.params), task, given, bias, moments)
-    np.testing.assert_allclose(least.risk, found, rtol=1e-10)
+    moments = moments_of(next(n for n in TASKS if TASKS[n] is task))
+    given = np.zeros(3) if guess is None else guess
+    risk = lambda params: dense_risk(lifted(params), task, given, bias, moments)
+    assert_allclose(least.risk, risk(least.params), rtol=1e-10)
     isotropic = name.startswith("isotropic")
     assert (least.risk / optimal_risk(task, guess, bias) - 1 > 1e-3) == isotropic
-    off = lifted(jax.tree.map(lambda W: 1.01 * W, least.params))
-    assert dense_risk(off, task, given, bias, moments) > least.risk + 1e-5
+    off = jax.tree.map(lambda W: 1.01 * W, least.params)
+    assert risk(off) > least.risk + 1e-5
     assert slope(least.params, task, guess, bias) < 1e-6
-
-
-@pytest.mark.claim("sharp-head-count")
-@pytest.mark.parametrize("noise", [True, False])
-def test_the_rank_of_singular_features_takes_the_place_of_d(noise, x64):
-    """Heads that read the directions of the features only, and one for the noise."""
-    task = FLAT if noise else replace(FLAT, noise_std=0.0)
-    heads = effective(optimal_weights(task, GUESS, BIAS))
-    U = np.linalg.eigh(task.feature_cov)[1][:, 1:]
-    turn = lambda part: np.concatenate([np.tensordot(U.T, part[:3], 1), part[3:]])
-    fewer = [*map(turn, heads)]
-    assert len(fewer[0]) == 2 + noise
-    risk = lambda *pair: population_risk(from_effective(*pair), task, GUESS, BIAS)
-    least = optimal_risk(task, GUESS, BIAS)
-    np.testing.assert_allclose(risk(*fewer), least, rtol=1e-10)
-    assert risk(*(part[1:] for part in fewer)) > 1.001 * least
 
 
 @pytest.mark.claim("few-heads-optimum", "sharp-head-count")
@@ -107,21 +90,18 @@ def test_noise_far_above_the_signal_keeps_the_digits():
     of = lambda noise: least_risk(replace(PLAIN, noise_std=noise), 2, GUESS, BIAS).risk
     u = PLAIN.prior_mean - GUESS
     limit = 3 + (u @ u + BIAS**2) / (1 + PLAIN.context_size)
-    np.testing.assert_allclose(of(1e20), limit, rtol=1e-12)
+    assert_allclose(of(1e20), limit, rtol=1e-12)
     assert limit - of(10.0) > 0.1
 
 
 NEARLY = replace(PLAIN, feature_cov=np.diag([1.0, 1.0, 1.0 + 1e-6]))
 test_bad_input_is_refused = refusals(
     (
-        lambda: few_heads_weights(GENERAL, 1),
         "task must have covariances that are multiples of the identity",
+        few_heads_weights,
+        NEARLY,
+        1,
     ),
-    (
-        lambda: few_heads_weights(NEARLY, 1),
-        "task must have covariances that are multiples of the identity",
-    ),
-    (lambda: few_heads_weights(PLAIN, 4), "heads must be at most d = 3, got 4"),
-    (lambda: least_risk(GENERAL, 2), "identity; training.minimize searches"),
-    (lambda: least_risk(PLAIN, 0), "heads must be a whole number of at least 1"),
+    ("heads must be at most d = 3, got 4", few_heads_weights, PLAIN, 4),
+    ("identity; training.minimize searches", least_risk, GENERAL, 2),
 )

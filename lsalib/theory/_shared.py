@@ -88,22 +88,15 @@ def guess_vector(
     return _check.vector(name, guess, task.dim)
 
 
-def _negligible(cov, source) -> float:
-    """By the type of the task's covariance: a tracer's own, else that of its copy in
-    float64, from which ``_check.covariance`` has removed what was rounding.
-    """
-    return _check.negligible(len(cov), (cov if source is None else source).dtype)
-
-
-def pinv(xp, cov, source):
-    """The pseudo-inverse of a covariance, ``source`` in the task."""
-    return xp.linalg.pinv(cov, _negligible(cov, source), hermitian=True)
-
-
 def rank(xp, cov, source):
-    """The number of its eigenvalues that are not zero up to rounding."""
+    """The number of a covariance's eigenvalues that are not zero up to rounding.
+
+    What rounding is says the type of ``source``, the task's covariance: a tracer's own,
+    else that of its copy in float64, from which ``_check.covariance`` has removed it.
+    """
     values = xp.linalg.eigvalsh(cov)
-    return xp.sum(values > _negligible(cov, source) * values[-1]).astype(cov.dtype)
+    least = _check.negligible(len(cov), (cov if source is None else source).dtype)
+    return xp.sum(values > least * values[-1]).astype(cov.dtype)
 
 
 def isotropic(*covs) -> bool:

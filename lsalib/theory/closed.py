@@ -22,7 +22,6 @@ from lsalib.theory._shared import (
     full_precision,
     guess_vector,
     in_units,
-    pinv,
     plain,
     rank,
 )
@@ -231,7 +230,7 @@ def constant_regression(
     if task.noisy:
         total = V * by_features + noise**2
         error, residual = V / total, noise / total
-    features = (error * C / 2 * pinv(xp, L, task.feature_cov) - residual * P) / lam
+    features = (error * C / 2 * xp.linalg.pinv(L, hermitian=True) - residual * P) / lam
     return ConstantRegression(
         features, plain(xp, residual / lam / psi), plain(xp, error)
     )

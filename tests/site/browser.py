@@ -2,8 +2,6 @@
 
 import functools
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,12 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 class Silent(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """The tests report what matters."""
-
-
-def run_build(project: Path) -> subprocess.CompletedProcess[str]:
-    """Build the project's book."""
-    command = [sys.executable, "-m", "tools", "build"]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
 @contextmanager

@@ -101,30 +101,27 @@ def test_the_ledger_works_by_keyboard_on_a_telephone(browser, address):
     with visit(browser, address, "book/claims.html", width=390) as (page, noise):
         page.evaluate("window.still = 'the same page'")
         search = page.locator("form.ledger-tools").get_by_label("Search")
-        press = page.keyboard.press
-        search.focus()
         # All words that are typed must occur.
-        page.keyboard.type(f"{one} {CLAIMS[one].status}")
+        search.press_sequentially(f"{one} {CLAIMS[one].status}")
         assert shown(page) == {one}
-        press("Enter")
+        search.press("Enter")
         assert shown(page) == {one} and page.evaluate("window.still") == "the same page"
-        page.keyboard.type(f" {other}")
+        search.press_sequentially(f" {other}")
         assert shown(page) == set()
-        press("Tab")
-        press("Enter")
+        search.press("Tab")
+        page.keyboard.press("Enter")
         assert shown(page) == ids() and search.input_value() == ""
 
-        page.locator(".ledger-tally a", has_text="proved here").last.focus()
-        press("Enter")
+        page.locator(".ledger-tally a", has_text="proved here").last.press("Enter")
         assert shown(page) == ids("new", "proved here") and shown(page)
-        pair = page.locator("tr[id='right-triangle'], tr[id='right-triangle'] + tr")
-        table = pair.last.locator("table.evidence")
+        row = page.locator("tr[id='right-triangle']")
+        evidence = page.locator("tr[id='right-triangle'] + tr")
+        table = evidence.locator("table.evidence")
         assert not table.is_visible()
-        pair.last.locator("summary").focus()
-        press("Enter")
+        evidence.locator("summary").press("Enter")
         assert table.is_visible()
-        wide = [each.bounding_box() for each in pair.all()]
-        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in wide)
+        for box in row.bounding_box(), evidence.bounding_box():
+            assert 0 <= box["x"] <= 390 - box["width"]
         assert noise == []
 
 

@@ -70,8 +70,8 @@ ADD = """html => document.querySelector('article').append(
 def test_what_is_broken_is_seen(browser, address):
     with visit(browser, address, "book/gradients_appendix.html") as (page, noise):
         page.evaluate(ADD, "".join(html for html, _ in BROKEN))
-        found = survey.defects(page) + noise
-    assert [said for _, said in BROKEN if not any(said in line for line in found)] == []
+        found = "\n".join(survey.defects(page) + noise)
+    assert [said for _, said in BROKEN if said not in found] == []
 
 
 def test_a_late_font_does_not_move_the_text_unless_the_page_shows_before_it(
@@ -129,7 +129,7 @@ def test_folds_open_and_close_together_also_on_the_next_page_and_for_a_link_into
         target.wait_for(state="visible")
         page.reload()
         assert target.is_visible() and noise == []
-        assert page.locator("article details:not([open])").count() > 5
+        assert page.evaluate(state).count(False) > 5
 
 
 def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
@@ -140,7 +140,7 @@ def test_what_scrolls_sideways_says_so_and_can_be_reached(browser, address):
             "e.scrollLeft = 20": "[data-more^=left][aria-label*=scrolls]",
             "e.style.maxWidth = ''": ":not([data-more], [tabindex])",
         }.items():
-            box.evaluate(f"e => {{ {change}; e.scrollIntoView(); }}")
+            box.evaluate(f"e => {{ {change}; }}")
             box.and_(page.locator(then)).wait_for()
 
 

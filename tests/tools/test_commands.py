@@ -11,11 +11,9 @@ from tools import __main__ as tools
 
 def run(words: str) -> str:
     """What a make command says when it fails, and lists when it does not."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
-    }
-    own = {"env": inherited | {"NAME": "elsewhere"}, "cwd": ROOT, "text": True}
-    done = subprocess.run(["make", *words.split()], capture_output=True, **own)
+    own = os.environ | {"NAME": "elsewhere", "MAKEFLAGS": ""}
+    command = ["make", *words.split()]
+    done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True)
     return done.stderr if done.returncode else done.stdout
 
 

@@ -382,15 +382,15 @@ def test_a_screen_reader_hears_question_picture_sliders_and_values(page, address
 
 
 def test_without_its_script_a_figure_is_a_picture_with_a_question(browser, address):
+    path = "book/initial_guess.html"
     for scripts in (True, False):
-        path = "book/initial_guess.html"
         with visit(browser, address, path, scripts=scripts) as (page, noise):
             box = page.locator(".explorer")
-            picture = page.locator(".cell_output:has(.explorer) > svg.drawing")
             if scripts:
                 box.locator("svg").first.wait_for()
+            picture = page.locator(".cell_output:has(.explorer) > svg.drawing")
             assert picture.is_visible() != scripts
-            assert bool(box.locator("svg").count()) == scripts
+            assert page.locator(".explorer svg").count() == 2 * scripts
             box.locator("summary").first.click()
             assert box.locator("details[open]").inner_text().count("Not quite.") == 1
             assert noise == []

@@ -9,7 +9,6 @@ from tiny_book import ROOT
 
 from lsalib import tasks, theory
 from lsalib.sts import __main__ as sts
-from lsalib.sts.design import CHOICES
 from tools import ledger
 from tools.notebooks.pages import Book
 
@@ -70,10 +69,9 @@ def test_paths_and_commands_exist(text):
 
 def test_the_questions_to_language_models_are_understood(capsys):
     written = re.findall(r"(?m)^python -m lsalib\.sts ([^#\n]+)", README)
-    asked = [sts._parser().parse_args(command.split()) for command in written]
     assert [command.split()[0] for command in written] == ["run", "run", "show"]
-    for options in asked[:2]:
-        assert set(options.condition) <= set(CHOICES["condition"])
+    for command in written:
+        sts._parser().parse_args(command.split())
     with pytest.raises(SystemExit):
         sts._parser().parse_args([*written[0].split(), "--guess", "wild"])
     assert "invalid choice: 'wild'" in capsys.readouterr().err

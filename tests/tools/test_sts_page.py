@@ -52,9 +52,8 @@ def test_the_cell_for_a_hosted_notebook_goes_from_nothing_to_the_figure(
 
     def system(line):
         """Run the command line in this process."""
-        python, module, package, *words = shlex.split(line.format(**names))
-        assert (python, module, package) == ("python", "-m", "lsalib.sts")
-        assert command.main(words) == 0
+        assert line.startswith("python -m lsalib.sts ")
+        assert command.main(shlex.split(line.format(**names))[3:]) == 0
 
     def answer(prompt):
         return re.findall("Initial guess: (.*)", f"Initial guess: 2.5\n{prompt}")[-1]

@@ -25,7 +25,7 @@ TIPS = {
     "a[href*='#thm-']": "Theorem",
     "a[href*='#equation-']": "(",
     "a[href*='intro.html#id']": "",
-    "a.claim-badge[href$='#sharp-head-count']": said_of("sharp-head-count"),
+    "a.claim-badge[href$='#thm1-construction']": said_of("thm1-construction"),
 }
 MOVE = """(e, at) => scrollTo({
     top: scrollY + e.getBoundingClientRect().top - at, behavior: 'instant' })"""

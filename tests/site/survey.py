@@ -31,7 +31,7 @@ AXE = """async ([context, options, themes]) => {
 
 def prepare(page: Page) -> None:
     for script in SCRIPTS:
-        page.evaluate(script.read_text(encoding="utf-8"))
+        page.evaluate(script.read_text())
 
 
 def ask(page: Page, what: str, argument: object = None) -> list[str]:

@@ -27,7 +27,7 @@ def test_all_pages_are_one_document_which_prints_with_outline_and_tags(
     shutil.copytree(html / "_static", tmp_path / "_static")
     document, made = tmp_path / pdf.WHOLE, tmp_path / pdf.PDF
     document.parent.mkdir()
-    document.write_text(pdf.whole(html, PAGES), encoding="utf-8")
+    document.write_text(pdf.whole(html, PAGES))
     with visit(browser, f"{tmp_path.as_uri()}/", pdf.WHOLE) as (page, _):
         count = lambda selector: page.locator(selector).count()
         ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")

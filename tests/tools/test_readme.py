@@ -44,9 +44,7 @@ def test_the_ten_lines_run_and_land_where_the_theory_says(
 
 def test_the_figure_is_the_one_of_the_book():
     assert re.search(rf"!\[[^]]+\]\([^)]*\b{ledger.FIGURE.as_posix()}\)", README)
-    assert (ROOT / ledger.FIGURE).read_text(encoding="utf-8") == ledger.headline(
-        Book(ROOT)
-    )
+    assert (ROOT / ledger.FIGURE).read_text() == ledger.headline(Book(ROOT))
 
 
 @pytest.mark.parametrize("text", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])

@@ -60,10 +60,10 @@ def test_a_reader_who_prints_a_page_gets_all_of_it(browser, address):
                 && getComputedStyle(e).overflowX !== "visible";
             const inside = fold =>
                 [...fold.children].filter(e => e.tagName !== "SUMMARY");
-            const height = e => e.getBoundingClientRect().height;
+            const seen = e => e.checkVisibility() && e.getBoundingClientRect().height;
             return [
                 all("details").length,
-                all("details").filter(fold => !inside(fold).some(height)).length,
+                all("details").filter(fold => !inside(fold).some(seen)).length,
                 all("*").filter(e => cut(e)
                     && !e.closest("math, .visually-hidden, .unseen"))
                     .map(e => e.className),

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,17 +64,6 @@ def write_address(root: Path, url: str) -> None:
     """
     config = root / "_config.yml"
     config.write_text(re.sub(r"(?m)^  url: .*", f'  url: "{url}"', config.read_text()))
-
-
-def commit(root: Path) -> None:
-    """Make the folder a repository, and commit everything in it."""
-    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
-    for command in (
-        ["init", "--quiet"],
-        ["add", "--all"],
-        ["commit", "--quiet", "--message=state"],
-    ):
-        subprocess.run([*git, *command], cwd=root, check=True)
 
 
 def replace(path: Path, old: str, new: str) -> None:

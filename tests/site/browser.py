@@ -2,8 +2,6 @@
 
 import functools
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from loopback import running
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 from tools.site import pdf
 
@@ -21,12 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 class Silent(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """The tests report what matters."""
-
-
-def run_build(project: Path) -> subprocess.CompletedProcess[str]:
-    """Build the project's book."""
-    command = [sys.executable, "-m", "tools", "build"]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
 @contextmanager
@@ -52,33 +44,22 @@ def chromium() -> Iterator[Browser]:
 
 
 def listen(page: Page, address: str) -> list[str]:
-    """A list that collects the page's errors and its requests to elsewhere."""
+    """A list that collects the page's errors, which Chromium writes on its console, and
+    its requests to elsewhere.
+    """
     noise: list[str] = []
 
     def asked(request: Request) -> None:
         if not request.url.startswith((address, "data:", "blob:")):
             noise.append(f"request to elsewhere: {request.url}")
 
-    def failed(request: Request) -> None:
-        # cut off when the page was left for another
-        if request.failure != "net::ERR_ABORTED":
-            noise.append(f"failed request: {request.url}")
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            noise.append(f"console: {message.text} ({message.location})")
 
-    page.on(
-        "console",
-        lambda said: (
-            said.type in ("error", "warning") and noise.append(f"console: {said.text}")
-        ),
-    )
+    page.on("console", said)
     page.on("pageerror", lambda error: noise.append(f"script error: {error}"))
     page.on("request", asked)
-    page.on("requestfailed", failed)
-    page.on(
-        "response",
-        lambda got: (
-            got.status >= 400 and noise.append(f"status {got.status}: {got.url}")
-        ),
-    )
     return noise
 
 

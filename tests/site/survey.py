@@ -31,7 +31,7 @@ AXE = """async ([context, options, themes]) => {
 
 def prepare(page: Page) -> None:
     for script in SCRIPTS:
-        page.evaluate(script.read_text(encoding="utf-8"))
+        page.evaluate(script.read_text())
 
 
 def ask(page: Page, what: str, argument: object = None) -> list[str]:
@@ -42,15 +42,11 @@ def axe(page: Page) -> list[str]:
     """What axe finds outside of formulas and code, which are thousands of elements of
     few kinds.
     """
+    rules = {name: {"enabled": False} for name in SLOW}
     # A style sheet that axe loads a second time would be a request of ours.
-    options = {
-        "rules": {name: {"enabled": False} for name in SLOW},
-        "resultTypes": ["violations"],
-        "preload": False,
-    }
-    return page.evaluate(
-        AXE, [{"exclude": ["math", "pre"]}, options | {"elementRef": True}, THEMES]
-    )
+    options = {"rules": rules, "preload": False, "elementRef": True}
+    options["resultTypes"] = ["violations"]
+    return page.evaluate(AXE, [{"exclude": ["math", "pre"]}, options, THEMES])
 
 
 def defects(page: Page) -> list[str]:
@@ -61,12 +57,10 @@ def defects(page: Page) -> list[str]:
     found = ask(page, "shift") + axe(page) + ask(page, "structure")
     for width, least in LETTERS.items():
         page.set_viewport_size({"width": width, "height": 900})
-        ask(page, "fold", False)
-        found += ask(page, "layout")
-        ask(page, "fold", True)
-        found += ask(page, "layout") + ask(
-            page, "letters", [least, TextToPath.FONT_SCALE]
-        )
+        for opened in (False, True):
+            ask(page, "fold", opened)
+            found += ask(page, "layout")
+        found += ask(page, "letters", [least, TextToPath.FONT_SCALE])
     for theme in ("light", "dark"):
         ask(page, "theme", theme)
         found += ask(page, "words") + ask(page, "inks")
@@ -74,8 +68,5 @@ def defects(page: Page) -> list[str]:
     ask(page, "fold", False)
     page.set_viewport_size({"width": 640, "height": 900})
     page.evaluate("document.documentElement.style.fontSize = '200%'")
-    return found + [
-        f"twice the size: {line}"
-        for line in ask(page, "layout")
-        if line.startswith("page of")
-    ]
+    twice = [line for line in ask(page, "layout") if line.startswith("page of")]
+    return found + [f"twice the size: {line}" for line in twice]

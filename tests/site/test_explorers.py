@@ -5,7 +5,6 @@ What a figure should show comes from the library. What it shows is read between 
 ticks of its own axes.
 """
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,17 +21,16 @@ from lsalib.tasks import GaussianTask
 
 class Case(NamedTuple):
     """A page's figure: the values of its curves and then of its exact lines, in order,
-    given the positions of its sliders, that of x first, which is named like xlabel.
+    given the position of each slider; the right answer; which axes are logarithmic.
     """
 
     values: Callable[..., list[float]]
-    sliders: dict[str, list]
-    log: str
     right: str
+    log: str = ""
 
 
-def task(dim: int, context_size: int) -> GaussianTask:
-    return GaussianTask(np.zeros(dim), context_size)
+def task(dim: int, context_size: int, prior_mean=0) -> GaussianTask:
+    return GaussianTask(np.full(dim, float(prior_mean)), context_size)
 
 
 def wrong(dim: int, error: float) -> np.ndarray:
@@ -40,16 +38,18 @@ def wrong(dim: int, error: float) -> np.ndarray:
     return np.full(dim, np.sqrt(error / dim))
 
 
-def gap(examples, features, error):
-    t = task(features, examples)
+def gap(examples_C, features_d, squared_error_of_the_guess):
+    t = task(features_d, examples_C)
     step = theory.gd_risk(t)
-    return [theory.optimal_risk(t, wrong(features, error)) - step, step]
+    guess = wrong(features_d, squared_error_of_the_guess)
+    return [theory.optimal_risk(t, guess) - step, step]
 
 
-def answer(error, examples, features):
+def answer(squared_error_of_the_guess, examples, features):
     """By the formula of the main theorem."""
     step = theory.gd_risk(task(features, examples))
-    return [1 + 2 * error / (examples * features + 2) / step, 1]
+    price = 2 * squared_error_of_the_guess / (examples * features + 2)
+    return [1 + price / step, 1]
 
 
 def small_task(guess, step_size):
@@ -57,63 +57,56 @@ def small_task(guess, step_size):
     return [guess + 2 * step_size, 3 + 2 * step_size, 4]
 
 
-def one_feature(step_size, c):
-    return [2 / 3 + 3 * (step_size - 1 / 3) ** 2 + c**2, 2 / 3]
+def one_feature(step_size_η, c):
+    return [2 / 3 + 3 * (step_size_η - 1 / 3) ** 2 + c**2, 2 / 3]
 
 
-def arrival(step, mean, rate):
+def arrival(training_step, prior_mean_each_entry, learning_rate):
     """One run, trained alone and stopped there."""
-    t = GaussianTask([float(mean)] * 10, 10)
-    options = {"objective": "population", "train_guess": True, "steps": step}
-    run = training.fit(jax.random.key(0), t, 1, learning_rate=rate, **options)
+    t = task(10, 10, prior_mean_each_entry)
+    options = {"learning_rate": learning_rate, "steps": training_step}
+    options |= {"objective": "population", "train_guess": True}
+    run = training.fit(jax.random.key(0), t, 1, **options)
     return [run.losses[-1], theory.gd_risk(t)]
 
 
-def pair(examples, features, mean):
+def pair(examples, features, prior_mean_each_entry):
     """Variances of entries of the Gram matrix: those of its mean given the task, and
     the mean of those given the task, by Isserlis' theorem.
     """
-    square = features * (mean**2 + 1)  # E |w|^2
-    of_square = 2 * features + 4 * features * mean**2  # Var |w|^2
-    with_label = 1 + (square + mean**2 + 1) / examples
-    return [
-        2 / examples,
-        with_label,
-        of_square + 2 * (square**2 + of_square) / examples,
-    ]
+    entry = prior_mean_each_entry**2 + 1  # E w_1^2
+    square = features * entry  # E |w|^2
+    of_square = features * (4 * entry - 2)  # Var |w|^2
+    of_labels = of_square + 2 * (square**2 + of_square) / examples
+    return [2 / examples, 1 + (square + entry) / examples, of_labels]
 
 
-def few_heads(heads, error, examples, features):
-    """The risk of explicit weights; those of the best step are known."""
-    t, g = task(features, examples), wrong(features, error)
-    few = theory.few_heads_weights if heads < features else None
-    params = few(t, heads, g) if few else theory.optimal_weights(t, g)
-    with jax.enable_x64(True):
-        return [theory.population_risk(params, t, g), theory.gd_risk(t)]
+def few_heads(heads_H, squared_error_of_the_guess, examples, features):
+    t = task(features, examples)
+    least = theory.least_risk(t, heads_H, wrong(features, squared_error_of_the_guess))
+    return [least.risk, theory.gd_risk(t)]
 
 
-def diagonals(step, layer):
+def diagonals(training_step, layer):
     """The mean diagonals of the first stored layer with so many heads and this kind."""
     run = stored.load("softmax_heads")
     heads, seed = int(layer[0]), 0 if "sign" in layer else 1
     place = run.about["heads"].index(heads)
-    moment = run.about["snapshots"].index(step)
+    moment = run.about["snapshots"].index(training_step)
     _, A = stored.circuits(run, seed, place, moment)
-    shown = np.full(4, np.nan)
-    shown[: len(A)] = [np.trace(each[:-1, :-1]) / (len(each) - 1) for each in A]
-    return [*shown]
+    return np.diagonal(A[:, :-1, :-1], axis1=1, axis2=2).mean(1)
 
 
-def ring_and_stripes(scatter, examples):
+def ring_and_stripes(scatter_around_the_curve, examples):
     """From the moments of a number u that is uniform between -1 and 1: E u^2 = 1/3, E
     u^4 = 1/5.
     """
-    square = 1 + scatter**2 / 3
-    fourth = 1 + 2 * scatter**2 + scatter**4 / 5
+    wide = scatter_around_the_curve**2
+    square, fourth = 1 + wide / 3, 1 + 2 * wide + wide**2 / 5
     ring = 1 - square**2 / fourth
     # Independent features: 1/e_1 - 1 adds up. Along the stripe the kurtosis is 9/5.
     across = fourth / square**2 - 1
-    stripes = 1 / (1 + 5 / 4 + 1 / across) if across else 0
+    stripes = across / (1 + 9 / 4 * across)
     share = lambda e: e / (e + examples * (1 - e))
     return [share(ring), share(stripes), 1 / (examples + 1)]
 
@@ -124,225 +117,122 @@ def layers(examples, features):
     return [1 / binom(L + nu, L) for L in (1, 2, 3)]
 
 
-def state_and_guess(state, guess, examples):
+def state_and_guess(initial_state_share_of_w, guess_share_of_w, examples):
     """By the formula, for ten features and a prior mean with the square 40."""
     left = (11 / 12) ** examples
-    return [left * (10 + 40 * (1 - state - guess) ** 2), left * 10]
+    missing = 1 - initial_state_share_of_w - guess_share_of_w
+    return [left * (10 + 40 * missing**2), left * 10]
 
 
 CASES = {
-    "intro": Case(
-        answer,
-        {
-            "squared error of the guess": [2, 40, 60],
-            "examples": [5, 100],
-            "features": [5, 20],
-        },
-        log="",
-        right="A correct guess",
-    ),
-    "embedding": Case(
-        small_task,
-        {"guess": [0, 2.6, 6], "step size": [0, 0.4, 1]},
-        log="",
-        right="For 3, what the prior mean predicts",
-    ),
-    "pythagoras": Case(
-        one_feature,
-        {"step size η": [-0.4, 0.8, 1.2], "c": [-1.5, 0, 0.5]},
-        log="",
-        right="No",
-    ),
-    "yq_lsa": Case(
-        arrival,
-        {
-            "training step": [330, 950],
-            "prior mean, each entry": [1, 3],
-            "learning rate": [0.0005, 0.002],
-        },
-        log="xy",
-        right="About twice as many",
-    ),
-    "gradients": Case(
-        pair,
-        {
-            "examples": [1, 30, 100_000],
-            "features": [1, 10],
-            "prior mean, each entry": [0, 0.5, 3],
-        },
-        log="xy",
-        right="Those without a label",
-    ),
-    "heads": Case(
-        few_heads,
-        {
-            "heads H": [1, 4, 12],
-            "squared error of the guess": [0, 40],
-            "examples": [3, 30],
-            "features": [2, 5],
-        },
-        log="",
-        right="One",
-    ),
-    "softmax": Case(
-        diagonals,
-        {
-            "training step": [200, 3000, 100_000],
-            "layer": ["4 heads", "2 heads, one sign", "1 head", "2 heads"],
-        },
-        log="x",
-        right="Both signs",
-    ),
-    "other_inputs": Case(
-        ring_and_stripes,
-        {"scatter around the curve": [0, 0.5, 1], "examples": [1, 8, 32]},
-        log="",
-        right="Nothing",
-    ),
-    "depth": Case(
-        layers,
-        {"examples": [1, 20, 1000], "features": [1, 10, 20]},
-        log="xy",
-        right="A hundredth",
-    ),
-    "fast_weights": Case(
-        state_and_guess,
-        {
-            "initial state, share of w⋆": [0, 0.5, 1.5],
-            "guess, share of w⋆": [0, 0.25, 1],
-            "examples": [1, 10],
-        },
-        log="",
-        right="Half of the prior mean",
-    ),
-    "initial_guess": Case(
-        gap,
-        {
-            "examples C": [1, 30, 1000],
-            "features d": [2, 20],
-            "squared error of the guess": [1, 40],
-        },
-        log="xy",
-        right="It falls to about a tenth",
-    ),
+    "intro": Case(answer, "A correct guess"),
+    "embedding": Case(small_task, "For 3, what the prior mean predicts"),
+    "pythagoras": Case(one_feature, "No"),
+    "yq_lsa": Case(arrival, "About twice as many", log="xy"),
+    "gradients": Case(pair, "Those without a label", log="xy"),
+    "heads": Case(few_heads, "One"),
+    "softmax": Case(diagonals, "Both signs", log="x"),
+    "other_inputs": Case(ring_and_stripes, "Nothing"),
+    "depth": Case(layers, "A hundredth", log="xy"),
+    "fast_weights": Case(state_and_guess, "Half of the prior mean"),
+    "initial_guess": Case(gap, "It falls to about a tenth", log="xy"),
 }
 
-# What a figure shows: its ticks as [value, pixel], its dots as [ink, x, y], the heights
-# of its levels, the inks of its names, all lines as points, and what it says.
-READ = """box => {
+# What a figure shows: the ticks of each axis as [value, pixel]; its dots and the points
+# of its lines as [ink, place], and the heights of its levels; what its sliders say and
+# show, and by name their positions; the sentence below it, and the values in that.
+READ = r"""box => {
   const all = (selector) => [...box.querySelectorAll(selector)];
-  const number = (text) =>
-    Number(text.textContent.replaceAll(",", "").replace("−", "-"));
-  const side = (anchor, place) => all(`.explorer-axes text[text-anchor=${anchor}]`)
-    .filter((text) => !Number.isNaN(number(text)))
-    .map((text) => [number(text), place(text)]);
-  const points = (path) => path.getAttribute("d").match(/[\\d.]+ [\\d.]+/g)
-    .map((point) => point.split(" ").map(Number));
+  const number = (text) => Number(text.replaceAll(",", "").replaceAll("−", "-"));
+  const value = (text) => Number.isNaN(number(text)) ? text : number(text);
+  const ticks = (anchor, place) => all(`.explorer-axes text[text-anchor=${anchor}]`)
+    .map((text) => [value(text.textContent), place(text)])
+    .filter(([tick]) => typeof tick === "number");
+  const points = (path) => path.getAttribute("d").split(/[ML]/).slice(1);
+  const sliders = all("[type=range]").map((input) => [input, input.labels[0]]);
+  const name = (label) => label.firstChild.data.match(/[\p{L}\d]+/gu).join("_");
+  const says = box.querySelector("[aria-live=polite]").textContent;
   return {
-    x: side("middle", (text) => text.x.baseVal[0].value),
-    y: side("end", (text) => text.y.baseVal[0].value - 4),
-    dots: all(".explorer-dots circle:nth-child(even)")
-      .map((dot) => [dot.style.fill, dot.cx.baseVal.value, dot.cy.baseVal.value]),
-    lines: all(".explorer-lines path:not([stroke-dasharray])")
-      .map((path) => [path.style.stroke, points(path)]),
-    levels: all(".explorer-lines [stroke-dasharray]").map((path) => points(path)[0][1]),
-    names: all(".explorer-names text").map((text) => text.textContent),
-    sliders: all("[type=range]").map((input) => [
-      input.getAttribute("aria-valuetext"), input.previousElementSibling.textContent]),
-    says: box.querySelector("[aria-live=polite]").textContent,
+    ticks: {
+      x: ticks("middle", (text) => text.x.baseVal[0].value),
+      y: ticks("end", (text) => text.y.baseVal[0].value - 4),
+    },
+    dots: all(".explorer-dots circle:nth-child(even)").map((dot) =>
+      [dot.style.fill, `${dot.getAttribute("cx")} ${dot.getAttribute("cy")}`]),
+    points: all(".explorer-lines path:not([stroke-dasharray])")
+      .flatMap((path) => points(path).map((point) => [path.style.stroke, point])),
+    levels: all(".explorer-lines [stroke-dasharray]")
+      .map((path) => Number(points(path)[0].match(/ ([\d.]+)/)[1])),
+    texts: sliders.map(([input, label]) =>
+      [input.getAttribute("aria-valuetext"), label.querySelector("b").textContent]),
+    positions: Object.fromEntries(sliders.map(([input, label]) =>
+      [name(label), value(label.querySelector("b").textContent)])),
+    says,
+    said: [...says.split(":")[1].matchAll(/ (−?[\d.,e−]+)[;.](?= |$)/g)]
+      .map(([, text]) => number(text)),
   };
 }"""
-# Moves a slider to the position with this text; whether there is one.
-MOVE = """(input, text) => {
-  for (let k = 0; k <= Number(input.max); k += 1) {
-    input.value = k;
-    input.dispatchEvent(new Event("input", { bubbles: true }));
-    if (input.getAttribute("aria-valuetext") === text) return true;
-  }
-  return false;
-}"""
+# Moves each slider to this share of its way.
+MOVE = """(box, shares) => box.querySelectorAll("[type=range]").forEach((input, k) => {
+  input.value = Math.round(shares[k] * input.max);
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+})"""
+NARROW = "document.querySelector('.explorer-frame > svg').clientWidth < 390"
 
 
-def position_text(value) -> str:
-    """A slider's position, as the figure says it."""
-    return value if isinstance(value, str) else f"{value:,}".replace("-", "−")
+# Of up to four sliders, the shares of their ways at which a figure is read.
+SHARES = [[0] * 4, [0.5] * 4, [1] * 4, [0, 0.5, 1, 0], [0.5, 1, 0, 0.5], [1, 0, 0.5, 1]]
 
 
 class Figure:
     """The interactive figure of an open page."""
 
     def __init__(self, page, address: str, name: str):
-        self.page, self.case, self.ticks = page, CASES[name], []
+        self.page, self.case = page, CASES[name]
         page.set_viewport_size({"width": 1280, "height": 900})
         page.goto(f"{address}book/{name}.html")
         self.box = page.locator(".explorer")
         self.box.locator("svg").first.wait_for()
+        self.ticks = self.look()["ticks"]
 
-    def slider(self, name: str):
-        return self.box.get_by_role("slider", name=name, exact=True)
+    def to_telephone(self) -> None:
+        self.page.set_viewport_size({"width": 390, "height": 844})
+        self.page.wait_for_function(NARROW)
+        self.ticks = self.look()["ticks"]
 
     def look(self) -> dict:
         return self.box.evaluate(READ)
 
-    def set(self, *positions) -> dict:
-        """Move all sliders; what the figure then shows."""
-        texts = [position_text(each) for each in positions]
-        for name, text in zip(self.case.sliders, texts, strict=True):
-            assert self.slider(name).evaluate(MOVE, text), (name, text)
-        shown = self.look()
-        assert shown["sliders"] == [[text, text] for text in texts]
-        self.ticks.append([shown["x"], shown["y"]])
-        return shown
+    def position(self) -> float:
+        """That of x, whose slider is the first one."""
+        return next(iter(self.look()["positions"].values()))
 
-    def axis(self, shown: dict, side: str) -> Callable[[float, bool], float]:
-        """From a value to its pixel or, turned, from a pixel to its value: read off the
-        ticks.
-        """
-        values, pixels = np.array(shown[side]).T
-        log = side in self.case.log
-        slope, zero = np.polyfit(np.log(values) if log else values, pixels, 1)
-        turned = lambda pixel: (pixel - zero) / slope
-        value = lambda pixel: np.exp(turned(pixel)) if log else turned(pixel)
-        pixel = lambda value: slope * (np.log(value) if log else value) + zero
-        return lambda number, back=False: (value if back else pixel)(number)
+    def pixel(self, side: str, value):
+        """Where a value stands, read off the ticks."""
+        at = np.log if side in self.case.log else np.asarray
+        values, pixels = np.array(self.ticks[side]).T
+        return np.polyval(np.polyfit(at(values), pixels, 1), at(value))
 
 
-def grid(case: Case) -> list[tuple]:
-    """Positions in which each slider is at each of its values."""
-    most = max(map(len, case.sliders.values()))
-    pick = lambda values, n: values[n % len(values)]
-    straight = [tuple(pick(v, n) for v in case.sliders.values()) for n in range(most)]
-    turned = [
-        tuple(pick(v, n + k) for k, v in enumerate(case.sliders.values()))
-        for n in range(most)
-    ]
-    return list(dict.fromkeys(straight + turned))
-
-
-def misses(figure: Figure, positions: tuple) -> list[str]:
-    """What a figure does not show as the library has it."""
-    wanted = np.array(figure.case.values(*positions), float)
-    shown = figure.set(*positions)
-    read, there = figure.axis(shown, "y"), np.isfinite(wanted)
-    drawn = [y for _, _, y in shown["dots"]] + shown["levels"]
-    values = np.array([read(y, back=True) for y in drawn])
-    room = 0 if "y" in figure.case.log else np.ptp([v for v, _ in shown["y"]])
-    found = []
-    if not np.allclose(values, wanted[there], rtol=4e-3, atol=3e-3 * room):
-        found.append(f"{positions}: drawn {values}, expected {wanted[there]}")
-    texts = re.findall(r" (−?[\d.,e−]+)[;.](?= |$)", shown["says"].partition(":")[2])
-    said = [float(text.replace("−", "-").replace(",", "")) for text in texts]
-    if not np.allclose(said, wanted[there], rtol=6e-4, atol=1e-4 * room):
-        found.append(f"{positions}: says {said}, expected {wanted[there]}")
-    x = figure.axis(shown, "x")(positions[0])
-    for ink, *dot in shown["dots"]:
-        lines = [points for color, points in shown["lines"] if color == ink]
-        apart = min(np.hypot(*(np.array(line) - dot).T).min() for line in lines)
-        if apart > 0.1 or abs(dot[0] - x) > 0.5:
-            found.append(
-                f"{positions}: a dot {apart} from its line, {dot[0] - x} off x"
-            )
-    return found
+def misses(figure: Figure, shares: list[float]) -> list[str]:
+    """What a figure does not show as the library has it, with its sliders at these
+    shares of their ways.
+    """
+    figure.box.evaluate(MOVE, shares)
+    shown = figure.look()
+    wanted = np.array(figure.case.values(**shown["positions"]))
+    x, y = np.array([place.split() for _, place in shown["dots"]], float).T
+    heights = np.array([*y, *shown["levels"]])
+    differ = {
+        "drawn": abs(heights - figure.pixel("y", wanted)).max() > 0.05,
+        "across": abs(x - figure.pixel("x", figure.position())).max() > 0.5,
+        "says": not np.allclose(shown["said"], wanted, rtol=6e-4, atol=1e-9),
+        "off its line": any(dot not in shown["points"] for dot in shown["dots"]),
+        "slider": any(heard != seen for heard, seen in shown["texts"]),
+        "axis": shown["ticks"] != figure.ticks,
+    }
+    told = f"for {shown}, expected {wanted}"
+    return [f"{name} {told}" for name, found in differ.items() if found]
 
 
 @pytest.fixture(scope="module")
@@ -357,20 +247,13 @@ def page(browser, address):
 @pytest.mark.parametrize("name", CASES)
 def test_a_figure_shows_what_the_library_computes(page, address, name):
     figure = Figure(page, address, name)
-    places = grid(figure.case)
-    assert [miss for positions in places for miss in misses(figure, positions)] == []
-    # No slider moves an axis.
-    assert len({str(ticks) for ticks in figure.ticks}) == 1 and len(figure.ticks) > 2
+    for shares in SHARES:
+        assert misses(figure, shares) == []
     # On a telephone the chart and its sliders are on one screen.
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function(
-        "document.querySelector('.explorer-frame > svg').clientWidth < 390"
-    )
-    assert misses(figure, places[1]) == []
-    stage, controls = (
-        figure.box.locator(f".explorer-{part}").bounding_box()
-        for part in ("stage", "controls")
-    )
+    figure.to_telephone()
+    assert misses(figure, SHARES[-1]) == []
+    stage = figure.box.locator(".explorer-stage").bounding_box()
+    controls = figure.box.locator(".explorer-controls").bounding_box()
     assert controls["y"] + controls["height"] - stage["y"] < 600
 
 
@@ -388,9 +271,8 @@ def test_a_figure_with_other_numbers_is_seen(browser, address):
     with visit(browser, address, "book/initial_guess.html") as (page, _):
         page.add_init_script(falsify)
         figure = Figure(page, address, "initial_guess")
-        found = misses(figure, grid(figure.case)[1])
-        assert any("drawn" in miss for miss in found)
-        assert any("says" in miss for miss in found)
+        found = misses(figure, SHARES[-1])
+    assert [miss.partition(" ")[0] for miss in found] == ["drawn", "says"]
 
 
 # A page that a finger has thrown goes on for a while, and a tap would only stop it.
@@ -405,133 +287,110 @@ def middle(figure: Figure, value: float) -> tuple[float, float]:
     frame = figure.box.locator(".explorer-frame")
     frame.evaluate("e => e.scrollIntoView({ block: 'center', behavior: 'instant' })")
     figure.page.wait_for_function(STILL)
-    box, shown = frame.bounding_box(), figure.look()
-    across = figure.axis(shown, "x")(value)
-    return box["x"] + across, box["y"] + box["height"] / 2
+    box = frame.bounding_box()
+    return box["x"] + figure.pixel("x", value), box["y"] + box["height"] / 2
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_dot_follows_mouse_finger_and_keys(page, address, name):
     figure = Figure(page, address, name)
-    label, (first, *_, last) = next(iter(figure.case.sliders.items()))
-    slider = figure.slider(label)
-    says = lambda: figure.look()["says"]
-    at = lambda: slider.get_attribute("aria-valuetext")
-    begin, began = at(), says()
+    slider, began = figure.box.get_by_role("slider").first, figure.look()
+
+    # By key: an arrow is one position, and Escape brings all sliders back.
+    slider.press("End")
+    last = figure.position()
+    slider.press("Home")
+    first = figure.position()
+    slider.press("ArrowRight")
+    assert slider.input_value() == "1" and last > figure.position() > first
+    figure.box.evaluate(MOVE, SHARES[2])
+    slider.press("Escape")
+    assert figure.look() == began
 
     # By mouse: at once, and no longer when the button is up.
     page.mouse.move(*middle(figure, last))
     page.mouse.down()
-    assert at() == position_text(last) and says() != began
+    assert figure.position() == last
     page.mouse.move(*middle(figure, first), steps=3)
-    assert at() == position_text(first)
+    assert figure.position() == first
     page.mouse.up()
     page.mouse.move(*middle(figure, last))
-    assert at() == position_text(first)
-
-    # By key: an arrow is one position, and Escape goes back to where all began.
-    slider.focus()
-    page.keyboard.press("End")
-    page.keyboard.press("Home")
-    before = says()
-    page.keyboard.press("ArrowRight")
-    assert slider.input_value() == "1" and says() != before
-    page.keyboard.press("Escape")
-    assert (at(), says()) == (begin, began)
+    assert figure.position() == first
 
     # By finger: sideways it drags, up or down it scrolls the page; a tap moves, too.
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function(
-        "document.querySelector('.explorer-frame > svg').clientWidth < 390"
-    )
+    figure.to_telephone()
     for value in (last, first):
         (x, y), scrolled = middle(figure, value), page.evaluate("scrollY")
         swipe(page, [(195 + k * (x - 195) / 8, y + k) for k in range(9)])
-        assert at() == position_text(value) and page.evaluate("scrollY") == scrolled
-    (x, y), scrolled = middle(figure, last), page.evaluate("scrollY")
+        assert figure.position() == value and page.evaluate("scrollY") == scrolled
+    x, y = middle(figure, last)
+    lower = f"scrollY > {page.evaluate('scrollY')}"
     swipe(page, [(x, y - 20 * k) for k in range(9)])
-    page.wait_for_function(f"scrollY > {scrolled}")
-    assert at() == position_text(first)
+    page.wait_for_function(lower)
+    assert figure.position() == first
     swipe(page, [middle(figure, last)])
-    assert at() == position_text(last)
+    assert figure.position() == last
 
 
 def swipe(page, places: list[tuple[float, float]]) -> None:
     """A finger that goes down at the first place, moves through the others, lifts."""
-    for k, (x, y) in enumerate(places):
-        touch(page, "touchMove" if k else "touchStart", [{"x": x, "y": y}])
-    touch(page, "touchEnd", [])
-
-
-def touch(page, kind: str, points: list[dict]) -> None:
-    page.touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    fingers = [[{"x": x, "y": y}] for x, y in places]
+    kinds = ["touchStart", *["touchMove"] * (len(places) - 1), "touchEnd"]
+    for kind, points in zip(kinds, [*fingers, []], strict=True):
+        touch = {"type": kind, "touchPoints": points}
+        page.touch.send("Input.dispatchTouchEvent", touch)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_answer_is_judged_at_once_with_its_reason(page, address, name):
     figure = Figure(page, address, name)
-    answers = figure.box.locator("details")
-    summaries = answers.locator("summary").all()
-    names = [summary.inner_text() for summary in summaries]
-    reasons = [answer.locator("p") for answer in answers.all()]
-    assert len(names) >= 3 and names[-1] == "Show the answer"
-    right = names.index(figure.case.right)
-    shown = lambda: [reason.is_visible() for reason in reasons]
-    assert not any(shown())
+    answer = figure.case.right
+    summaries, reasons = figure.box.locator("summary"), figure.box.locator("details p")
+    names, said = summaries.all_inner_texts(), reasons.all_text_contents()
+    kinds = {answer: "That is right. ", "Show the answer": f"{answer}. "}
+    assert answer in names and names[-1] == "Show the answer"
+    for name, reason in zip(names, said, strict=True):
+        assert reason.startswith(kinds.get(name, "Not quite. ")) and len(reason) > 50
+    assert len(set(said)) == len(said)
 
-    # Wrong, then a change of mind, by mouse.
-    for k in [n for n in range(len(names) - 1) if n != right] + [right]:
-        summaries[k].click()
-        said = reasons[k].inner_text()
-        assert said.startswith("That is right. " if k == right else "Not quite. ")
-        assert len(said) > 50
-    assert len({reason.inner_text() for reason in reasons}) == len(names)
-    # By key, and all closed by Escape.
-    summaries[right].focus()
-    page.keyboard.press("Escape")
-    assert not any(shown())
-    summaries[-1].focus()
-    page.keyboard.press("Enter")
-    assert shown()[-1] and reasons[-1].inner_text().startswith(f"{names[right]}. ")
-    # By finger, on a telephone.
-    page.set_viewport_size({"width": 390, "height": 844})
-    summaries[right].scroll_into_view_if_needed()
-    box = summaries[right].bounding_box()
-    swipe(page, [(box["x"] + 60, box["y"] + box["height"] / 2)])
-    reasons[right].wait_for(state="visible")
+    def seen() -> list[bool]:
+        return [reason.is_visible() for reason in reasons.all()]
+
+    assert not any(seen())
+    # By mouse; Escape closes all.
+    for summary in summaries.all():
+        summary.click()
+    assert all(seen())
+    summaries.first.press("Escape")
+    assert not any(seen())
+    summaries.last.press("Enter")
+    assert seen() == [name == names[-1] for name in names]
 
 
-def test_a_screen_reader_hears_the_question_the_sliders_and_the_values(page, address):
+def test_a_screen_reader_hears_question_picture_sliders_and_values(page, address):
     figure = Figure(page, address, "initial_guess")
     group = page.get_by_role("group", name="The context becomes ten times longer.")
-    assert group.count() == 1
-    for name in figure.case.sliders:
-        assert group.get_by_role("slider", name=name, exact=True).count() == 1
     label = "mean squared error against examples C"
     assert group.get_by_role("img", name=label, exact=True).count() == 1
-    figure.set(10, 10, 40)
     says = "At examples C = 10: gap 0.7843; one step’s risk 5.238."
     assert figure.look()["says"] == says
-
-
-def test_nothing_moves_by_itself(page, address):
-    figure = Figure(page, address, "initial_guess")
-    figure.slider("examples C").press("ArrowRight")
+    # Nothing moves by itself.
+    for name in ("examples C", "features d", "squared error of the guess"):
+        group.get_by_role("slider", name=name, exact=True).press("ArrowRight")
     figure.box.locator("summary").first.click()
     assert page.evaluate("document.getAnimations().length") == 0
 
 
 def test_without_its_script_a_figure_is_a_picture_with_a_question(browser, address):
     path = "book/initial_guess.html"
-    with visit(browser, address, path, scripts=False) as (page, noise):
-        box = page.locator(".explorer")
-        picture = page.locator(".cell_output:has(.explorer) > svg.drawing")
-        assert picture.is_visible() and not box.locator("svg").count()
-        box.locator("summary").first.click()
-        assert box.locator("details[open]").inner_text().count("Not quite.") == 1
-        assert noise == []
-    with visit(browser, address, path) as (page, _):
-        page.locator(".explorer svg").first.wait_for()
-        assert not page.locator(
-            ".cell_output:has(.explorer) > svg.drawing"
-        ).is_visible()
+    for scripts in (True, False):
+        with visit(browser, address, path, scripts=scripts) as (page, noise):
+            box = page.locator(".explorer")
+            if scripts:
+                box.locator("svg").first.wait_for()
+            picture = page.locator(".cell_output:has(.explorer) > svg.drawing")
+            assert picture.is_visible() != scripts
+            assert page.locator(".explorer svg").count() == 2 * scripts
+            box.locator("summary").first.click()
+            assert box.locator("details[open]").inner_text().count("Not quite.") == 1
+            assert noise == []

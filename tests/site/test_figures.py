@@ -28,22 +28,14 @@ def draw(color: str = "lsa") -> str:
 
 def test_a_drawing_is_the_same_each_time_with_its_own_ids_and_the_theme_s_colors():
     drawing = draw()
-    assert drawing == draw() != draw("gd") and not re.search(
-        r"<dc:date>|Matplotlib v", drawing
-    )
+    assert drawing == draw() != draw("gd")
+    assert not re.search(r"<dc:date>|Matplotlib v", drawing)
     shown = sphinx_figures.inline(drawing, "drawing-3", 'a < "b"')
-    assert shown.startswith(
-        '<svg class="drawing" role="img" aria-label="a &lt; &quot;b&quot;" width="'
-    )
+    name = 'aria-label="a &lt; &quot;b&quot;"'
+    assert shown.startswith(f'<svg class="drawing" role="img" {name} width="')
     ids = re.findall(r'(?<!\w)id="([^"]*)"', shown)
     leads = re.findall(r'(?:href="#|url\(#)([^")]*)', shown)
-    assert len(ids) == len(set(ids)) and {
-        name.startswith("drawing-3-") for name in ids
-    } == {True}
-    assert (
-        leads
-        and set(leads) <= set(ids)
-        and "var(--fig-lsa)" in shown
-        and "var(--fig-ink)" in shown
-    )
+    assert len(ids) == len(set(ids)) and set(leads) <= set(ids)
+    assert leads and all(name.startswith("drawing-3-") for name in ids)
+    assert "var(--fig-lsa)" in shown and "var(--fig-ink)" in shown
     assert not re.search(r"(?<=: )#[0-9a-f]{6}\b(?!, var)|<style|<\?xml|<!--", shown)

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from math_core import LatexError
 
 from tools.site.math import mathml, unbroken
 
@@ -31,24 +30,15 @@ SET = [
 
 
 def test_a_formula_breaks_where_it_may():
-    parts = lambda tex, display: [
-        re.sub("<[^>]*>", "", part) for part in mathml(tex, display).split("<wbr>")
-    ]
-    assert [parts(tex, display) for tex, display, _ in BROKEN] == [
-        wanted for *_, wanted in BROKEN
-    ]
+    for tex, display, wanted in BROKEN:
+        text = re.sub("<(?!wbr>)[^>]*>", "", mathml(tex, display))
+        assert text.split("<wbr>") == wanted, tex
 
 
 @pytest.mark.parametrize(("tex", "there", "not_there"), SET)
 def test_a_formula_keeps_its_latex_and_its_form(tex, there, not_there):
     made = mathml(tex, display=False)
     assert re.search(there, made) and not re.search(not_there, made)
-
-
-@pytest.mark.parametrize("tex", [r"x^1^2", r"\frac{1", r"\nosuchmacro"])
-def test_what_is_no_latex_is_refused(tex):
-    with pytest.raises(LatexError):
-        mathml(tex, display=False)
 
 
 def test_the_signs_around_a_formula_go_with_it():

@@ -28,56 +28,34 @@ def public(module: ModuleType) -> dict[str, object]:
 def test_every_public_name_has_one_entry_with_its_arguments_its_source_and_its_text(
     html,
 ):
-    names = {
-        name: value
-        for package in PACKAGES
-        for name, value in public(importlib.import_module(package)).items()
-    }
+    names = {}
+    for package in PACKAGES:
+        names |= public(importlib.import_module(package))
     pages = [
-        (html / f"book/api/{md.stem}.html").read_text(encoding="utf-8")
+        (html / f"book/api/{md.stem}.html").read_text()
         for md in (ROOT / "book/api").glob("*.md")
     ]
     # A path of the machine would be a default that is not written as in the source.
-    assert [page for page in pages if str(ROOT) in page] == []
+    assert not any(str(ROOT) in page for page in pages)
+    # The entries of a class's own methods stand within its entry.
     listed = [
         dt
         for page in pages
         for dt in BeautifulSoup(page, "html.parser").select("dt.sig-object[id]")
+        if not dt.find_parent("dd")
     ]
-    # The entries of a class's own methods stand within its entry.
-    entries = {dt["id"]: dt for dt in listed if not dt.find_parent("dd")}
-    count = Counter(dt["id"] for dt in listed if dt["id"] in entries)
-    things: dict[object, list[str]] = {}
-    # a class may be offered by two modules; one entry is enough
-    for name, value in names.items():
-        things.setdefault(id(value) if callable(value) else name, []).append(name)
-    assert (
-        len(things) > 40
-        and [same for same in things.values() if sum(count[name] for name in same) != 1]
-        == []
-    )
-    assert [name for name in entries if name not in names] == []
-    assert [
-        name
-        for name, dt in entries.items()
-        if not dt.find_next_sibling("dd").text.strip()
-    ] == []
-    code = {
-        name: dt
-        for name, dt in entries.items()
-        if inspect.isroutine(inspect.unwrap(names[name]))
+    # A class may be offered by two modules; one entry is enough, under either name.
+    first: dict[object, str] = {}
+    named = {
+        name: first.setdefault(id(value) if callable(value) else name, name)
+        for name, value in names.items()
     }
-    assert [
-        name
-        for name, dt in code.items()
-        if not dt.select_one("a[href*='_modules/lsalib/'] .viewcode-link")
-    ] == []
-    named = [
-        (name, argument)
-        for name in code
-        for argument in inspect.signature(names[name]).parameters
-    ]
-    assert (
-        len(named) > 100
-        and [each for each in named if each[1] not in code[each[0]].text] == []
-    )
+    entries = Counter(named.get(dt["id"], dt["id"]) for dt in listed)
+    assert len(entries) > 40 and entries == Counter(set(named.values()))
+    for dt in listed:
+        name, value = dt["id"], names[dt["id"]]
+        assert dt.find_next_sibling("dd").text.strip(), name
+        if inspect.isroutine(inspect.unwrap(value)):
+            assert dt.select_one("a[href*='_modules/lsalib/'] .viewcode-link"), name
+            for argument in inspect.signature(value).parameters:
+                assert argument in dt.text, (name, argument)

@@ -3,6 +3,8 @@ they disagree.
 """
 
 import json
+import re
+import tomllib
 
 import pytest
 from tiny_book import ROOT, make, replace
@@ -13,31 +15,32 @@ from tools import claims, ledger
 from tools.claims import Entry
 from tools.ledger import Marked, problems
 
-RECORD = {
-    "id": "tiny-claim",
-    "label": "the sum",
-    "measured": 4.01,
-    "expected": 4.0,
-    "relation": "=",
-    "tolerance": 0.1,
-    "kind": "check",
-    "seeds": [0, 1],
-    "entries": 1,
-    "passed": True,
-    "anchor": "claim-tiny-claim",
-}
-CHECK = Record(**RECORD)
+CHECK = Record(
+    id="tiny-claim",
+    label="the sum",
+    measured=4.01,
+    relation="=",
+    expected=4.0,
+    tolerance=0.1,
+    entries=1,
+    kind="check",
+    seeds=[0, 1],
+    passed=True,
+    anchor="claim-tiny-claim",
+)
 CONTROL = CHECK._replace(
     kind="control", label="a summand less", measured=12.0, anchor="claim-tiny-claim-2"
 )
-CLAIM = Entry(
-    "tiny-claim",
-    "P Theorem 1",
-    "tiny",
-    "Two and two make four.",
-    "They do.",
-    "sharpened",
-)
+LEDGER = """
+[[claim]]
+id = "tiny-claim"
+place = "P Theorem 1"
+page = "tiny"
+paper = "Two and two make four."
+finding = "They do."
+status = "sharpened"
+"""
+CLAIM = Entry(**tomllib.loads(LEDGER)["claim"][0])
 NOT_RUN = CLAIM._replace(status=claims.NOT_RUN)
 SUM = Marked("tests/test_sums.py", "test_the_sum", "Two numbers make a sum.")
 TEST = {"tiny-claim": [SUM]}
@@ -55,17 +58,10 @@ PAGE = f"""
 import json
 from IPython.display import display
 
-records = json.loads({json.dumps(json.dumps([RECORD]))})
+records = json.loads({json.dumps(json.dumps([CHECK._asdict()]))})
 display({{"text/plain": "a row"}}, raw=True, metadata={{"{METADATA}": records}})
 ```
 """
-LEDGER = "\n".join(
-    [
-        "[[claim]]",
-        *(f"{key} = {json.dumps(value)}" for key, value in CLAIM._asdict().items()),
-        "",
-    ]
-)
 SOURCE = '''
 import pytest
 
@@ -83,92 +79,60 @@ def test_of_no_words():
 '''
 
 
-# Claims, records and marks that disagree, and what is said of it.
-DISAGREE = [
-    (
-        [CLAIM],
-        [],
-        {},
-        "tiny-claim: “sharpened”, but there is no check and no marked test",
-    ),
-    ([CLAIM], [CONTROL], {}, "tiny-claim: “sharpened”, but there is no check"),
-    (
-        [CLAIM],
-        [CHECK, CHECK._replace(id="thm9")],
-        {},
-        "thm9, check “the sum” in tiny: no such claim",
-    ),
-    (
-        [CLAIM],
-        [CHECK],
-        {"thm9": [SUM]},
-        "thm9, mark in tests/test_sums.py::test_the_sum: no such",
-    ),
-    ([NOT_RUN], [CHECK], {}, "tiny-claim: “not run here yet”, but there is evidence"),
-    ([CLAIM, CLAIM], [CHECK], {}, "tiny-claim: 2 entries, expected one"),
-    (
-        [CLAIM._replace(status="true")],
-        [CHECK],
-        {},
-        "tiny-claim: status “true”, expected one of: reproduced",
-    ),
-    (
-        [CLAIM],
-        [CHECK, CONTROL._replace(passed=False)],
-        {},
-        "control “a summand less” in tiny: did not pass",
-    ),
-    (
-        [CLAIM._replace(page="llm")],
-        [CHECK],
-        {},
-        "in tiny: the ledger names the page llm",
-    ),
-    (
-        [CLAIM._replace(paper="")],
-        [CHECK],
-        {},
-        "tiny-claim: expected a finding, and what the paper says",
-    ),
-    (
-        [CLAIM._replace(place="new")],
-        [CHECK],
-        {},
-        "tiny-claim: expected a finding, and what the paper says",
-    ),
-]
-AGREE = [
-    ([CLAIM], [CHECK, CONTROL], {}),
-    ([CLAIM], [], TEST),
-    ([NOT_RUN], [], {}),
-    ([PROVED], [CHECK], BRUTE),
-]
 NO_LABEL = "is no label of a theorem, proposition, lemma or corollary on the page tiny"
-DISAGREE += [
-    ([PROVED._replace(proof=proof)], [CHECK], BRUTE, f"proof = “{proof}” {NO_LABEL}")
-    for proof in ("", "thm-sums", "eq-sum", "thm-far")
-]
-DISAGREE += [
-    (
-        [PROVED],
-        [CHECK],
-        marks,
-        "tiny-claim: “proved here”, but no test with its mark is one of brute force, c",
-    )
-    for marks in ({}, TEST)
-]
+NO_TEST = (
+    "tiny-claim: “proved here”, but no test with its mark is one of brute force, c"
+)
+NO_TEXT = "tiny-claim: expected a finding, and what the paper says"
+
+
+def said(claim: Entry, records=(CHECK,), marks=None) -> list[str]:
+    """What is said of a claim, of the page's records, and of marks."""
+    return problems([claim], {"tiny": [*records]}, marks or {}, LABELS)
 
 
 def test_every_disagreement_is_named_and_nothing_else():
-    for entries, records, marks, problem in DISAGREE:
-        assert any(
-            problem in line
-            for line in problems(entries, {"tiny": records}, marks, LABELS)
-        ), problem
-    assert [
-        problems(entries, {"tiny": records}, marks, LABELS)
-        for entries, records, marks in AGREE
-    ] == [[]] * 4
+    unknown, failed = CHECK._replace(id="thm9"), CONTROL._replace(passed=False)
+    disagree = [
+        (
+            said(CLAIM, []),
+            "tiny-claim: “sharpened”, but there is no check and no marked test",
+        ),
+        (said(CLAIM, [CONTROL]), "tiny-claim: “sharpened”, but there is no check"),
+        (
+            said(CLAIM, [CHECK, unknown]),
+            "thm9, check “the sum” in tiny: no such claim",
+        ),
+        (
+            said(CLAIM, marks={"thm9": [SUM]}),
+            "thm9, mark in tests/test_sums.py::test_the_sum: no such",
+        ),
+        (said(NOT_RUN), "tiny-claim: “not run here yet”, but there is evidence"),
+        (
+            said(CLAIM._replace(status="true")),
+            "tiny-claim: status “true”, expected one of: reproduced",
+        ),
+        (
+            said(CLAIM, [CHECK, failed]),
+            "control “a summand less” in tiny: did not pass",
+        ),
+        (said(CLAIM._replace(page="llm")), "in tiny: the ledger names the page llm"),
+        (said(CLAIM._replace(paper="")), NO_TEXT),
+        (said(CLAIM._replace(place="new")), NO_TEXT),
+        (
+            problems([CLAIM, CLAIM], {"tiny": [CHECK]}, {}, LABELS),
+            "tiny-claim: 2 entries, expected one",
+        ),
+        (said(PROVED), NO_TEST),
+        (said(PROVED, marks=TEST), NO_TEST),
+    ]
+    for proof in ("", "thm-sums", "eq-sum", "thm-far"):
+        lines = said(PROVED._replace(proof=proof), marks=BRUTE)
+        disagree.append((lines, f"proof = “{proof}” {NO_LABEL}"))
+    for lines, problem in disagree:
+        assert any(problem in line for line in lines), problem
+    assert said(CLAIM, [CHECK, CONTROL]) == said(CLAIM, [], TEST) == []
+    assert said(NOT_RUN, []) == said(PROVED, marks=BRUTE) == []
 
 
 def test_marks_are_read_from_the_files_without_running_them(tmp_path):
@@ -194,23 +158,15 @@ def test_marks_are_read_from_the_files_without_running_them(tmp_path):
 
 def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsys):
     make(tmp_path, PAGE)
-    listed, root = tmp_path / "book/claims.toml", ["--root", str(tmp_path)]
+    listed, root = tmp_path / "book/claims.toml", f"--root={tmp_path}"
     listed.write_text(LEDGER)
-    tools.main(["execute", *root])
-    capsys.readouterr()
-    tools.main(["ledger", *root])
-    assert (
-        capsys.readouterr().out
-        == "1 claims: 1 check holds; 0 marked tests, 0 of them certificates\n"
-    )
+    tools.main(["execute", root])
+    tools.main(["ledger", root])
+    said = "\n1 claims: 1 check holds; 0 marked tests, 0 of them certificates\n"
+    assert capsys.readouterr().out.endswith(said)
     replace(listed, "tiny-claim", "small-claim")
-    with pytest.raises(
-        SystemExit, match="tiny-claim, check “the sum” in tiny: no such claim"
-    ):
-        tools.main(["ledger", *root])
-    listed.write_text(LEDGER.replace("[[claim]]", "[[claim]"))
-    with pytest.raises(SystemExit, match=r"book/claims.toml: .*line 1"):
-        tools.main(["ledger", *root])
+    with pytest.raises(SystemExit, match="tiny-claim, check “the sum” in tiny: no su"):
+        tools.main(["ledger", root])
 
 
 @pytest.mark.parametrize(
@@ -221,15 +177,16 @@ def test_the_records_come_from_the_notebooks_and_a_problem_fails(tmp_path, capsy
         ('id = "tiny-claim"', 'name = "tiny"', "claim 1: no key “id”"),
         ('"tiny"', "7", "tiny-claim: “page” must be a text, got 7"),
         ("[[claim]]", "[[claims]]", "book/claims.toml has no [[claim]]"),
+        ("[[claim]]", "[[claim]", "book/claims.toml: "),
     ],
 )
 def test_a_wrong_key_is_named_with_its_claim(tmp_path, old, new, said):
-    (tmp_path / "book").mkdir()
-    assert old in LEDGER
-    (tmp_path / "book/claims.toml").write_text(LEDGER.replace(old, new))
-    with pytest.raises(SystemExit) as stop:
-        claims.read_claims(tmp_path)
-    assert said in str(stop.value)
+    make(tmp_path)
+    listed = tmp_path / "book/claims.toml"
+    listed.write_text(LEDGER)
+    replace(listed, old, new)
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        tools.main(["ledger", f"--root={tmp_path}"])
 
 
 def test_the_book_s_ledger_holds():

@@ -55,101 +55,89 @@ def test_a_clean_book_passes_and_stays_as_it_is(root, capfd):
     assert (root / "book/tiny.ipynb").read_bytes() == before
 
 
-def output(cell: int, *args, **values):
-    """An edit that adds an output to a cell."""
-    return lambda cells: cells[cell].outputs.append(new_output(*args, **values))
-
-
-# An edit of the notebook, and what the check says. Cells: 0 about, 1 prose, 2 install,
-# 3 glue, 4 prose, 5 sum.
-another_nine = {
+# Cells: 0 about, 1 prose, 2 install, 3 glue, 4 prose, 5 sum.
+NINE = {
     "data": {glue.GLUED: "9"},
     "metadata": {"scrapbook": {"name": "square"}},
 }
+NEVER_EXECUTED = {"execution_count": None, "outputs": []}
 DIFFERS = "book/tiny.ipynb, not as its page makes it; run: make "
 OTHER_CODE, OTHER_TEXT = f"{DIFFERS}notebook NAME=tiny", f"{DIFFERS}book"
-NOTEBOOK_DEFECTS = {
-    "not executed": (
-        lambda cells: cells[5].update(execution_count=None, outputs=[]),
-        "tiny-003: executed as number None",
-    ),
-    "other code in the notebook": (
-        lambda cells: cells[5].update(source="2 + 3"),
-        OTHER_CODE,
-    ),
-    "other tags": (lambda cells: cells[5].metadata.update(tags=[]), OTHER_TEXT),
-    "an extra cell": (
-        lambda cells: cells.append(new_markdown_cell("More.")),
-        OTHER_TEXT,
-    ),
-    "two glued texts": (
-        output(5, "display_data", **another_nine),
-        "glue “square”: glued with 2 different texts",
-    ),
-    "stderr": (
-        output(5, "stream", name="stderr", text="beware"),
-        "cell tiny-003: writes to stderr: beware",
-    ),
-}
-PAGE_DEFECTS = {
-    "other code": ("2 + 2", "2 + 3", OTHER_CODE),
-    "other prose": ("shows the sum", "shows a sum", OTHER_TEXT),
-    "unknown glue": ("`square`", "`cube`", "book/tiny.ipynb, no cell glues “cube”"),
-    "a number typed by hand": (
-        "the sum",
-        "5.238",
-        "book/tiny.md, line 25: 5.238 is typed by hand",
-    ),
-}
 
 
-@pytest.mark.parametrize("name", NOTEBOOK_DEFECTS | PAGE_DEFECTS)
-def test_the_check_reports(name, root):
-    if name in NOTEBOOK_DEFECTS:
-        change, message = NOTEBOOK_DEFECTS[name]
-        edit(root / "book/tiny.ipynb", change)
-    else:
-        old, new, message = PAGE_DEFECTS[name]
-        replace(root / "book/tiny.md", old, new)
+def checked(root: Path, message: str) -> None:
     with pytest.raises(SystemExit, match=re.escape(message)):
         execute.check(Book(root).pages.values())
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (NEVER_EXECUTED, "tiny-003: executed as number None"),
+        ({"source": "2 + 3"}, OTHER_CODE),
+        ({"metadata": {}}, OTHER_TEXT),
+        (
+            {"outputs": [new_output("display_data", **NINE)]},
+            "glue “square”: glued with 2 different texts",
+        ),
+        (
+            {"outputs": [new_output("stream", name="stderr", text="beware")]},
+            "cell tiny-003: writes to stderr: beware",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_last_cell_is_reported(root, change, message):
+    edit(root / "book/tiny.ipynb", lambda cells: cells[5].update(change))
+    checked(root, message)
+
+
+def test_a_cell_too_many_is_reported(root):
+    more = new_markdown_cell("More.")
+    edit(root / "book/tiny.ipynb", lambda cells: cells.append(more))
+    checked(root, OTHER_TEXT)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2 + 2", "2 + 3", OTHER_CODE),
+        ("shows the sum", "shows a sum", OTHER_TEXT),
+        ("`square`", "`cube`", "book/tiny.ipynb, no cell glues “cube”"),
+        ("the sum", "5.238", "book/tiny.md, line 25: 5.238 is typed by hand"),
+    ],
+)
+def test_what_is_wrong_with_a_page_is_reported(root, old, new, message):
+    replace(root / "book/tiny.md", old, new)
+    checked(root, message)
+
+
 def test_a_page_that_fails_leaves_the_notebook_unchanged(root, capsys):
     """The error names the cell."""
-    before = (root / "book/tiny.ipynb").read_bytes()
-    replace(root / "book/tiny.md", "2 + 2", "1 / 0")
-    output = fails(capsys, root, "--changed")
-    assert (
-        "tiny-003" in output
-        and "ZeroDivisionError" in output
-        and "tiny.ipynb is unchanged" in output
-    )
-    for role in ("claim", "cite:t"):  # found before the cell runs
-        replace(
-            root / "book/tiny.md", "shows the", f"shows {{{role}}}`wrong-start` the"
-        )
-        assert "book/tiny.md: no claim or source is called 'wrong-start'" in fails(
-            capsys, root, "--changed"
-        )
-        replace(root / "book/tiny.md", f"{{{role}}}`wrong-start` ", "")
-    assert (root / "book/tiny.ipynb").read_bytes() == before
+    page, notebook = root / "book/tiny.md", root / "book/tiny.ipynb"
+    before = notebook.read_bytes()
+    replace(page, "2 + 2", "1 / 0")
+    said = fails(capsys, root, "--changed")
+    for words in ("tiny-003", "ZeroDivisionError", "tiny.ipynb is unchanged"):
+        assert words in said
+    # found before the cell runs
+    for role in ("{claim}`wrong-start`", "{cite:t}`wrong-start`"):
+        replace(page, "shows the", f"shows {role} the")
+        unknown = "book/tiny.md: no claim or source is called 'wrong-start'"
+        assert unknown in fails(capsys, root, "--changed")
+        replace(page, f"{role} ", "")
+    assert notebook.read_bytes() == before
 
 
 def test_changed_code_is_executed_and_changed_prose_is_not(root, capsys):
     """Of two pages only the one with other code runs; other prose is put into the
     notebook as it is.
     """
-    run(root, "--changed")
-    replace(
-        root / "book/tiny.md",
-        "shows the sum",
-        "shows a sum, of {glue:text}`square` kinds",
-    )
+    page, more = root / "book/tiny.md", "shows a sum, of {glue:text}`square` kinds"
+    replace(page, "shows the sum", more)
     run(root, "--changed")
     assert "tiny: prose updated" in capsys.readouterr().out
-    shutil.copy(root / "book/tiny.md", root / "book/twin.md")
-    replace(root / "book/tiny.md", "2 + 2", "2 + 3")
+    shutil.copy(page, root / "book/twin.md")
+    replace(page, "2 + 2", "2 + 3")
     run(root, "--changed")
     assert Book(root).pages["tiny"].stored.cells[5].outputs[0].data["text/plain"] == "5"
     execute.check(Book(root).pages.values())
@@ -167,19 +155,14 @@ def test_other_line_ends_are_written_as_on_unix_and_nothing_runs(root, capsys):
 
 def test_validation_fails_if_an_output_changes(root, capfd):
     """So does a notebook that was never executed, which nbval alone would pass."""
-    edit(
-        root / "book/tiny.ipynb",
-        lambda cells: cells[5].outputs[0].data.update({"text/plain": "5"}),
-    )
+    notebook, five = root / "book/tiny.ipynb", {"text/plain": "5"}
+    edit(notebook, lambda cells: cells[5].outputs[0].data.update(five))
     with pytest.raises(SystemExit, match="Some outputs differ"):
-        tools.main(["validate", "tiny", "--root", str(root)])
+        tools.main(["validate", "tiny", f"--root={root}"])
     assert "Cell outputs differ" in capfd.readouterr().out
-    edit(
-        root / "book/tiny.ipynb",
-        lambda cells: cells[5].update(execution_count=None, outputs=[]),
-    )
+    edit(notebook, lambda cells: cells[5].update(NEVER_EXECUTED))
     with pytest.raises(SystemExit, match="executed as number None"):
-        tools.main(["validate", "--root", str(root)])
+        tools.main(["validate", f"--root={root}"])
 
 
 def test_an_unknown_page_is_refused(root, capsys):
@@ -187,28 +170,23 @@ def test_an_unknown_page_is_refused(root, capsys):
     assert "No page with code is called huge; there are: tiny" in said
 
 
-RESULTS = (
-    "5.238 0.0196 -1.024 1.234e-5 65,536 65,536. 1,230 1,234,567 1,234.5 1,234.567 8.1%"
-).split()
-RESULTS += [
+RESULTS = [
+    *"5.238 0.0196 -1.024 1.234e-5 65,536 65,536. 1,230 1,234,567 1,234.5".split(),
+    *"1,234.567 8.1%".split(),
     "(65,536, or more)",
     "8.1 %",
     "0.05\u202f%",
     "**8.1 %**",
     "| 3.142 | x |",
     ":::{note} 5.238\n:::",
-]
-RESULTS += [
     "```{note}\n:class: tip\n\n5.238\n```",
     "- a\n  - 5.238",
     "[a](b.md), it is 5.238",
 ]
-NO_RESULTS = (
-    "2.0 0.25 5e-4 0.001 12.34 2026-11-21 21.11.2026 §5.1.3 10.48550/arXiv "
-    "5,000 1,200 1,200,35 x1,234 `5.238` $5.238$ $65,536$ {math}`5.238` "
-    "[x](http://x.org/5.238) <https://x.org/5.238> https://x.org/5.238"
-).split()
-NO_RESULTS += [
+NO_RESULTS = [
+    *"2.0 0.25 5e-4 0.001 12.34 2026-11-21 21.11.2026 §5.1.3 10.48550/arXiv".split(),
+    *"5,000 1,200 1,200,35 x1,234 `5.238` $5.238$ $65,536$ {math}`5.238`".split(),
+    *"[x](http://x.org/5.238) <https://x.org/5.238> https://x.org/5.238".split(),
     "arXiv 2512.04268",
     "version 1.0.4.post1",
     "10,000 tasks",
@@ -216,15 +194,11 @@ NO_RESULTS += [
     "(1, 200, 350)",
     "50 %",
     "5.0 %",
-]
-NO_RESULTS += [
     "8.1 of them",
     "`8.1 %`",
     "$$\n5.238\n$$",
     "```python\n5.238\n```",
     "```{code-cell}\n5.238\n```",
-]
-NO_RESULTS += [
     ":::{math}\n5.238\n:::",
     ":::{figure} x.png\n:width: 0.125\n:::",
     "[it is 5.238](b.md)",
@@ -234,9 +208,8 @@ NO_RESULTS += [
 def test_a_typed_result_is_found_in_its_line_and_nothing_else():
     """Numbers of a setup, dates, versions, formulas, code and links are no results."""
     for texts, count in ((RESULTS, 1), (NO_RESULTS, 0)):
-        assert [
-            text for text in texts if len(glue.literals(f"{HEADER}\n{text}\n")) != count
-        ] == []
+        for text in texts:
+            assert len(glue.literals(f"{HEADER}\n{text}\n")) == count, text
     text = (
         "# T\n\nfirst\nsecond 5.238\n\n:::{note}\nthird\n0.0196\n:::\n\na  \nb 5.239\n"
     )

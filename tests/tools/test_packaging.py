@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from tiny_book import ROOT
 
 from lsalib.sts import models
+from tools.site import build
 
 LOCK, MODELS = (
     (ROOT / name).read_text()
@@ -33,10 +34,8 @@ def test_the_lock_satisfies_the_project():
     from no fixed index.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for asked in map(
-        Requirement,
-        chain(project["dependencies"], *project["optional-dependencies"].values()),
-    ):
+    groups = project["dependencies"], *project["optional-dependencies"].values()
+    for asked in map(Requirement, chain(*groups)):
         versions = [version for name, version in pins(LOCK) if name == asked.name]
         assert versions and list(asked.specifier.filter(versions)) == versions, asked
     assert not re.search(r"://|--(extra-)?index|--find-links|--trusted", LOCK + MODELS)
@@ -50,29 +49,14 @@ def test_errors_name_the_models_that_make_setup_installs():
 
 def test_the_wheel_holds_the_library_and_nothing_else(tmp_path):
     """Every file of lsalib is in the wheel, and no test."""
-    for name in ("lsalib", "tests"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
+    copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=build.ignored())
     library = {
-        path.relative_to(tmp_path).as_posix()
-        for path in (tmp_path / "lsalib").rglob("*")
+        path.relative_to(copy).as_posix()
+        for path in (copy / "lsalib").rglob("*")
         if path.is_file()
     }
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        tmp_path,
-        tmp_path,
-    ]
-    subprocess.run(command, check=True)
+    command = f"-m pip wheel --quiet --no-deps --wheel-dir={tmp_path} {copy}"
+    subprocess.run([sys.executable, *command.split()], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}

@@ -141,3 +141,15 @@ def heads(b: np.ndarray, A: np.ndarray):
     """
     one = np.broadcast_to(np.eye(b.shape[1]), A.shape)
     return one, A, one, np.eye(b.shape[1])[-1][:, None] * b[:, None, :]
+
+
+def random_covariances(
+    rng, dim: int, size: int, ranks: tuple[int, int], noise: float, **law
+):
+    """Of features and weights, with these ranks; and the exact moments."""
+    L, P = (
+        np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim)
+        for _ in "LP"
+    )
+    L[:, ranks[0] :], P[:, ranks[1] :] = 0, 0
+    return L @ L.T, P @ P.T, gaussian(dim, size, noise, L, P, **law)

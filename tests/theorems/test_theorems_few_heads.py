@@ -90,14 +90,14 @@ def signs(coefficients, sizes):
     """Of each coefficient, whether all of its terms are positive, or all negative; zero
     where they are mixed.
     """
-    terms = [
-        sympy.expand(each.subs(sizes)).as_coefficients_dict().values()
-        for each in coefficients
-    ]
-    return [
-        all(term > 0 for term in each) - all(term < 0 for term in each)
-        for each in terms
-    ]
+    found = []
+    for each in coefficients:
+        polynomial = each.subs(sizes)
+        symbols = [*{k, *polynomial.free_symbols}]
+        ring = sympy.ring(symbols, sympy.QQ)[0]
+        terms = ring.from_expr(polynomial).coeffs()
+        found.append(all(term > 0 for term in terms) - all(term < 0 for term in terms))
+    return found
 
 
 def explained(others=m):
@@ -122,11 +122,10 @@ def slope():
     return sympy.Poly(sympy.expand(C**6 * numerator), X).all_coeffs()
 
 
-def quartic(**sizes):
-    """This polynomial for given numbers."""
-    names = {"features": d, "tokens": C, "heads": m, "noise": sigma2}
-    at = {names[name]: value for name, value in sizes.items()} | {m: sizes["heads"] - 1}
-    return sympy.Poly([each.subs(at) for each in slope()], X)
+def positive_roots(features, tokens, heads, noise=0):
+    """How many positive roots this polynomial has."""
+    at = {d: features, C: tokens, m: heads - 1, sigma2: noise}
+    return sympy.Poly([each.subs(at) for each in slope()], X).count_roots(0, None)
 
 
 @pytest.mark.claim("trained-guess-landscape", "one-head-landscape", kind="certificate")
@@ -177,13 +176,7 @@ def test_trained_guess_landscape():
         (10, 9, 1),
         (10, 10, 0),
     ):
-        given = {
-            "features": features,
-            "tokens": tokens,
-            "heads": features - 1,
-            "noise": 0,
-        }
-        assert quartic(**given).count_roots(0, None) == roots
+        assert positive_roots(features, tokens, features - 1) == roots
 
 
 @pytest.mark.claim("one-head-fewer-noise", kind="certificate")
@@ -207,10 +200,10 @@ def test_one_head_fewer_with_noise():
     # Just below that noise there are two roots, an interior trap; not with less noise,
     # and above it there is one root.
     edge = float((ahead + sympy.sqrt(ahead**2 + last)).subs({d: 3, C: 3}))
-    roots = []
-    for noise in (0, edge - 0.8, edge - 1e-3, edge + 1e-3):
-        polynomial = quartic(features=3, tokens=3, heads=2, noise=sympy.Rational(noise))
-        roots.append(polynomial.count_roots(0, None))
+    roots = [
+        positive_roots(3, 3, 2, sympy.Rational(noise))
+        for noise in (0, edge - 0.8, edge - 1e-3, edge + 1e-3)
+    ]
     assert roots == [0, 0, 2, 1]
 
 

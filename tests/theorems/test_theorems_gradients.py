@@ -51,54 +51,35 @@ def test_eqs_18_to_20(x64):
 
     For a guess that is linear in the query they are not; the library has both.
     """
-    w_star, size, rng = np.array([0.5, -1.0]), 2, np.random.default_rng(0)
+    w_star, size = np.array([0.5, -1.0]), 2
     x, chance = three_values(3.0, 3.0)
-    i, k, e, asked = np.indices([9] * 4).reshape(4, -1)
-    weight, probability = w_star + x[e], np.prod(chance[[i, k, e, asked]], axis=0)
-    tokens = np.stack(
-        [np.column_stack([x[t], np.sum(x[t] * weight, 1)]) for t in (i, k)], 1
-    )
-    G, truth = (
-        np.einsum("ntm,ntp->nmp", tokens, tokens) / size,
-        np.sum(weight * x[asked], 1),
-    )
-    M = rng.normal(size=(3, 3, 3)) / 3
+    *context, e, asked = np.indices([9] * 4).reshape(4, -1)
+    probability = np.prod(chance[[*context, e, asked]], axis=0)
+    weight = w_star + x[e]
+    tokens = np.stack([np.c_[x[t], np.sum(x[t] * weight, 1)] for t in context], 1)
+    G = np.einsum("ntm,ntp->nmp", tokens, tokens) / size
+    M = np.random.default_rng(0).normal(size=(3, 3, 3)) / 3
     # Only G's moments enter the formulas, by a sum over single tokens.
     known = moments(size, (x, chance), (w_star + x, chance))
-
-    def errors(M, y_q):
-        z = np.column_stack([x[asked], np.broadcast_to(y_q, len(asked))])
-        return y_q + np.einsum("nmp,jmp,nj->n", G, M, z) - truth
-
-    risk = lambda M, y_q: probability @ errors(M, y_q) ** 2
     for guess, holds in ([0.0, 0.0], True), ([0.7, 0.2], False):
         y_q = 1.3 + x[asked] @ guess
+        read = np.einsum("nj,nmp->njmp", np.c_[x[asked], y_q], G)
+        error = y_q + np.tensordot(read, M, 3) - np.sum(weight * x[asked], 1)
+        risk = probability @ error**2
+        gradient = 2 * np.tensordot(probability * error, read, 1)
         square = probability @ y_q**2
-        # Eq. 18, a term for each coordinate of the query and one for its guess.
-        on, of = (
-            np.einsum("jmn,mnpq,jpq->j", M, known.second, M),
-            np.einsum("imn,imn->i", M[:2], known.cross),
-        )
-        terms = on[:2] - 2 * of + np.diag(known.prior)
-        last = square * (1 + 2 * np.vdot(known.mean, M[2]) + on[2])
-        assert (abs(terms.sum() + last - risk(M, y_q)) < 1e-10) == holds
-        # Eqs. 19 and 20. The risk is a quadratic, for which a central difference is
-        # exact.
+        # Eq. 18, a term for each coordinate of the query and one for its guess; eqs. 19
+        # and 20.
         image = np.einsum("mnpq,jpq->jmn", known.second, M)
-        formula = 2 * np.append(
-            image[:2] - known.cross, square * (known.mean + image[2])[None], axis=0
-        )
-        ways = np.eye(27).reshape(27, 3, 3, 3)
-        found = (
-            np.array([risk(M + V, y_q) - risk(M - V, y_q) for V in ways]).reshape(
-                3, 3, 3
-            )
-            / 2
-        )
-        assert (np.abs(found - formula).max() < 1e-10) == holds
+        features = np.trace(known.prior) + np.vdot(M[:2], image[:2] - 2 * known.cross)
+        last = square * (1 + np.vdot(M[2], 2 * known.mean + image[2]))
+        assert (abs(features + last - risk) < 1e-10) == holds
+        by_guess = square * (known.mean + image[2])
+        formula = 2 * np.stack([*(image[:2] - known.cross), by_guess])
+        assert (np.abs(gradient - formula).max() < 1e-10) == holds
         stated = lifted_risk(GaussianTask(w_star, size), guess, 1.3)
-        np.testing.assert_allclose(stated.value(M), risk(M, y_q), rtol=1e-10)
-        np.testing.assert_allclose(stated.gradient(M), found, atol=1e-10)
+        np.testing.assert_allclose(stated.value(M), risk, rtol=1e-10)
+        np.testing.assert_allclose(stated.gradient(M), gradient, atol=1e-10)
 
 
 @pytest.mark.claim("eq21-cross-moment", kind="certificate")

@@ -115,24 +115,17 @@ def orthogonal(vectors: np.ndarray) -> np.ndarray:
     return np.linalg.svd(vectors)[2][len(vectors) :]
 
 
-def attend(params, X, y, x_q, y_q) -> np.ndarray:
-    """The paper's eqs. 2 to 4 to the letter: the last column of E + sum_h W_P W_V E M
+def predict(params, X, y, x_q, y_q) -> float:
+    """The paper's eqs. 2 to 4 to the letter: the last entry of E + sum_h W_P W_V E M
     (E' W_K' W_Q E) / C.
     """
     E = np.vstack([np.column_stack([X.T, x_q]), np.append(y, y_q)])
     M = np.diag(np.append(np.ones(len(y)), 0.0))
     heads = zip(*map(np.asarray, params), strict=True)
-    return (
-        E
-        + sum(
-            W_P @ W_V @ E @ M @ (E.T @ W_K.T @ W_Q @ E) for W_K, W_Q, W_P, W_V in heads
-        )
-        / len(y)
-    )[:, -1]
-
-
-def predict(params, X, y, x_q, y_q) -> float:
-    return attend(params, X, y, x_q, y_q)[-1]
+    added = sum(
+        W_P @ W_V @ E @ M @ (E.T @ W_K.T @ W_Q @ E) for W_K, W_Q, W_P, W_V in heads
+    )
+    return (E + added / len(y))[-1, -1]
 
 
 def heads(b: np.ndarray, A: np.ndarray):

@@ -4,19 +4,13 @@ import numpy as np
 import pytest
 import sympy
 from book_task import (
-    GD_RISK,
-    MISSED,
     S,
     a,
     b,
-    beta,
-    heads_error,
-    lift_gradient,
     loop,
-    number,
     q,
 )
-from dense import heads, least, linear_guess, random_covariances
+from dense import least, linear_guess, random_covariances
 from symbolic import (
     C,
     Law,
@@ -26,12 +20,10 @@ from symbolic import (
     mean,
     same,
     sigma2,
-    without_noise,
 )
 from sympy import Matrix, Symbol
-from theory_reference import BIAS, GUESS, TASKS
 
-from lsalib import attention, theory
+from lsalib import theory
 from lsalib.tasks import GaussianTask
 
 kurtosis, cumulant = sympy.symbols("kurtosis kappa4", positive=True)
@@ -121,48 +113,6 @@ def test_price_general():
     assert positive(bound - taken) and positive(1 / (rank + 1) - bound)
     signs = taken.subs(cumulant, -2 * sigma2**2)
     assert not positive(bound - signs) and sympy.limit(signs, sigma2, sympy.oo) == 1
-
-
-@pytest.mark.claim("kurtosis-law", kind="certificate")
-def test_kurtosis_law(x64):
-    """For independent coordinates of any fourth moment: the gradient by the lift is
-    zero, the risk as stated; the library's quadratic says so, too.
-    """
-    law, step, share = (
-        Law(kurtosis=kurtosis),
-        C / (C + d + kurtosis - 2),
-        C / (C * d + kurtosis - 1),
-    )
-    names = sympy.symbols("step share")  # so that less is multiplied out
-    constants = dict(zip(names, (step, share), strict=True))
-    gradient = list(lift_gradient(lambda: heads_error(*names), law))
-    assert all_zero(entry.subs(constants) for entry in gradient)
-    normal = {name: value.subs(kurtosis, 3) for name, value in constants.items()}
-    assert not all_zero(entry.subs(normal) for entry in gradient)
-    risk = without_noise(mean(heads_error(*names) * heads_error(*names), law)).subs(
-        constants
-    )
-    gap = (kurtosis - 1) * (MISSED + beta**2) / (C * d + kurtosis - 1)
-    certify(risk, d * (1 - step) + gap, GD_RISK + gap)
-    assert gap.subs(kurtosis, 1) == 0  # random signs
-    task, one, of = TASKS["isotropic"], np.eye(3), {"kurtosis": 1.8}
-    fourth = sum(
-        np.einsum(f"{pairs}->ijkl", one, one) for pairs in ("ij,kl", "ik,jl", "il,jk")
-    )
-    fourth[(range(3),) * 4] += of["kurtosis"] - 3
-    rho = np.append(-task.prior_mean, 1.0)
-    of_step, of_share = (number(each, task, **of) for each in (step, share))
-    add, correct = (
-        np.einsum(f"hm,n->{to}", np.eye(3, 4), rho) for to in ("hnm", "hmn")
-    )
-    best = heads(np.eye(3, 4), of_step * add - of_share * correct)
-    M = attention.lift(attention.LSAParams(*best))
-    quadratic = theory.lifted_risk(task, GUESS, BIAS, fourth=fourth)
-    np.testing.assert_allclose(quadratic.gradient(M), 0, atol=1e-10)
-    stated = number(d * (1 - step) + gap, task, GUESS, BIAS, **of)
-    np.testing.assert_allclose(quadratic.value(M), stated, rtol=1e-10)
-    plain = theory.lifted_risk(task, GUESS, BIAS)
-    assert np.abs(plain.gradient(M)).max() > 1e-2
 
 
 @pytest.mark.claim("kurtosis-family", kind="certificate")

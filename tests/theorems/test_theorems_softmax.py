@@ -130,28 +130,6 @@ def one_feature(omega, mu, tokens, x_q):
 
 
 @pytest.mark.claim("softmax-guess-floor", kind="brute force")
-def test_softmax_mean_token():
-    """The risk of heads without a guess is that of their mean token plus that of the
-    same heads on centered tokens, if the tokens have one variance.
-    """
-    (x_1, x_2, x_3, x_q), weights = normal(16, 16, 16, 16)
-    omega, mu = np.array([0.3, -0.2]), np.array([0.7, -0.2])
-
-    def two_risks(length):
-        tokens = np.array([x_1, x_2, length * x_3])
-        middle = tokens.mean(0)
-        risk = weights @ (one_feature(omega, mu, tokens, x_q) - x_q) ** 2
-        centered = one_feature(omega, mu, tokens - middle, x_q)
-        parts = (mu.sum() * middle) ** 2 + (centered - x_q) ** 2
-        return risk, weights @ parts
-
-    risk, parts = two_risks(length=1)
-    assert risk == pytest.approx(parts, rel=1e-9)
-    risk, parts = two_risks(length=2)
-    assert abs(risk / parts - 1) > 0.01
-
-
-@pytest.mark.claim("softmax-guess-floor", kind="brute force")
 def test_softmax_floor_for_two_examples():
     """One feature, two examples, w = 1 known, no noise: sixteen heads come close to the
     infimum over all functions that double as heads do, and it is above the floor 1/3.

@@ -50,27 +50,20 @@ class Moments(NamedTuple):
 
 def moments(C: int, x: Values, eps: Values, noise: Values = NONE) -> Moments:
     """Of contexts of C tokens that are independent given the task."""
-    (X, p), (n, of_noise) = x, noise
-    X, n, chance = (
-        np.repeat(X, len(n), axis=0),
-        np.tile(n[:, 0], len(X)),
-        np.outer(p, of_noise).ravel(),
-    )
-    z = np.concatenate(
-        [np.broadcast_to(X, (len(eps[0]), *X.shape)), (eps[0] @ X.T + n)[..., None]],
-        axis=2,
-    )
+    (X, p), (w, of_w), (n, of_noise) = x, eps, noise
+    labels = (w @ X.T)[..., None] + n[:, 0]
+    features = np.broadcast_to(X[:, None], (*labels.shape, X.shape[1]))
+    D, chance = X.shape[1] + 1, np.outer(p, of_noise).ravel()
+    z = np.concatenate([features, labels[..., None]], 3).reshape(len(w), -1, D)
     pairs = np.einsum("t,etm,etn->emn", chance, z, z)
-    D, weighted = z.shape[2], chance * eps[1][:, None]
     flat = (z[..., :, None] * z[..., None, :]).reshape(-1, D * D)
-    of_token = (flat.T * weighted.ravel() @ flat).reshape(D, D, D, D)
-    of_two = np.einsum("e,emn,epq->mnpq", eps[1], pairs, pairs)
-    cross = np.einsum("e,ek,emn->kmn", eps[1], eps[0], pairs)
+    of_token = flat.T * np.outer(of_w, chance).ravel() @ flat
+    of_two = np.einsum("e,emn,epq->mnpq", of_w, pairs, pairs)
     return Moments(
-        eps[1] @ pairs.transpose(1, 0, 2),
-        (of_token + (C - 1) * of_two) / C,
-        cross,
-        eps[0].T * eps[1] @ eps[0],
+        np.tensordot(of_w, pairs, 1),
+        (of_token.reshape(of_two.shape) + (C - 1) * of_two) / C,
+        np.einsum("e,ek,emn->kmn", of_w, w, pairs),
+        w.T * of_w @ w,
     )
 
 
@@ -107,12 +100,6 @@ def least(given: Moments, query: np.ndarray, values: np.ndarray | None = None) -
     )
     nothing = np.vdot(query[:-1, :-1], given.prior) + query[-1, -1]
     return nothing - np.vdot(inverse(query) @ wanted @ inverse(read), wanted)
-
-
-def orthogonal(vectors: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of all that is orthogonal to these rows."""
-    vectors = np.atleast_2d(vectors)
-    return np.linalg.svd(vectors)[2][len(vectors) :]
 
 
 def predict(params, X, y, x_q, y_q) -> float:

@@ -32,6 +32,7 @@ from symbolic import (
     fresh,
     mean,
     query,
+    same,
     sigma2,
     trace,
     without_noise,
@@ -86,11 +87,9 @@ def test_eqs_18_to_20(x64):
 def test_eq21_cross_moment():
     """All entries of E[w_i G] are the stated ones, with label noise too."""
     weight = w(j) + eps(j)
-    certify(mean(weight * S(a, b)), wj * delta(a, b), wj)
-    certify(mean(weight * Gxy(a)), wj * wa + delta(a, j), wj * wa)
-    certify(
-        mean(weight * Gyy()), wj * (W + d + sigma2) + 2 * wj, wj * (W + d + sigma2) + wj
-    )
+    certify(mean(weight * S(a, b)), wj * delta(a, b))
+    certify(mean(weight * Gxy(a)), wj * wa + delta(a, j))
+    certify(mean(weight * Gyy()), wj * (W + d + sigma2) + 2 * wj)
 
 
 @pytest.mark.claim("eq23-independence", kind="certificate")
@@ -101,9 +100,9 @@ def test_eq23_independence():
     k = Symbol("k")
     assert at_infinity(mean(S(a, b) * S(j, k)) - mean(S(a, b)) * mean(S(j, k))) == 0
     certify(
-        at_infinity(mean(Gxy(a) * Gxy(b)) - mean(Gxy(a)) * mean(Gxy(b))), delta(a, b), 0
+        at_infinity(mean(Gxy(a) * Gxy(b)) - mean(Gxy(a)) * mean(Gxy(b))), delta(a, b)
     )
-    certify(at_infinity(mean(Gyy() * Gyy()) - mean(Gyy()) ** 2), 4 * W + 2 * d, 0)
+    certify(at_infinity(mean(Gyy() * Gyy()) - mean(Gyy()) ** 2), 4 * W + 2 * d)
 
 
 @pytest.mark.claim("thm2-no-stationary-point", kind="certificate")
@@ -115,8 +114,8 @@ def test_thm2_no_stationary_point():
     step = lambda m=1: m * dot(query, Gxy) - target()
     m = Symbol("m")
     risk = without_noise(mean(step(m) * step(m)))
-    certify(risk, (d + W) * (1 - 2 * m + m**2 / GD_STEP), (d + W) * (1 - 2 * m + m**2))
-    certify(risk.subs(m, 1), (d + 1) * (d + W) / C, (d + 1) * d / C)
+    certify(risk, (d + W) * (1 - 2 * m + m**2 / GD_STEP))
+    certify(risk.subs(m, 1), (d + 1) * (d + W) / C)
     entries = (
         dot(lambda c: S(a, c), query),
         dot(Gxy, query),
@@ -129,7 +128,7 @@ def test_thm2_no_stationary_point():
     assert all_zero(map(sympy.Add, gradient, [-entry for entry in by_value + by_key]))
     assert all_zero(map(at_infinity, gradient))
     # by the paper's eq. 25 it is not zero
-    certify(at_infinity(gradient[2]), 0, -delta(a, j))
+    certify(at_infinity(gradient[2]), 0)
     # In the limit G is a function of the task: two heads are exact for every task,
     # query and guess; one is not.
     weight, asked, y_q = (
@@ -143,7 +142,8 @@ def test_thm2_no_stationary_point():
         (one[:, 3].T * G * sympy.diag(1, 1, 1, 0) * z)[0],
         -(one[0, :] * G * one[:, 0])[0] * y_q,
     )
-    certify(y_q + label + guess, weight.dot(asked), y_q + label)
+    certify(y_q + label + guess, weight.dot(asked))
+    assert not same(y_q + label, weight.dot(asked))
 
 
 @pytest.mark.claim("a3-finite-context", kind="certificate")
@@ -169,11 +169,7 @@ def test_a3_finite_context():
         ),
     ]
     for entry, limit, correction in blocks:
-        certify(
-            without_noise(mean(read() * entry)),
-            limit + 2 * correction / C,
-            limit + correction / C,
-        )
+        certify(without_noise(mean(read() * entry)), limit + 2 * correction / C)
 
 
 @pytest.mark.claim("a4-hessian", kind="certificate")
@@ -191,4 +187,4 @@ def test_a4_hessian():
     curvature = without_noise(2 * mean(read() * read())).subs(trace("A"), 0)
     features = 2 * level**2 * (1 + 2 / (C * d)) + 4 * trace("AA") / C
     labels = 8 * mean(dot(v, v)) / GD_STEP + 4 * alpha**2 * d * (C + d + 1) / C
-    certify(curvature, features + labels, features - 2 * trace("AA") / C + labels)
+    certify(curvature, features + labels)

@@ -33,7 +33,6 @@ from symbolic import (
     mean,
     query,
     same,
-    sigma2,
     trace,
     without_noise,
 )
@@ -83,15 +82,6 @@ def test_eqs_18_to_20(x64):
         np.testing.assert_allclose(stated.gradient(M), gradient, atol=1e-10)
 
 
-@pytest.mark.claim("eq21-cross-moment", kind="certificate")
-def test_eq21_cross_moment():
-    """All entries of E[w_i G] are the stated ones, with label noise too."""
-    weight = w(j) + eps(j)
-    certify(mean(weight * S(a, b)), wj * delta(a, b))
-    certify(mean(weight * Gxy(a)), wj * wa + delta(a, j))
-    certify(mean(weight * Gyy()), wj * (W + d + sigma2) + 2 * wj)
-
-
 @pytest.mark.claim("eq23-independence", kind="certificate")
 def test_eq23_independence():
     """In the limit entries of G keep a covariance: none for features, the identity and
@@ -115,7 +105,6 @@ def test_thm2_no_stationary_point():
     m = Symbol("m")
     risk = without_noise(mean(step(m) * step(m)))
     certify(risk, (d + W) * (1 - 2 * m + m**2 / GD_STEP))
-    certify(risk.subs(m, 1), (d + 1) * (d + W) / C)
     entries = (
         dot(lambda c: S(a, c), query),
         dot(Gxy, query),

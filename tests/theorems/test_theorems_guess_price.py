@@ -119,8 +119,8 @@ def test_price_general():
 def test_kurtosis_family():
     """What C tokens leave of the constant follows from what one token leaves.
 
-    For second moments of six products of features at random, and for independent
-    coordinates of any kurtosis for all d.
+    For second moments of six products of features at random, and for the share of
+    independent coordinates of any kurtosis for all d.
     """
     share = lambda one, size=C: one / (one + size * (1 - one))
     rng = np.random.default_rng(0)
@@ -135,10 +135,8 @@ def test_kurtosis_family():
         assert np.abs(solved(size + 1) - first).max() > 1e-2
     e = Symbol("explained")
     certify(1 - multiple(e) * e, share(1 - e))
+    # Independent coordinates without noise, as in ``test_price_general``.
     listed = (kurtosis - 1) / (C * d + kurtosis - 1)
-    left = lambda: 1 - C / (C * d + kurtosis - 1) * loop(S)
-    assert same(mean(left() * S(a, b), Law(kurtosis=kurtosis)), 0)
-    certify(mean(left(), Law(kurtosis=kurtosis)), listed)
     certify(share(listed.subs(C, 1)), listed)
 
 

@@ -3,24 +3,9 @@
 import numpy as np
 import pytest
 import sympy
-from book_task import (
-    S,
-    a,
-    b,
-    loop,
-    q,
-)
+from book_task import S, a, b, loop, q
 from dense import least, linear_guess, random_covariances
-from symbolic import (
-    C,
-    Law,
-    all_zero,
-    certify,
-    d,
-    mean,
-    same,
-    sigma2,
-)
+from symbolic import C, Law, all_zero, certify, d, mean, same, sigma2
 from sympy import Matrix, Symbol
 
 from lsalib import theory

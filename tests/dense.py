@@ -50,27 +50,20 @@ class Moments(NamedTuple):
 
 def moments(C: int, x: Values, eps: Values, noise: Values = NONE) -> Moments:
     """Of contexts of C tokens that are independent given the task."""
-    (X, p), (n, of_noise) = x, noise
-    X, n, chance = (
-        np.repeat(X, len(n), axis=0),
-        np.tile(n[:, 0], len(X)),
-        np.outer(p, of_noise).ravel(),
-    )
-    z = np.concatenate(
-        [np.broadcast_to(X, (len(eps[0]), *X.shape)), (eps[0] @ X.T + n)[..., None]],
-        axis=2,
-    )
+    (X, p), (w, of_w), (n, of_noise) = x, eps, noise
+    labels = (w @ X.T)[..., None] + n[:, 0]
+    features = np.broadcast_to(X[:, None], (*labels.shape, X.shape[1]))
+    D, chance = X.shape[1] + 1, np.outer(p, of_noise).ravel()
+    z = np.concatenate([features, labels[..., None]], 3).reshape(len(w), -1, D)
     pairs = np.einsum("t,etm,etn->emn", chance, z, z)
-    D, weighted = z.shape[2], chance * eps[1][:, None]
     flat = (z[..., :, None] * z[..., None, :]).reshape(-1, D * D)
-    of_token = (flat.T * weighted.ravel() @ flat).reshape(D, D, D, D)
-    of_two = np.einsum("e,emn,epq->mnpq", eps[1], pairs, pairs)
-    cross = np.einsum("e,ek,emn->kmn", eps[1], eps[0], pairs)
+    of_token = flat.T * np.outer(of_w, chance).ravel() @ flat
+    of_two = np.einsum("e,emn,epq->mnpq", of_w, pairs, pairs)
     return Moments(
-        eps[1] @ pairs.transpose(1, 0, 2),
-        (of_token + (C - 1) * of_two) / C,
-        cross,
-        eps[0].T * eps[1] @ eps[0],
+        np.tensordot(of_w, pairs, 1),
+        (of_token.reshape(of_two.shape) + (C - 1) * of_two) / C,
+        np.einsum("e,ek,emn->kmn", of_w, w, pairs),
+        w.T * of_w @ w,
     )
 
 
@@ -109,30 +102,17 @@ def least(given: Moments, query: np.ndarray, values: np.ndarray | None = None) -
     return nothing - np.vdot(inverse(query) @ wanted @ inverse(read), wanted)
 
 
-def orthogonal(vectors: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of all that is orthogonal to these rows."""
-    vectors = np.atleast_2d(vectors)
-    return np.linalg.svd(vectors)[2][len(vectors) :]
-
-
-def attend(params, X, y, x_q, y_q) -> np.ndarray:
-    """The paper's eqs. 2 to 4 to the letter: the last column of E + sum_h W_P W_V E M
+def predict(params, X, y, x_q, y_q) -> float:
+    """The paper's eqs. 2 to 4 to the letter: the last entry of E + sum_h W_P W_V E M
     (E' W_K' W_Q E) / C.
     """
     E = np.vstack([np.column_stack([X.T, x_q]), np.append(y, y_q)])
     M = np.diag(np.append(np.ones(len(y)), 0.0))
     heads = zip(*map(np.asarray, params), strict=True)
-    return (
-        E
-        + sum(
-            W_P @ W_V @ E @ M @ (E.T @ W_K.T @ W_Q @ E) for W_K, W_Q, W_P, W_V in heads
-        )
-        / len(y)
-    )[:, -1]
-
-
-def predict(params, X, y, x_q, y_q) -> float:
-    return attend(params, X, y, x_q, y_q)[-1]
+    added = sum(
+        W_P @ W_V @ E @ M @ (E.T @ W_K.T @ W_Q @ E) for W_K, W_Q, W_P, W_V in heads
+    )
+    return (E + added / len(y))[-1, -1]
 
 
 def heads(b: np.ndarray, A: np.ndarray):
@@ -141,3 +121,15 @@ def heads(b: np.ndarray, A: np.ndarray):
     """
     one = np.broadcast_to(np.eye(b.shape[1]), A.shape)
     return one, A, one, np.eye(b.shape[1])[-1][:, None] * b[:, None, :]
+
+
+def random_covariances(
+    rng, dim: int, size: int, ranks: tuple[int, int], noise: float, **law
+):
+    """Of features and weights, with these ranks; and the exact moments."""
+    L, P = (
+        np.linalg.qr(rng.normal(size=(dim, dim)))[0] * rng.uniform(0.6, 1.4, dim)
+        for _ in "LP"
+    )
+    L[:, ranks[0] :], P[:, ranks[1] :] = 0, 0
+    return L @ L.T, P @ P.T, gaussian(dim, size, noise, L, P, **law)

@@ -65,33 +65,27 @@ def covs(task: GaussianTask):
     )
 
 
-def forms(M, guess, bias):
-    """The constants c (D,) and forms N (D, D, D) with ``f = sum_k t_k (c_k + <G,
-    N_k>)``, t = [x_q; 1].
-    """
+def coefficients(M, guess, bias):
+    """The rows n_k of ``f = sum_k t_k n_k.phi``; t = [x_q; 1], phi = [1; vec G]."""
     c = np.append(guess, bias)
-    return c, np.concatenate([M[:-1], 0 * M[-1:]]) + np.multiply.outer(c, M[-1])
+    forms = np.concatenate([M[:-1], 0 * M[-1:]]) + np.multiply.outer(c, M[-1])
+    return np.column_stack([c, forms.reshape(len(c), -1)])
 
 
-def products(moments, c, N):
-    """E[v v'] for the vector with the entries v_k = c_k + <G, N_k>."""
-    mean, second, _ = moments
-    on_mean = np.outer(np.einsum("kmn,mn->k", N, mean), c)
-    return (
-        np.einsum("jmn,mnpq,kpq->jk", N, second, N)
-        + on_mean
-        + on_mean.T
-        + np.outer(c, c)
-    )
+def products(n, moments):
+    """E[v v'] for the vector with the entries v_k = n_k.phi."""
+    first = moments[0].reshape(1, -1)
+    second = moments[1].reshape(first.size, -1)
+    return n @ np.block([[np.ones((1, 1)), first], [first.T, second]]) @ n.T
 
 
 def dense_risk(M, task: GaussianTask, guess, bias, moments) -> float:
     """The risk of lifted parameters straight from E[G], E[G⊗G] and E[w_i G], in the
     task's own coordinates.
     """
-    (L, P), w, (c, N) = covs(task), task.prior_mean, forms(M, guess, bias)
-    pairs = products(moments, c, N)
-    with_w = np.outer(c[:-1], w) + np.einsum("jmn,imn->ji", N[:-1], moments[2])
+    (L, P), w, n = covs(task), task.prior_mean, coefficients(M, guess, bias)
+    pairs = products(n, moments)
+    with_w = n[:-1] @ np.column_stack([w, moments[2].reshape(len(w), -1)]).T
     return (
         np.vdot(L, pairs[:-1, :-1] - with_w - with_w.T + np.outer(w, w) + P)
         + pairs[-1, -1]
@@ -102,8 +96,7 @@ def dense_distance(one, two, task: GaussianTask, moments) -> float:
     """The mean squared distance of two layers, each given by its lift, its guess and
     its bias.
     """
-    (c, N), (its_c, its_N) = forms(*one), forms(*two)
-    pairs = products(moments, c - its_c, N - its_N)
+    pairs = products(coefficients(*one) - coefficients(*two), moments)
     return np.vdot(covs(task)[0], pairs[:-1, :-1]) + pairs[-1, -1]
 
 
@@ -131,12 +124,12 @@ def batch_of(seed: int, task: GaussianTask, count: int = 20_000):
 
 
 def gauss_hermite(dim: int, nodes: int = 3):
-    """Points and weights that integrate N(0, I) exactly up to degree 5 in each
-    coordinate.
+    """Points and weights that integrate N(0, I) exactly, with three nodes up to degree
+    5 in each coordinate.
     """
     x, weight = np.polynomial.hermite_e.hermegauss(nodes)
-    grid = np.array(list(product(range(nodes), repeat=dim)))
-    return x[grid], np.prod(weight[grid] / weight.sum(), axis=1)
+    grid = np.array([*product(zip(x, weight / weight.sum(), strict=True), repeat=dim)])
+    return grid[..., 0], grid[..., 1].prod(1)
 
 
 def root(cov, dim: int):

@@ -6,7 +6,6 @@ from functools import reduce
 
 import numpy as np
 from symbolic import (
-    WHITE,
     C,
     Law,
     d,
@@ -101,7 +100,7 @@ def target() -> Expr:
     return dot(w, query) + dot(eps, query)
 
 
-def heads_error(step: Expr = GD_STEP, share: Expr = C / (C * d + 2)) -> Expr:
+def heads_error(step: Expr, share: Expr) -> Expr:
     """The error of the d heads b_h = e_h, A_h = -share e_h rho^T + step rho e_h^T, with
     rho = (-w; 1).
     """
@@ -110,7 +109,7 @@ def heads_error(step: Expr = GD_STEP, share: Expr = C / (C * d + 2)) -> Expr:
     return corrected + step * query(k) * (Gxy(k) - dot(lambda c: S(k, c), w)) - target()
 
 
-def lift_gradient(error, law: Law = WHITE):
+def lift_gradient(error, law: Law):
     """Half the gradient by the lift, without label noise, where query and guess meet
     the three parts of G.
     """

@@ -32,7 +32,7 @@ from symbolic import (
     fresh,
     mean,
     query,
-    sigma2,
+    same,
     trace,
     without_noise,
 )
@@ -51,65 +51,35 @@ def test_eqs_18_to_20(x64):
 
     For a guess that is linear in the query they are not; the library has both.
     """
-    w_star, size, rng = np.array([0.5, -1.0]), 2, np.random.default_rng(0)
+    w_star, size = np.array([0.5, -1.0]), 2
     x, chance = three_values(3.0, 3.0)
-    i, k, e, asked = np.indices([9] * 4).reshape(4, -1)
-    weight, probability = w_star + x[e], np.prod(chance[[i, k, e, asked]], axis=0)
-    tokens = np.stack(
-        [np.column_stack([x[t], np.sum(x[t] * weight, 1)]) for t in (i, k)], 1
-    )
-    G, truth = (
-        np.einsum("ntm,ntp->nmp", tokens, tokens) / size,
-        np.sum(weight * x[asked], 1),
-    )
-    M = rng.normal(size=(3, 3, 3)) / 3
+    *context, e, asked = np.indices([9] * 4).reshape(4, -1)
+    probability = np.prod(chance[[*context, e, asked]], axis=0)
+    weight = w_star + x[e]
+    tokens = np.stack([np.c_[x[t], np.sum(x[t] * weight, 1)] for t in context], 1)
+    G = np.einsum("ntm,ntp->nmp", tokens, tokens) / size
+    M = np.random.default_rng(0).normal(size=(3, 3, 3)) / 3
     # Only G's moments enter the formulas, by a sum over single tokens.
     known = moments(size, (x, chance), (w_star + x, chance))
-
-    def errors(M, y_q):
-        z = np.column_stack([x[asked], np.broadcast_to(y_q, len(asked))])
-        return y_q + np.einsum("nmp,jmp,nj->n", G, M, z) - truth
-
-    risk = lambda M, y_q: probability @ errors(M, y_q) ** 2
     for guess, holds in ([0.0, 0.0], True), ([0.7, 0.2], False):
         y_q = 1.3 + x[asked] @ guess
+        read = np.einsum("nj,nmp->njmp", np.c_[x[asked], y_q], G)
+        error = y_q + np.tensordot(read, M, 3) - np.sum(weight * x[asked], 1)
+        risk = probability @ error**2
+        gradient = 2 * np.tensordot(probability * error, read, 1)
         square = probability @ y_q**2
-        # Eq. 18, a term for each coordinate of the query and one for its guess.
-        on, of = (
-            np.einsum("jmn,mnpq,jpq->j", M, known.second, M),
-            np.einsum("imn,imn->i", M[:2], known.cross),
-        )
-        terms = on[:2] - 2 * of + np.diag(known.prior)
-        last = square * (1 + 2 * np.vdot(known.mean, M[2]) + on[2])
-        assert (abs(terms.sum() + last - risk(M, y_q)) < 1e-10) == holds
-        # Eqs. 19 and 20. The risk is a quadratic, for which a central difference is
-        # exact.
+        # Eq. 18, a term for each coordinate of the query and one for its guess; eqs. 19
+        # and 20.
         image = np.einsum("mnpq,jpq->jmn", known.second, M)
-        formula = 2 * np.append(
-            image[:2] - known.cross, square * (known.mean + image[2])[None], axis=0
-        )
-        ways = np.eye(27).reshape(27, 3, 3, 3)
-        found = (
-            np.array([risk(M + V, y_q) - risk(M - V, y_q) for V in ways]).reshape(
-                3, 3, 3
-            )
-            / 2
-        )
-        assert (np.abs(found - formula).max() < 1e-10) == holds
+        features = np.trace(known.prior) + np.vdot(M[:2], image[:2] - 2 * known.cross)
+        last = square * (1 + np.vdot(M[2], 2 * known.mean + image[2]))
+        assert (abs(features + last - risk) < 1e-10) == holds
+        by_guess = square * (known.mean + image[2])
+        formula = 2 * np.stack([*(image[:2] - known.cross), by_guess])
+        assert (np.abs(gradient - formula).max() < 1e-10) == holds
         stated = lifted_risk(GaussianTask(w_star, size), guess, 1.3)
-        np.testing.assert_allclose(stated.value(M), risk(M, y_q), rtol=1e-10)
-        np.testing.assert_allclose(stated.gradient(M), found, atol=1e-10)
-
-
-@pytest.mark.claim("eq21-cross-moment", kind="certificate")
-def test_eq21_cross_moment():
-    """All entries of E[w_i G] are the stated ones, with label noise too."""
-    weight = w(j) + eps(j)
-    certify(mean(weight * S(a, b)), wj * delta(a, b), wj)
-    certify(mean(weight * Gxy(a)), wj * wa + delta(a, j), wj * wa)
-    certify(
-        mean(weight * Gyy()), wj * (W + d + sigma2) + 2 * wj, wj * (W + d + sigma2) + wj
-    )
+        np.testing.assert_allclose(stated.value(M), risk, rtol=1e-10)
+        np.testing.assert_allclose(stated.gradient(M), gradient, atol=1e-10)
 
 
 @pytest.mark.claim("eq23-independence", kind="certificate")
@@ -120,9 +90,9 @@ def test_eq23_independence():
     k = Symbol("k")
     assert at_infinity(mean(S(a, b) * S(j, k)) - mean(S(a, b)) * mean(S(j, k))) == 0
     certify(
-        at_infinity(mean(Gxy(a) * Gxy(b)) - mean(Gxy(a)) * mean(Gxy(b))), delta(a, b), 0
+        at_infinity(mean(Gxy(a) * Gxy(b)) - mean(Gxy(a)) * mean(Gxy(b))), delta(a, b)
     )
-    certify(at_infinity(mean(Gyy() * Gyy()) - mean(Gyy()) ** 2), 4 * W + 2 * d, 0)
+    certify(at_infinity(mean(Gyy() * Gyy()) - mean(Gyy()) ** 2), 4 * W + 2 * d)
 
 
 @pytest.mark.claim("thm2-no-stationary-point", kind="certificate")
@@ -134,8 +104,7 @@ def test_thm2_no_stationary_point():
     step = lambda m=1: m * dot(query, Gxy) - target()
     m = Symbol("m")
     risk = without_noise(mean(step(m) * step(m)))
-    certify(risk, (d + W) * (1 - 2 * m + m**2 / GD_STEP), (d + W) * (1 - 2 * m + m**2))
-    certify(risk.subs(m, 1), (d + 1) * (d + W) / C, (d + 1) * d / C)
+    certify(risk, (d + W) * (1 - 2 * m + m**2 / GD_STEP))
     entries = (
         dot(lambda c: S(a, c), query),
         dot(Gxy, query),
@@ -148,7 +117,7 @@ def test_thm2_no_stationary_point():
     assert all_zero(map(sympy.Add, gradient, [-entry for entry in by_value + by_key]))
     assert all_zero(map(at_infinity, gradient))
     # by the paper's eq. 25 it is not zero
-    certify(at_infinity(gradient[2]), 0, -delta(a, j))
+    certify(at_infinity(gradient[2]), 0)
     # In the limit G is a function of the task: two heads are exact for every task,
     # query and guess; one is not.
     weight, asked, y_q = (
@@ -162,7 +131,8 @@ def test_thm2_no_stationary_point():
         (one[:, 3].T * G * sympy.diag(1, 1, 1, 0) * z)[0],
         -(one[0, :] * G * one[:, 0])[0] * y_q,
     )
-    certify(y_q + label + guess, weight.dot(asked), y_q + label)
+    certify(y_q + label + guess, weight.dot(asked))
+    assert not same(y_q + label, weight.dot(asked))
 
 
 @pytest.mark.claim("a3-finite-context", kind="certificate")
@@ -188,11 +158,7 @@ def test_a3_finite_context():
         ),
     ]
     for entry, limit, correction in blocks:
-        certify(
-            without_noise(mean(read() * entry)),
-            limit + 2 * correction / C,
-            limit + correction / C,
-        )
+        certify(without_noise(mean(read() * entry)), limit + 2 * correction / C)
 
 
 @pytest.mark.claim("a4-hessian", kind="certificate")
@@ -210,4 +176,4 @@ def test_a4_hessian():
     curvature = without_noise(2 * mean(read() * read())).subs(trace("A"), 0)
     features = 2 * level**2 * (1 + 2 / (C * d)) + 4 * trace("AA") / C
     labels = 8 * mean(dot(v, v)) / GD_STEP + 4 * alpha**2 * d * (C + d + 1) / C
-    certify(curvature, features + labels, features - 2 * trace("AA") / C + labels)
+    certify(curvature, features + labels)

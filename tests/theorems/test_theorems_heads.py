@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
+import sympy
 from book_task import (
     GD_RISK,
     GD_STEP,
     MISSED,
-    UU,
-    UW,
-    W,
     beta,
     heads_error,
     lift_gradient,
@@ -17,10 +15,14 @@ from book_task import (
     y_q,
 )
 from dense import gaussian, heads, inverse, least, linear_guess, predict
-from symbolic import C, all_zero, certify, d, mean, same, without_noise
-from theory_reference import BIAS, GUESS, TASKS
+from symbolic import C, Law, all_zero, certify, d, mean, without_noise
+from theory_reference import BIAS, GUESS, TASKS, lifted
 
 from lsalib import theory
+from lsalib.attention import LSAParams
+from lsalib.tasks import GaussianTask
+
+kurtosis = sympy.Symbol("kurtosis", positive=True)
 
 
 def dimension(d: int, H: int) -> int:
@@ -64,53 +66,62 @@ def test_d_plus_one_heads_have_every_lift_and_fewer_do_not():
     "fig4-guess-slope",
     "fig4-bias-slope",
     "lemma1-nonconvex",
+    "kurtosis-law",
     kind="certificate",
 )
-def test_the_risk_of_d_heads():
+def test_the_risk_of_d_heads(x64):
     """At d explicit heads the gradient by the lift is zero, and the risk is that of one
-    step and 2(|u|² + β²)/(Cd + 2).
+    step and 2(|u|² + β²)/(Cd + 2); and as stated for independent coordinates of any
+    fourth moment. The library says so, too.
 
     In the lift the risk is convex, so this is the minimum risk of all numbers of heads.
     """
-    assert all_zero(lift_gradient(heads_error))
-    assert not all_zero(lift_gradient(lambda: heads_error(share=1 / d)))
-    gap = 2 * (MISSED + beta**2) / (C * d + 2)
-    least_risk = without_noise(mean(heads_error() * heads_error()))
-    certify(least_risk, GD_RISK + gap, GD_RISK + gap.subs(C, C + 1))
-    task = TASKS["isotropic"]
-    stated = number(GD_RISK + gap, task, GUESS, BIAS)
-    assert theory.optimal_risk(task, GUESS, BIAS) == pytest.approx(stated, rel=1e-12)
-    slope = 2 / (C * d + 2)
-    assert same(least_risk.subs({UU: 0, UW: 0, beta: 0}) - GD_RISK, slope * W)
-    assert same(least_risk.subs({W: 0, UW: 0, beta: 0}) - GD_RISK, slope * UU)
-    assert same(least_risk.subs({W: 0, UW: 0, UU: 0}) - GD_RISK, slope * beta**2)
+    law, names = Law(kurtosis=kurtosis), sympy.symbols("step share")
+    best = C / (C + d + kurtosis - 2), C / (C * d + kurtosis - 1)
+    constants = dict(zip(names, best, strict=True))
+    error = lambda: heads_error(*names)  # so that less is multiplied out
+    gradient = list(lift_gradient(error, law))
+    assert all_zero(entry.subs(constants) for entry in gradient)
+    wrong = {name: value.subs(kurtosis, 3) for name, value in constants.items()}
+    assert not all_zero(entry.subs(wrong) for entry in gradient)
+    gap = (kurtosis - 1) * (MISSED + beta**2) / (C * d + kurtosis - 1)
+    risk, plain = d * (1 - best[0]) + gap, {kurtosis: 3}
+    found = without_noise(mean(error() * error(), law)).subs(constants)
+    certify(found, risk)
+    normal = 2 * (MISSED + beta**2) / (C * d + 2)
+    certify(risk.subs(plain), GD_RISK + normal)
+    assert gap.subs(kurtosis, 1) == 0  # random signs
     # Half-way between these heads and the same with two signs turned is the zero map,
     # which is worse.
     zero_map = mean((y_q() - target()) * (y_q() - target()))
     above = d * GD_STEP + (MISSED + beta**2) * C * d / (C * d + 2)
-    certify(zero_map - least_risk, above, above - d * GD_STEP)
-
-
-def excess_of_d_heads(distance: float, dim: int, size: int, var: float) -> float:
-    """How far d heads stay above all lifts, for noisy labels and a guess this far off,
-    by a scan of one number.
-    """
-    given, query = (
-        gaussian(dim, size, var**0.5),
-        linear_guess(np.eye(dim), distance * np.eye(dim)[0]),
+    certify(zero_map - risk.subs(plain), above)
+    task, one = TASKS["isotropic"], np.eye(3)
+    stated = number(risk.subs(plain), task, GUESS, BIAS)
+    assert theory.optimal_risk(task, GUESS, BIAS) == pytest.approx(stated, rel=1e-12)
+    of = {"kurtosis": 1.8}
+    fourth = sum(
+        np.einsum(f"{pairs}->ijkl", one, one) for pairs in ("ij,kl", "ik,jl", "il,jk")
     )
-    value = lambda share: np.vstack(
-        [np.append(np.eye(dim)[0], share), np.eye(dim, dim + 1)[1:]]
+    fourth[(range(3),) * 4] += of["kurtosis"] - 3
+    rho = np.append(-task.prior_mean, 1.0)
+    step, share = (number(each, task, **of) for each in best)
+    add, correct = (
+        np.einsum(f"hm,n->{to}", np.eye(3, 4), rho) for to in ("hnm", "hmn")
     )
-    return min(
-        least(given, query, value(share)) for share in np.geomspace(1e-2, 1e2, 2001)
-    ) - least(given, query)
+    M = lifted(LSAParams(*heads(np.eye(3, 4), step * add - share * correct)))
+    quadratic = theory.lifted_risk(task, GUESS, BIAS, fourth=fourth)
+    np.testing.assert_allclose(quadratic.gradient(M), 0, atol=1e-10)
+    stated = number(risk, task, GUESS, BIAS, **of)
+    np.testing.assert_allclose(quadratic.value(M), stated, rtol=1e-10)
+    gaussian_features = theory.lifted_risk(task, GUESS, BIAS)
+    assert np.abs(gaussian_features.gradient(M)).max() > 1e-2
 
 
 @pytest.mark.claim("sharp-head-count", "thm1-saturation", kind="brute force")
 def test_the_sharp_head_count():
     """Without noise as many heads as the rank of the features are needed; with noise d
-    are enough up to a distance.
+    are enough up to a distance, by the library's risks.
     """
     rng = np.random.default_rng(1)
     for dim, size, rank in ((1, 4, 1), (2, 3, 2), (3, 2, 3), (3, 4, 2)):
@@ -139,5 +150,12 @@ def test_the_sharp_head_count():
         left = 1 / (1 + size * dim / 2 + var**2 / K)
         step = size / (size + dim + 1 + var)
         distance = step / (2 * left * np.sqrt((size / 2 - var / K) * var / K))
-        assert excess_of_d_heads(0.95 * distance, dim, size, var) < 1e-7
-        assert excess_of_d_heads(1.05 * distance, dim, size, var) > 1e-5
+        tasks = [
+            GaussianTask(part * distance * np.eye(dim)[0], size, noise_std=var**0.5)
+            for part in (0.95, 1.05)
+        ]
+        near, far = (
+            theory.least_risk(task, dim).risk - theory.optimal_risk(task)
+            for task in tasks
+        )
+        assert near < 1e-7 and far > 1e-5

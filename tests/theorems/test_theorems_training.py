@@ -5,7 +5,7 @@ guess, in eight numbers.
 import jax
 import numpy as np
 import pytest
-from dense import gaussian
+from theory_reference import dense_risk, listed_moments
 
 from lsalib import theory
 from lsalib.attention import LSAParams
@@ -45,35 +45,18 @@ def test_one_head_in_eight_numbers(x64):
     for d, C in ((2, 3), (3, 2)):
         size, z = 1.7, rng.normal(size=8)
         b, A, v = head(z, d)
-        # In residual labels the query's coordinate k reads the form b a_k'.
-        to_residual = np.eye(d + 1)
-        to_residual[0, -1] = size
-        forms = np.einsum(
-            "m,nk->kmn",
-            to_residual @ b,
-            to_residual @ (A[:, :-1] + np.outer(A[:, -1], v)),
-        )
-        miss, known = v - size * np.eye(d)[0], gaussian(d, C)
-        risk = np.einsum("kmn,mnpq,kpq->", forms, known.second, forms) - 2 * np.vdot(
-            forms, known.cross
-        )
-        risk += 2 * miss @ np.einsum("kmn,mn->k", forms, known.mean) + miss @ miss + d
+        task = GaussianTask([size, *np.zeros(d - 1)], C)
+        M = np.einsum("m,nj->jmn", b, A)
+        risk = dense_risk(M, task, v, 0.0, listed_moments(task))
         assert eight(z, d, C, size) == pytest.approx(risk, rel=1e-10)
         assert abs(eight(z, d, C, size, variance=1.0) - risk) > 1e-3
 
     # The last case, with the gradient by all four matrices.
-    task, sizes = (
-        GaussianTask([size, *np.zeros(d - 1)], C),
-        np.array([*np.ones(6), d - 1, 1.0]),
-    )
-    slope = np.array(jax.grad(eight)(z, d, C, size)) / sizes
+    slope = np.array(jax.grad(eight)(z, d, C, size)) / [*np.ones(6), d - 1, 1.0]
     by_b, by_A, by_v = head(slope, d)
     (U, values, V), norm = np.linalg.svd(A), np.linalg.norm(b)
-    roots, p = (
-        np.sqrt(values)[:, None],
-        np.linalg.qr(rng.normal(size=(d + 1, d + 1)))[0][0] * np.sqrt(norm),
-    )
-    turned = np.linalg.qr(rng.normal(size=(d + 1, d + 1)))[0]
+    one, turned = (np.linalg.qr(rng.normal(size=(d + 1, d + 1)))[0] for _ in range(2))
+    roots, p = np.sqrt(values)[:, None], one[0] * np.sqrt(norm)
     db = norm * by_b + b * (b @ by_b) / norm
     dA = (U * values) @ U.T @ by_A + by_A @ (V.T * values) @ V
     for stretch, balanced in ((1.0, True), (1.5, False)):

@@ -78,9 +78,10 @@ def depth_risk(task: GaussianTask, layers: int, guess=None) -> Number:
     with the guess.
 
     For two layers and a `\Lambda^{1/2} \Psi \Lambda^{1/2}` that is no multiple of the
-    identity, the result is the lowest risk in 32 searches over all weights: from
-    sixteen random starts, and from where these end, with the layers swapped. There are
-    layers that have exactly this risk; a lower minimum is not excluded.
+    identity, the result is the lowest risk in 32 searches over all weights of such
+    layers: from sixteen random starts, and from where these end, with the layers
+    swapped. There are layers that have exactly this risk; a lower minimum is not
+    excluded.
 
     Args:
         task: the task distribution, free of label noise. Covariances that JAX traces

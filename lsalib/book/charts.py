@@ -249,8 +249,7 @@ def tokens(
     height, width = shape = len(rows), len(columns)
     if grid.shape != shape:
         raise ValueError(f"cells must have shape {shape}, got {grid.shape}")
-    ends: Any = {"xlim": (-0.6, width - 0.4), "ylim": (0.4 - height, 1.2)}
-    with chart("", "", **ends, size=size, show=show) as drawn:
+    with chart("", "", size=size, show=show) as drawn:
         ax = drawn.ax
         for (i, j), cell in np.ndenumerate(grid):
             # features in gray, labels in the layer's color, and the guess stands out
@@ -267,6 +266,7 @@ def tokens(
             ax.text(-0.62, -i, name, ha="right", va="center")
         # between the examples and the query
         ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
-        ax.set_aspect(0.6)
+        # Before the caller draws, who may move them.
+        ax.set(xlim=(-0.6, width - 0.4), ylim=(0.4 - height, 1.2), aspect=0.6)
         ax.axis("off")
         yield drawn

@@ -90,13 +90,9 @@ OF_A_TASK = (
 )
 EXACT += [(f, {"task": TASK}) for f in OF_A_TASK]
 EXACT += [(theory.bayes_risk, {"task": PLAIN})]
-DISTANCES = metrics.prediction_difference, metrics.gradient_difference
 OTHERS = [
     (theory.centered_task, {"task": TASK}),
-    *(
-        (f, {"f": mean_label, "g": mean_label, **SEEN})
-        for f in (*DISTANCES, metrics.gradient_cosine)
-    ),
+    (metrics.compare, {"f": mean_label, "g": mean_label, **SEEN}),
     (theory.optimal_weights, {"task": TASK, **guess_and_bias}),
     (
         tasks.GaussianTask,

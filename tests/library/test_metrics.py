@@ -141,19 +141,11 @@ def test_the_distances_of_two_predictors(x64):
     )
     f, g = (lambda X, y, x_q: x_q @ a), (lambda X, y, x_q: x_q @ b + 0.1)
     x_q = np.array([1.0, 2.0, -1.0])
-    each = (
-        metrics.prediction_difference,
-        metrics.gradient_difference,
-        metrics.gradient_cosine,
-    )
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
     for pair in ((f, g), (g, f)):
-        found = [distance(*pair, X, y, x_q) for distance in each]
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(
-        [distance(f, f, X, y, x_q) for distance in each], [0, 0, 1], atol=1e-12
-    )
+        np.testing.assert_allclose(metrics.compare(*pair, X, y, x_q), expected, 1e-12)
+    np.testing.assert_allclose(metrics.compare(f, f, X, y, x_q), [0, 0, 1], atol=1e-12)
 
 
 COLUMNS = Own(change=lambda batch, _: batch._replace(target=batch.target[:, None]))
@@ -191,9 +183,7 @@ test_what_cannot_be_measured_is_refused = refusals(
         r"predict must return a scalar or a vector, got shape \(5, 3\)",
     ),
     (
-        lambda: metrics.gradient_cosine(
-            zero, vector, np.eye(3), np.ones(3), np.ones(3)
-        ),
+        lambda: metrics.compare(zero, vector, np.eye(3), np.ones(3), np.ones(3)),
         "what g returns must have shape",
     ),
 )

@@ -278,14 +278,12 @@ def test_a_table_is_shown_in_both_forms(bundles):
 
 
 def test_glue_formats_and_names(bundles):
-    notebook.glue("risk", -110 / 21, ".2f")
+    notebook.glue(risk=-110 / 21, spec=".2f")
     ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
     notebook.glue(spec=".0%", share=0.15, text="as it is")
     assert [bundle.popitem()[1] for bundle, _ in bundles[1:]] == ["15%", "as it is"]
-    with pytest.raises(ValueError, match="glue needs a name and a value"):
-        notebook.glue()
 
 
 def test_there_is_one_way_to_write_a_number(bundles):
@@ -302,7 +300,7 @@ def test_there_is_one_way_to_write_a_number(bundles):
         ("2.50", jnp.float32(2.5), ".2f"),
     ]
     for _, value, spec in cases:
-        notebook.glue("x", value, spec)
+        notebook.glue(x=value, spec=spec)
         notebook.table(["x"], [[value]], spec=spec)
     glued, shown = (
         [list(bundle[0].values())[-1] for bundle in bundles[k::2]] for k in (0, 1)
@@ -323,7 +321,7 @@ def test_integers_of_any_type_are_written_in_full(bundles):
         with pytest.raises(
             ValueError, match="the value of 'x' must be a single number or a text"
         ):
-            notebook.glue("x", bad)
+            notebook.glue(x=bad)
     bundles.clear()
     notebook.table(["a", "b"], np.array([[-1.5, 2.0]]), spec=[".1f", ".3f"])
     assert bundles[0][0]["text/plain"].splitlines()[1].split() == ["−1.5", "2.000"], (

@@ -35,8 +35,11 @@ def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
     whole[0, 1, 2] = np.nan
     explore(
         X,
-        {"whole": whole, "of b": np.arange(9).reshape(3, 3)},
-        exact={"level": [[5.0], [6.0]]},
+        {
+            "whole": whole,
+            "of b": np.arange(9).reshape(3, 3),
+            "level": [[[5.0]], [[6.0]]],
+        },
         start={"a": 9000, "x": 2.2},
         **QUESTION
         | {
@@ -91,7 +94,7 @@ test_odd_calls_are_refused = refusals(
         r"'short' must broadcast to \(3,\), got shape \(2,\)",
     ),
     (
-        lambda: explore(X, CURVE, exact={"level": [1, 2]}, **QUESTION),
+        lambda: explore(X, {"level": [[1], [2]]}, **QUESTION),
         r"'level' must broadcast to \(3,\), got shape \(2, 1\)",
     ),
     (

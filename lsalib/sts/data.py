@@ -26,8 +26,6 @@ _SHA256 = {
     "test": "11523b625219e94e9ca05d2816b5f02cac1614c5894fe657376fa0806378d053",
 }
 
-_LINES = {"train": 5749, "dev": 1500, "test": 1379}
-
 
 class Pairs(NamedTuple):
     """n sentence pairs and how similar people found them, from 0 (nothing in common) to
@@ -75,23 +73,8 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     except OSError as error:
         hint = f"try again, or put it into the folder {place}"
         if (own := place / name).exists():
-            seen = _difference(own.read_bytes(), _LINES[split])
-            hint = f"{own} is not the published file: it {seen}"
-        elif isinstance(error, NotADirectoryError):
-            hint = f"{place} is a file, or lies in one"
+            hint = f"{own} is not the published file"
         raise OSError(f"{name} cannot be downloaded ({error}); {hint}") from error
     with open(path, newline="", encoding="utf-8") as file:
         first, second, score = zip(*csv.reader(file), strict=True)
     return Pairs(list(first), list(second), np.array(score, np.float64))
-
-
-def _difference(content: bytes, lines: int) -> str:
-    """What is seen of a file that is not the published one."""
-    count = len(content.splitlines())
-    signs = {
-        "begins with a byte order mark": content.startswith(b"\xef\xbb\xbf"),
-        "is a web page": b"<html" in content[:999].lower(),
-        "has other line ends": b"\r\n" not in content,
-        f"has {count} lines in place of {lines}": count != lines,
-    }
-    return ", ".join(sign for sign, seen in signs.items() if seen) or "has other words"

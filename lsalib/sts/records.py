@@ -34,12 +34,7 @@ def own_folder() -> Path:
     """Where the command line keeps the user's results: where LSALIB_STS_RESULTS says,
     or in the folder sts-results.
     """
-    folder = Path(os.environ.get("LSALIB_STS_RESULTS") or "sts-results")
-    if folder.is_file():
-        raise ValueError(
-            f"LSALIB_STS_RESULTS must name a folder, got the file {folder}"
-        )
-    return folder
+    return Path(os.environ.get("LSALIB_STS_RESULTS") or "sts-results")
 
 
 def own(folder: str | os.PathLike | None = None) -> list[dict]:

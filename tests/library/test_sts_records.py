@@ -115,12 +115,3 @@ def test_answers_are_stored_without_the_sentences_of_their_prompts():
         )
         == answer
     )
-
-
-def test_results_in_a_file_are_refused(tmp_path, monkeypatch):
-    (file := tmp_path / "mine").write_text("")
-    monkeypatch.setenv("LSALIB_STS_RESULTS", str(file))
-    with pytest.raises(
-        ValueError, match=f"LSALIB_STS_RESULTS must .* got the file {file}"
-    ):
-        records.own()

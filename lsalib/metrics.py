@@ -131,10 +131,10 @@ def compare(
         A ``Comparison``; its cosine is NaN where a gradient is zero.
 
     Example:
-        >>> f, g = (lambda X, y, x_q: 3 * x_q[0]), (lambda X, y, x_q: 4 * x_q[1])
-        >>> found = compare(f, g, jnp.eye(2), [1.0, 1.0], [1.0, 2.0])
-        >>> float(found.prediction), float(found.gradient), float(found.cosine)
-        (5.0, 5.0, 0.0)
+        >>> f, g = (lambda X, y, x_q: 3 * x_q[0]), (lambda X, y, x_q: x_q @ y)
+        >>> found = compare(f, g, jnp.eye(2), [3.0, 4.0], [1.0, 2.0])
+        >>> [round(float(number), 4) for number in found]
+        [8.0, 4.0, 0.6]
     """
     X, y, x_q = _check.floats(X=X, y=y, x_q=x_q)
     _check.context(X, y, x_q)

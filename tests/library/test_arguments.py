@@ -80,7 +80,7 @@ EXACT = [
     (theory.ltb_risk, {"params": LSA, "W_1": W_1, "W_2": W_2, "task": TASK}),
     (
         theory.squared_distance,
-        {"params": LSA, "other": LSA, "task": TASK}
+        {"params": LSA, "other_params": LSA, "task": TASK}
         | {"guess": GUESS, "other_guess": -GUESS},
     ),
 ]

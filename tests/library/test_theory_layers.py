@@ -201,7 +201,7 @@ test_bad_input_is_refused = refusals(
     (lambda: delta_rule_risk(NOISY), "step_size .* where labels are noisy"),
     (
         lambda: delta_rule_risk(TASKS["general"]),
-        "step_size .* where feature_cov is no multiple of the identity",
+        "step_size .* or feature_cov is no multiple of the identity",
     ),
     (
         lambda: bayes_risk(TASKS["general, noisy"]),

@@ -245,10 +245,8 @@ def test_snapshots_begin_with_the_start_and_end_with_the_end(swept):
 
 
 def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, unchecked):
-    """By the whole layer in NumPy, for all seeds at once and for one, on the run's task
-    and on another.
-    """
-    trained, task = swept[0][0], tasks.GaussianTask([1.0, 1.0, 1.0], 4)
+    """By the whole layer in NumPy, for all seeds at once and for one."""
+    trained = swept[0][0]
     X, y, x_q = [[1, 2, 0], [0, 1, 1]], [1, -1], [1.0, 0.5, 2]
     one = jax.tree.map(np.float64, trained.seed(2))
     G = np.column_stack([X, y]).T @ np.column_stack([X, y]) / 2
@@ -262,10 +260,9 @@ def test_a_fit_predicts_and_has_the_risk_of_its_weights_and_guess(swept, uncheck
         ValueError, match=r"x_q must have shape \(3,\), got shape \(2,\)"
     ):
         one.predict(np.ones((2, 2)), y, [1.0, 1.0])
-    for given, tested in ((None, TASK), (task, task)):
-        risk = theory.population_risk(one.params, tested, one.guess, 2.0)
-        np.testing.assert_allclose(trained.population_risk(given)[1], risk, rtol=1e-5)
-    assert abs(theory.population_risk(one.params, task, None, 2.0) - risk) > 1e-3, (
+    risk = theory.population_risk(one.params, TASK, one.guess, 2.0)
+    np.testing.assert_allclose(trained.population_risk()[1], risk, rtol=1e-5)
+    assert abs(theory.population_risk(one.params, TASK, None, 2.0) - risk) > 1e-3, (
         "the control forgets the guess"
     )
 
@@ -382,7 +379,7 @@ test_what_cannot_be_right_is_refused = refusals(
     ),
     (lambda: save("fits.npz", []), "fits must be a list of at least one Fit"),
     (lambda: fit(KEY, Own(), 1, objective="population"), 'objective must be "sampled"'),
-    (lambda: fit(KEY, TASK, 1, dtype="x"), "dtype must be float32, .*, got 'x'"),
+    (lambda: fit(KEY, TASK, 1, dtype="x"), "dtype must be one of float32, got 'x'"),
     (
         lambda: fit(KEY, Crooked(), 1, steps=1, batch_size=4),
         r"the target of the task's sample must have shape \(4,\)",

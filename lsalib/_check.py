@@ -56,6 +56,15 @@ def array(name: str, value, expected: tuple[int | str, ...] | None = None):
     return result if expected is None else shape(name, result, expected)
 
 
+def pytree(name: str, value):
+    """A pytree of arrays of real floats, each named by its place where it is wrong."""
+
+    def read(path, leaf):
+        return jnp.asarray(array(f"{name}{jax.tree_util.keystr(path)}", leaf))
+
+    return jax.tree_util.tree_map_with_path(read, value)
+
+
 def floats(optional: tuple[str, ...] = (), least=None, **values) -> list:
     """Arrays of JAX, all of the widest float type among them and ``least``, which
     Python's own numbers take; what is ``optional`` may be None and stays so.
@@ -199,28 +208,12 @@ def covariance(name: str, value, dim: int):
     return (M + M.T) / 2
 
 
-def float_type(name: str, value) -> np.dtype:
-    """float32, or float64 if JAX is set to use it."""
-    for dtype in (np.dtype(np.float32), jnp.result_type(float)):
-        if dtype == value:
-            return dtype
-    raise ValueError(
-        f"{name} must be float32, or float64 if JAX is set to use it, got {value!r}"
-    )
-
-
 def choice(name: str, value, choices):
     """One of these values."""
     if value not in choices:
         listed = ", ".join(map(str, choices)) or "none"
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
     return value
-
-
-def function(name: str, value) -> None:
-    """Anything that can be called."""
-    if not callable(value):
-        raise ValueError(f"{name} must be a function, got {describe(value)}")
 
 
 def listed(name: str, values, kind: type) -> None:

@@ -53,7 +53,7 @@ def draw(
     *,
     noisy: bool,
     compress: bool,
-    dtype=None,
+    dtype=float,
 ) -> Draw:
     """The randomness of ``batch_size`` tasks.
 
@@ -68,7 +68,6 @@ def draw(
         >>> draw(jax.random.key(0), 3, 100, 8, noisy=True, compress=True).tokens.shape
         (4, 4, 8)
     """
-    dtype = jnp.result_type(float) if dtype is None else jnp.dtype(dtype)
     p = dim + noisy
     key_normal, key_chi = jax.random.split(key)
     count = p * (p - 1) // 2 if compress else context_size * p

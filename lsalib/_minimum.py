@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
 
@@ -55,15 +54,7 @@ def minimize(
         ([3.0, 3.0], 0.0)
     """
     steps, memory = _check.count("steps", steps), _check.count("memory", memory)
-    types = [
-        leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
-        for leaf in jax.tree.leaves(params)
-    ]
-    if not types or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in types):
-        raise ValueError(
-            "params must be a pytree of float arrays, "
-            f"got {', '.join(map(str, types)) or 'nothing'}"
-        )
+    params = _check.pytree("params", params)
     optimizer = optax.lbfgs(memory_size=memory)
     value_and_grad = optax.value_and_grad_from_state(objective)
 

@@ -9,19 +9,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from lsalib import _check
 from lsalib._arrays import Features, Labels, Scalar, Vector
 from lsalib.tasks import Task, checked_sample
 
-__all__ = [
-    "Estimate",
-    "gradient_cosine",
-    "gradient_difference",
-    "prediction_difference",
-    "sampled_risk",
-]
+__all__ = ["Comparison", "Estimate", "compare", "sampled_risk"]
 
 
 class Estimate(NamedTuple):
@@ -111,68 +105,46 @@ def sampled_risk(
     return Estimate(mean, error) if mean.ndim else Estimate(float(mean), float(error))
 
 
-def prediction_difference(
+class Comparison(NamedTuple):
+    """How far two predictors are apart: the difference of their predictions, in units
+    of y, that of their gradients by the query, and the cosine between these gradients.
+    """
+
+    prediction: Scalar
+    gradient: Scalar
+    cosine: Scalar
+
+
+def compare(
     f: Callable, g: Callable, X: Features, y: Labels, x_q: Vector
-) -> Scalar:
-    """Size of the difference in prediction, `| f(x_q) - g(x_q) |` (appendix C.2).
+) -> Comparison:
+    r"""The three metrics of appendix C.2 for one example.
+
+    .. math:: | f - g |, \qquad \| \nabla_{x_q} f - \nabla_{x_q} g \|, \qquad \cos
+       \angle \big( \nabla_{x_q} f, \nabla_{x_q} g \big)
 
     Args:
         f, g: functions of (X, y, x_q) that return a scalar.
         X, y, x_q: one context and query, (C, d), (C,), (d,).
 
+    Returns:
+        A ``Comparison``; its cosine is NaN where a gradient is zero.
+
     Example:
-        >>> f, g = (lambda X, y, x_q: x_q.sum()), (lambda X, y, x_q: 0.0 * x_q.sum())
-        >>> float(prediction_difference(f, g, jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
-        2.0
+        >>> f, g = (lambda X, y, x_q: 3 * x_q[0]), (lambda X, y, x_q: x_q @ y)
+        >>> found = compare(f, g, jnp.eye(2), [3.0, 4.0], [1.0, 2.0])
+        >>> [round(float(number), 4) for number in found]
+        [8.0, 4.0, 0.6]
     """
     X, y, x_q = _check.floats(X=X, y=y, x_q=x_q)
-    return jnp.abs(_scalar("f", f, X, y, x_q) - _scalar("g", g, X, y, x_q))
-
-
-def gradient_difference(
-    f: Callable, g: Callable, X: Features, y: Labels, x_q: Vector
-) -> Scalar:
-    r"""Norm of the difference of the gradients by the query, `\| \nabla_{x_q} f -
-    \nabla_{x_q} g \|` (appendix C.2).
-
-    Arguments are those of ``prediction_difference``; the result is in units of y per
-    unit of x_q.
-
-    Example:
-        >>> f, g = (lambda X, y, x_q: 3 * x_q[0]), (lambda X, y, x_q: 4 * x_q[1])
-        >>> float(gradient_difference(f, g, jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
-        5.0
-    """
-    return jnp.linalg.norm(
-        _query_gradient("f", f, X, y, x_q) - _query_gradient("g", g, X, y, x_q)
-    )
-
-
-def gradient_cosine(
-    f: Callable, g: Callable, X: Features, y: Labels, x_q: Vector
-) -> Scalar:
-    """Cosine of the angle between the gradients by the query (appendix C.2); NaN where
-    a gradient is zero.
-
-    Arguments are those of ``prediction_difference``.
-
-    Example:
-        >>> f, g = (lambda X, y, x_q: x_q[0]), (lambda X, y, x_q: 2 * x_q[0])
-        >>> float(gradient_cosine(f, g, jnp.eye(2), [1.0, 1.0], [1.0, 1.0]))
-        1.0
-    """
-    a, b = _query_gradient("f", f, X, y, x_q), _query_gradient("g", g, X, y, x_q)
-    return a @ b / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
-
-
-def _query_gradient(name: str, f: Callable, X, y, x_q) -> Float[Array, " d"]:
-    X, y, x_q = _check.floats(X=X, y=y, x_q=x_q)
-    return jax.grad(lambda x_q: _scalar(name, f, X, y, x_q))(x_q)
-
-
-def _scalar(name: str, f: Callable, X, y, x_q) -> Scalar:
-    """A prediction that would otherwise be broadcast."""
     _check.context(X, y, x_q)
-    prediction = f(X, y, x_q)
-    _check.shape(f"what {name} returns", prediction, ())
-    return prediction
+
+    def of(name: str, predict: Callable):
+        # A vector would be broadcast.
+        return jax.value_and_grad(
+            lambda x_q: _check.shape(f"what {name} returns", predict(X, y, x_q), ())
+        )(x_q)
+
+    (f_q, a), (g_q, b) = of("f", f), of("g", g)
+    norm = jnp.linalg.norm
+    return Comparison(jnp.abs(f_q - g_q), norm(a - b), a @ b / (norm(a) * norm(b)))

@@ -155,25 +155,29 @@ def check_task(task: object, instead: str = "") -> None:
         )
 
 
+def check_any_task(task: object) -> None:
+    """Refuse what cannot be sampled, such as a class in the place of its instance."""
+    if isinstance(task, type) or not isinstance(task, Task):
+        raise ValueError(
+            f"task must have dim and sample(key, n), got {_check.describe(task)}"
+        )
+
+
 def checked_sample(task: Task, key: PRNGKeyArray, n: int) -> list:
     """Contexts, labels, queries and targets of n tasks of any distribution, in one
     float type.
     """
-    if isinstance(task, type) or not hasattr(task, "sample"):
-        raise ValueError(
-            f"task must have dim and sample(key, n), got {_check.describe(task)}"
-        )
+    check_any_task(task)
     batch, names = task.sample(key, n), ("X", "y", "x_q", "target")
     if not all(hasattr(batch, name) for name in names):
         raise ValueError(
             f"the task's sample must return a tasks.Batch, got a {type(batch).__name__}"
         )
-    parts = _check.floats(
-        **{f"the {name} of the task's sample": getattr(batch, name) for name in names}
-    )
+    drawn = {f"the {name} of the task's sample": getattr(batch, name) for name in names}
+    parts = _check.floats(**drawn)
     shapes = ((n, "C", task.dim), parts[0].shape[:2], (n, task.dim), (n,))
-    for name, part, shape in zip(names, parts, shapes, strict=True):
-        _check.shape(f"the {name} of the task's sample", part, shape)
+    for name, part, shape in zip(drawn, parts, shapes, strict=True):
+        _check.shape(name, part, shape)
     return parts
 
 

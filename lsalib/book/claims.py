@@ -11,6 +11,7 @@ import operator
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,7 @@ class Record(NamedTuple):
         """Nothing more when a cell ends in a check: the cell shows its row."""
 
 
+@dataclass
 class Claim:
     """One claim of the ledger, with the checks that show it and the controls that have
     to fail.
@@ -93,8 +95,8 @@ class Claim:
         'control'
     """
 
-    def __init__(self, id: str, *, seeds: Sequence[int] = ()):
-        self.id, self.seeds = id, seeds
+    id: str
+    seeds: Sequence[int] = ()
 
     def holds(
         self,

@@ -28,7 +28,6 @@ def explore(
     right: str,
     sliders: Mapping[str, Sequence[Any]],
     colors: Sequence[str],
-    exact: Mapping[str, Any] = {},
     start: Mapping[str, Any] = {},
     log: str = "",
 ) -> None:
@@ -40,14 +39,14 @@ def explore(
     Args:
         x: increasing numbers, (n,).
         curves: a name and its values, shape (sliders …, n), for each. They broadcast:
-            an axis of length 1 does not depend on its slider. NaN is a gap.
+            an axis of length 1 does not depend on its slider, and where this is the
+            last one, the curve is a horizontal line. NaN is a gap.
         xlabel, ylabel: what the axes measure; ``xlabel`` also names the slider of x.
         question: what the reader should predict.
         answers: each answer, and why it is right or wrong.
         right: the right answer.
         sliders: a name and its positions, numbers or texts, in the order of the axes.
-        colors: of the curves, then of the lines, as in ``charts``.
-        exact: a name and the values of a horizontal line, shape (sliders …), for each.
+        colors: of the curves, as in ``charts``.
         start: where sliders are at first, by name: the position nearest to a number.
             The others begin at their first position.
         log: which axes are logarithmic: "", "x", "y" or "xy".
@@ -77,9 +76,8 @@ def explore(
         if name not in at:
             raise ValueError(f"start must name sliders, {[*at]}, got {name!r}")
         at[name] = int(np.abs(np.subtract(positions[name], value)).argmin())
-    levels = {name: np.asarray(each)[..., None] for name, each in exact.items()}
-    shape, arrays = tuple(map(len, positions.values())), {**curves, **levels}
-    for name, values in arrays.items():
+    shape, arrays = tuple(map(len, positions.values())), {}
+    for name, values in curves.items():
         # an axis for each slider and one for x, all of which may have length 1
         arrays[name] = array = np.array(values, np.float64, ndmin=len(shape))
         broadcast(repr(name), array, shape)

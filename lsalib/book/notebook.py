@@ -122,26 +122,17 @@ def table(
     show({"text/html": page, "text/plain": "\n".join(lines)})
 
 
-def glue(
-    name: str = "", value: object = None, spec: str = ".4f", **values: object
-) -> None:
+def glue(*, spec: str = ".4f", **values: object) -> None:
     """Record values for the page's prose, which shows them as ``{glue:text}`name```.
 
     Args:
-        name, value: its name in the prose, and a text or a single number.
         spec: a format specification for numbers.
-        values: more names and values.
+        values: names in the prose, and for each a text or a single number.
 
     Example:
-        >>> glue("gd-risk", 110 / 21)  # in a notebook, the prose now says 5.2381
+        >>> glue(gd_risk=110 / 21)  # in a notebook, the prose now says 5.2381
         >>> glue(spec=".0%", share=0.15, rest=0.85)
     """
-    if name:
-        values[name] = value
-    if not values:
-        raise ValueError(
-            "glue needs a name and a value, or values as keywords, got neither"
-        )
     for key, each in values.items():
         text = entry(f"the value of {key!r}", each, spec, spec)
         about = {"name": key, "mime_prefix": _PREFIX}

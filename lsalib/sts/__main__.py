@@ -9,8 +9,6 @@ import os
 import re
 import signal
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -95,8 +93,6 @@ def _run(options: argparse.Namespace) -> None:
         conditions, settings.pop("guess_model"), settings.pop("style"), **settings
     )
     try:
-        if address:
-            _reach(address)
         whole, logs = eval_set(task, str(where), **asked)
         if not whole:
             reasons = sorted({log.error.message for log in logs if log.error})
@@ -113,16 +109,6 @@ def _run(options: argparse.Namespace) -> None:
         )
         raise
     print(f"{results.table(records.own(where))}\nstored in {folder}")
-
-
-def _reach(address: str) -> None:
-    """An ``OSError`` names a server that does not answer at all."""
-    try:
-        urllib.request.urlopen(address, timeout=10).close()
-    except urllib.error.HTTPError:
-        pass  # it answers
-    except OSError as error:
-        raise OSError(f"{address} does not answer ({error})") from error
 
 
 def _show(options: argparse.Namespace) -> None:

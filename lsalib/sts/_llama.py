@@ -31,9 +31,11 @@ class Params(NamedTuple):
     layers: dict[str, Float[Array, "L ..."]]  # (layers, out, in)
 
 
+@partial(jax.jit, static_argnums=1)
+@jax.default_matmul_precision("float32")
 def forward(params: Params, config: Config, tokens, positions, mask, past):
-    """Read T tokens: their last hidden states, (T, dim), and their keys and values, (L,
-    kv_heads, T, d) each.
+    """Read T tokens: their logits, (T, vocab), and their keys and values, (L, kv_heads,
+    T, d) each.
 
     A token sees the S slots of the cache ``past`` and the new tokens, where its row of
     the mask, (T, S + T), allows it. Each layer adds ``W_o softmax(q k^T / sqrt(d)) v``
@@ -58,7 +60,7 @@ def forward(params: Params, config: Config, tokens, positions, mask, past):
         ].T, entry
 
     x, cache = jax.lax.scan(layer, x, (params.layers, *past))
-    return _norm(x, params.norm, config), cache
+    return _norm(x, params.norm, config) @ params.output.T, cache
 
 
 def _norm(x, weight, config):
@@ -102,13 +104,6 @@ def _attention(config, w, n, positions, mask, past):
     return mixed.reshape(T, -1) @ w["attn_output"].T, (k, v)
 
 
-@partial(jax.jit, static_argnums=1)
-def _logits(params, config, tokens, positions, mask, past):
-    with jax.default_matmul_precision("float32"):
-        x, cache = forward(params, config, tokens, positions, mask, past)
-        return x @ params.output.T, cache
-
-
 def read(params: Params, config: Config, prompt: Sequence[int]) -> Callable:
     """Read a prompt, token ids. What is returned reads on: of blocks of tokens, (n, T),
     each right after the prompt, it returns logits, (n, T, vocab).
@@ -120,14 +115,14 @@ def read(params: Params, config: Config, prompt: Sequence[int]) -> Callable:
     layers = len(params.layers["attn_q"])
     nothing = jnp.zeros((layers, config.kv_heads, 0, dim // config.heads))
     mask = np.tri(len(tokens), dtype=bool)
-    _, past = _logits(params, config, tokens, places, mask, (nothing, nothing))
+    _, past = forward(params, config, tokens, places, mask, (nothing, nothing))
 
     def after(blocks):
         n, size = blocks.shape
         own = np.kron(np.eye(n, dtype=bool), np.tri(size, dtype=bool))
         mask = np.hstack([np.tile(places < length, (n * size, 1)), own])
         positions = np.tile(length + np.arange(size), n)
-        new = _logits(params, config, blocks.ravel(), positions, mask, past)
+        new = forward(params, config, blocks.ravel(), positions, mask, past)
         return np.asarray(new[0]).reshape(n, size, -1)
 
     return after

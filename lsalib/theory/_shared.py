@@ -37,7 +37,7 @@ class TaskArrays(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Lambda, Psi and sigma^2 in units of ``lam``, ``psi`` and their product."""
+    """Lambda, Psi and sigma^2 in units of ``lam``, ``psi`` and their product; and C."""
 
     xp: Any
     L: Any
@@ -45,6 +45,7 @@ class Units(NamedTuple):
     noise: Any
     lam: Any
     psi: Any
+    C: int
 
 
 def arrays(task: GaussianTask, *more) -> tuple:
@@ -63,7 +64,7 @@ def in_units(task: GaussianTask) -> Units:
     [(xp, _, L, P, s)] = arrays(task)
     lam, psi = xp.trace(L) / task.dim, xp.trace(P) / task.dim
     L, P, s = settled(xp, L / lam, P / psi, s / xp.sqrt(lam) / xp.sqrt(psi))
-    return Units(xp, L, P, s**2, lam, psi)
+    return Units(xp, L, P, s**2, lam, psi, task.context_size)
 
 
 def settled(xp, *arrays):

@@ -55,8 +55,8 @@ def gd_risk(task: GaussianTask, step_size: Number | None = None) -> Number:
 
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
-    xp, L, P, noise, lam, psi = units = in_units(task)
-    C, eta = task.context_size, _best_step(units, task.context_size)
+    xp, L, P, noise, lam, psi, C = units = in_units(task)
+    eta = _best_step(units)
     if step_size is not None:
         eta = arrays(task, _check.number("step_size", step_size))[1] * lam
     # A mean that no context moves, and fluctuations: nothing cancels in a long context.
@@ -80,7 +80,7 @@ def optimal_step(task: GaussianTask) -> Number:
     Source: standard, cf. Wu et al. (2024); ``exact-gd-risk`` in the ledger.
     """
     units = in_units(task)
-    return plain(units.xp, _best_step(units, task.context_size) / units.lam)
+    return plain(units.xp, _best_step(units) / units.lam)
 
 
 @full_precision
@@ -104,7 +104,7 @@ def optimal_preconditioner(task: GaussianTask) -> Matrix:
     source for singular covariances (``preconditioned-optimum`` in the ledger).
     """
     units = in_units(task)
-    return units.P @ _share_left(units, task.context_size)[1] / units.lam
+    return units.P @ _share_left(units)[1] / units.lam
 
 
 @full_precision
@@ -125,9 +125,9 @@ def yq_risk(task: GaussianTask) -> Number:
     Bartlett (2024). That more heads do not help is new (``conjecture-global-optimum``
     in the ledger).
     """
-    xp, L, P, _, lam, psi = units = in_units(task)
+    xp, L, P, _, lam, psi, _ = units = in_units(task)
     # tr L (P - N L P), as a product of positive factors: nothing cancels.
-    left, inverse = _share_left(units, task.context_size)
+    left, inverse = _share_left(units)
     return plain(xp, lam * psi * xp.trace(L @ P @ left @ inverse))
 
 
@@ -212,15 +212,15 @@ def constant_regression(
         [0.1463, 0.1379, 0.1525]
     """
     extra = _check.number("noise_cumulant", noise_cumulant)
-    xp, L, P, noise, lam, psi = in_units(task)
+    xp, L, P, noise, lam, psi, C = in_units(task)
     if not _check.traced(extra, task.noise_std):
         least = -2 * float(task.noise_std) ** 4
         if extra < least * (1 + 1e-9) or (extra and not task.noisy):
-            expected = "0 for a task without label noise"
-            if task.noisy:
-                expected = f"at least -2 noise_std^4 = {least:g}"
-            raise ValueError(f"noise_cumulant must be {expected}, got {extra:g}")
-    C, spread, square = task.context_size, xp.trace(L @ P), xp.trace(L @ P @ L @ P)
+            raise ValueError(
+                f"noise_cumulant must be at least -2 noise_std^4 = {least:g}, and 0 "
+                f"without label noise, got {extra:g}"
+            )
+    spread, square = xp.trace(L @ P), xp.trace(L @ P @ L @ P)
     fourth = 2 * noise**2 + arrays(task, extra)[1] / lam**2 / psi**2
     V = 2 * square * (1 + 1 / C) + (2 * spread * (spread + 2 * noise) + fourth) / C
     by_features = 1 + C * rank(xp, L, task.feature_cov) / 2
@@ -308,22 +308,22 @@ def yq_optimal_weights(task: GaussianTask) -> LSAParams:
     return from_effective(rho[None], xp.pad(N.T, (0, 1))[None])
 
 
-def _share_left(units: Units, C: int):
+def _share_left(units: Units):
     """``L P / C + c`` and the inverse of ``(1 + 1/C) L P + c``, with c the variance of
     labels over C: of ``I - L N`` the numerator and the denominator.
 
     If no label ever deviates from the prior mean, c is zero, and every step is as good.
     """
-    xp, L, P, noise, *_ = units
+    xp, L, P, noise, *_, C = units
     c, identity = (xp.trace(L @ P) + noise) / C, xp.eye(len(L), dtype=L.dtype)
     c = xp.where(c == 0, xp.ones_like(c), c)
     inverse = xp.linalg.inv((1 + 1 / C) * (L @ P) + c * identity)
     return L @ P / C + c * identity, inverse
 
 
-def _best_step(units: Units, C: int) -> Number:
+def _best_step(units: Units) -> Number:
     """a / b of ``gd_risk`` in units of the features' variance."""
-    xp, L, P, noise, *_ = units
+    xp, L, P, noise, *_, C = units
     linear = xp.trace(L @ L @ P)
     quadratic = (1 + 1 / C) * xp.trace(L @ L @ P @ L)
     quadratic = quadratic + (xp.trace(L @ P) + noise) * xp.sum(L * L) / C

@@ -70,10 +70,10 @@ def delta_rule_risk(
     start, d = guess_vector(task, start, "start"), task.dim
     best = step_size is None
     if best and (task.noisy or not isotropic(task.feature_cov)):
-        reason = "feature_cov is no multiple of the identity"
-        if task.noisy:
-            reason = "labels are noisy"
-        raise ValueError(f"step_size must be given where {reason}, got None")
+        raise ValueError(
+            "step_size must be given where labels are noisy or feature_cov is no "
+            "multiple of the identity, got None"
+        )
     step_size = _check.number("step_size", 1.0 if best else step_size)
     (xp, w, L, P, s), start, eta = arrays(task, start, step_size)
 

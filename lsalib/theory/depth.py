@@ -135,12 +135,7 @@ def _least_found(P, u, C: int) -> float:
     starts = np.random.default_rng(0).normal(size=(16, 2 * d * d * (d + 2))) / 2
     # More looks than these gain less than 1e-9, along valleys that never end.
     limits = {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
-
-    def search(start):
-        errors = lambda x: np.asarray(_errors(x, *of_task))
-        slopes = lambda x: np.asarray(_slopes(x, *of_task))
-        return least_squares(errors, start, slopes, **limits)
-
+    search = lambda x: least_squares(_errors, x, _slopes, args=of_task, **limits)
     with jax.enable_x64(True):
         ends = [search(start) for start in starts]
         # A good descent may have its layers in the wrong order for this guess.

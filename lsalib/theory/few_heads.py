@@ -108,7 +108,7 @@ def few_heads_weights(
             "optimal_weights has as many as needed"
         )
     guess, bias = guess_vector(task, guess), _check.number("bias", bias)
-    (_, w, L, P, s), guess, bias = arrays(task, guess, bias)
+    [(_, w, L, P, s)] = arrays(task)
     # Whatever the task is, white features, and labels that one feature gives variance
     # 1.
     features, weights = np.sqrt(L[0, 0]), np.sqrt(P[0, 0])

@@ -134,7 +134,7 @@ def lifted_risk(
 
 def squared_distance(
     params: LSAParams,
-    other: LSAParams,
+    other_params: LSAParams,
     task: GaussianTask,
     guess: Vector = None,
     other_guess: Vector = None,
@@ -152,8 +152,8 @@ def squared_distance(
     layer.
 
     Args:
-        params, other: the weights of the two layers, (H, D, D) each, D = d+1; they may
-            differ in H.
+        params, other_params: the weights of the two layers, (H, D, D) each, D = d+1;
+            they may differ in H.
         task: the task distribution.
         guess, other_guess: the weights of their initial guesses, (d,); None means zero.
 
@@ -171,7 +171,7 @@ def squared_distance(
     """
     standard = standardize(task)
     one = read_layer(task, params, guess, 0.0)
-    two = read_layer(task, other, other_guess, 0.0, "other_", "other")
+    two = read_layer(task, other_params, other_guess, 0.0, "other_")
     dtype = jnp.promote_types(one[1].dtype, two[1].dtype)
     one, two = jax.tree.map(lambda leaf: leaf.astype(dtype), (one, two))
     return _squared_distance(one, two, as_type(standard, dtype))

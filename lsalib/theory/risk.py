@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from lsalib import _check
@@ -95,13 +94,13 @@ def ltb_risk(params: LSAParams, W_1: Rows, W_2: Rows, task: GaussianTask) -> Sca
 
 
 def read_layer(
-    task: GaussianTask, params, guess, bias, prefix: str = "", name: str = "params"
+    task: GaussianTask, params, guess, bias, prefix: str = ""
 ) -> tuple[LSAParams, PerToken]:
     """The weights of a layer and its guess `[g; beta]`, in one type."""
-    values = {name: params, f"{prefix}guess": guess}
+    values = {f"{prefix}params": params, f"{prefix}guess": guess}
     values[f"{prefix}bias"] = _check.number(f"{prefix}bias", bias)
     params, guess, bias = _check.floats((f"{prefix}guess",), jnp.float32, **values)
-    check_params(params, task.dim, name)
+    check_params(params, task.dim, f"{prefix}params")
     guess = jnp.zeros_like(bias, shape=task.dim) if guess is None else guess
     _check.shape(f"{prefix}guess", guess, (task.dim,))
     return params, jnp.append(guess, bias)
@@ -109,10 +108,7 @@ def read_layer(
 
 def as_type(standard: StandardTask, dtype) -> StandardTask:
     """In the weights' type: a program is compiled for the shapes alone."""
-    cast = lambda value: (
-        value.astype(dtype) if _check.traced(value) else np.asarray(value, dtype)
-    )
-    return jax.tree.map(cast, standard)
+    return jax.tree.map(lambda value: jnp.asarray(value, dtype), standard)
 
 
 # One program for all weights and tasks of one shape.

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from lsalib import _check
 from lsalib.attention import LSAParams, gram, predict
-from lsalib.tasks import GaussianTask, Task, check_task
+from lsalib.tasks import GaussianTask, check_any_task, check_task
 from lsalib.theory import population_risk
 from lsalib.training.records import read, write
 
@@ -42,11 +42,7 @@ class Run:
     init_scale: float = 0.1
 
     def __post_init__(self):
-        if isinstance(self.task, type) or not isinstance(self.task, Task):
-            raise ValueError(
-                "task must have dim and sample(key, n), "
-                f"got {_check.describe(self.task)}"
-            )
+        check_any_task(self.task)
         d = self.task.dim
         guess = np.zeros(d) if self.guess is None else self.guess
         self.__dict__.update(
@@ -101,10 +97,10 @@ class Fit(NamedTuple):
         one = lambda params, guess: _predict(params, guess, X, y, x_q, self.run.bias)
         return self._each_seed(one)
 
-    def population_risk(self, task: GaussianTask | None = None):
-        """The exact risk (eq. 4), on the task of the training or on another one."""
+    def population_risk(self):
+        """The exact risk (eq. 4) on the task of the training."""
         one = lambda params, guess: population_risk(
-            params, task or self.task, guess, self.run.bias
+            params, self.task, guess, self.run.bias
         )
         risks = np.asarray(self._each_seed(one))
         return risks if risks.ndim else float(risks)

@@ -137,7 +137,7 @@ def sweep(
     """
     _check.listed("runs", runs, Run)
     _check.choice("objective", objective, ("sampled", "population"))
-    dtype = _check.float_type("dtype", dtype)
+    _check.choice("dtype", dtype, sorted({np.dtype("float32"), jnp.result_type(float)}))
     size = _check.count("batch_size", batch_size) if objective == "sampled" else None
     common, keys = seed_keys(key, seeds)
     common["batch_size"] = size
@@ -196,7 +196,7 @@ def _constants(run: Run, size: int | None) -> Data:
         sampler = OwnSampler(size, task.dim, task.sample)
         task = GaussianTask(np.zeros(task.dim), 1)  # its own coordinates
     elif size is not None:
-        C, noisy = task.context_size, task.noise_std > 0
+        C, noisy = task.context_size, task.noisy
         sampler = GaussianSampler(size, None if C > task.dim + noisy else C, noisy)
     return Data(sampler, standardize(task), run.bias, run.train_guess)
 

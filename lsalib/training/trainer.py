@@ -91,14 +91,15 @@ def train(
             "optimizer must be one of optax, such as optax.adam(1e-3), "
             f"got {_check.describe(optimizer)}"
         )
-    _check.function("loss", loss)
+    if not callable(loss):
+        raise ValueError(f"loss must be a function, got {_check.describe(loss)}")
 
     def begin(params, key, seed):
         params = params if init is None else init(key)
         opt_state = jax.tree.map(partial(_own, seed), optimizer.init(params))
         return State(params, opt_state)
 
-    params = jax.tree_util.tree_map_with_path(_read, params)
+    params = _check.pytree("params", params)
     state = jax.jit(jax.vmap(begin, (None, 0, 0)))(
         params, starts, np.array(numbers, np.uint32)
     )
@@ -129,11 +130,6 @@ def train(
     each = zip(numbers, diverged.tolist(), strict=True)
     report_diverged({f"seed {number}": step for number, step in each})
     return jax.device_put(part(end))
-
-
-def _read(path, leaf):
-    name = f"params{jax.tree_util.keystr(path)}"
-    return jnp.asarray(_check.array(name, leaf))
 
 
 def _own(seed, leaf):

@@ -1,6 +1,7 @@
 """A claim that does not hold stops the page; a control that holds stops it too."""
 
 import warnings
+from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -248,7 +249,7 @@ def test_a_table_is_shown_in_both_forms(bundles):
 
 
 def test_glue_formats_and_names(bundles):
-    glue("risk", -110 / 21, ".2f")
+    glue(risk=-110 / 21, spec=".2f")
     ((bundle, metadata),) = bundles
     assert bundle == {"application/papermill.record/text/plain": "−5.24"}
     assert metadata["scrapbook"]["name"] == "risk"
@@ -270,7 +271,7 @@ def test_there_is_one_way_to_write_a_number(bundles):
         ("2.50", jnp.float32(2.5), ".2f"),
     ]
     for _, value, spec in cases:
-        glue("x", value, spec)
+        glue(x=value, spec=spec)
         table(["x"], [[value]], spec=spec)
     glued, shown = (
         [list(bundle[0].values())[-1] for bundle in bundles[k::2]] for k in (0, 1)
@@ -292,8 +293,7 @@ table_of = lambda *rows: table(["a", "b"], [[1, 2], *rows])
 test_what_cannot_be_shown_is_refused = refusals(
     (r"rows\[1\] must have 2 entries, .* got 1", table_of, [3]),
     (r"rows\[1\]\[1\] must be a single number", table_of, [3, np.ones(1)]),
-    ("the value of 'x' must be a single number", glue, "x", None),
-    ("glue needs a name and a value", glue),
+    ("the value of 'x' must be a single number", partial(glue, x=None)),
 )
 
 

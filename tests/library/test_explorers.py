@@ -35,8 +35,11 @@ def test_it_keeps_arrays_positions_and_axes_for_all_positions(shown):
     whole = np.arange(18.0).reshape(2, 3, 3) + 1 / 3
     whole[0, 1, 2] = np.nan
     ask(
-        curves={"whole": whole, "of b": np.arange(9).reshape(3, 3)},
-        exact={"level": [[5.0], [6.0]]},
+        curves={
+            "whole": whole,
+            "of b": np.arange(9).reshape(3, 3),
+            "level": [[[5.0]], [[6.0]]],
+        },
         start={"a": 9000, "x": 2.2},
         sliders={"a": [0.0005, 12345.0], "b": ["one", "two", "three"]},
         colors=["lsa", "yq", "gd"],

@@ -140,16 +140,11 @@ def test_the_distances_of_two_predictors(x64):
     f, g = (lambda X, y, x_q: x_q @ a), (lambda X, y, x_q: x_q @ b + 0.1)
     X, y = np.ones((5, 3)), np.ones(5)
     x_q = np.array([1.0, 2.0, -1.0])
-    distances = (
-        metrics.prediction_difference,
-        metrics.gradient_difference,
-        metrics.gradient_cosine,
-    )
     cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
     expected = [abs(x_q @ (a - b) - 0.1), np.linalg.norm(a - b), cosine]
     for *pair, known in ((f, g, expected), (g, f, expected), (f, f, [0, 0, 1])):
-        found = [distance(*pair, X, y, x_q) for distance in distances]
-        assert_allclose(found, known, rtol=1e-12, atol=1e-12)
+        distances = metrics.compare(*pair, X, y, x_q)
+        assert_allclose(distances, known, rtol=1e-12, atol=1e-12)
 
 
 COLUMNS = Own(change=lambda batch, _: batch._replace(target=batch.target[:, None]))
@@ -193,7 +188,7 @@ test_what_cannot_be_measured_is_refused = refusals(
     ),
     (
         "what g returns must have shape",
-        metrics.gradient_cosine,
+        metrics.compare,
         zero,
         vector,
         np.eye(3),

@@ -210,7 +210,7 @@ test_bad_input_is_refused = refusals(
         [1.0, np.nan, 0.0],
     ),
     (
-        "noise_cumulant must be 0 for a task without",
+        "noise_cumulant must be at least .*, and 0 without label noise",
         lambda: constant_regression(PLAIN, noise_cumulant=1.0),
     ),
     (

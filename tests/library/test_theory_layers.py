@@ -182,7 +182,7 @@ test_bad_input_is_refused = refusals(
     ),
     ("step_size .* where labels are noisy", delta_rule_risk, NOISY),
     (
-        "step_size .* where feature_cov is no multiple of the identity",
+        "step_size .* or feature_cov is no multiple of the identity",
         delta_rule_risk,
         TASKS["general"],
     ),

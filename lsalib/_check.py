@@ -7,7 +7,7 @@ import inspect
 import reprlib
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -114,16 +114,14 @@ def namespace(*values):
     """NumPy in float64 if all values are known, else ``jax.numpy``; then the values as
     its arrays of one float type.
     """
-    if not traced(values):
-        return np, *(
-            None if value is None else np.asarray(value, np.float64) for value in values
-        )
-    with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.result_type(
-            float, *(leaf.dtype for leaf in jax.tree.leaves(values) if traced(leaf))
-        )
-    return jnp, *(
-        None if value is None else jnp.asarray(value).astype(dtype) for value in values
+    xp: Any = np
+    dtype: Any = np.float64
+    if traced(values):
+        types = [leaf.dtype for leaf in jax.tree.leaves(values) if traced(leaf)]
+        with jax.numpy_dtype_promotion("standard"):
+            xp, dtype = jnp, jnp.result_type(float, *types)
+    return xp, *(
+        value if value is None else xp.asarray(value, dtype) for value in values
     )
 
 
@@ -149,11 +147,8 @@ def number(name: str, value, *, minimum: float = -np.inf, above: float = -np.inf
     if traced(result):
         return result
     if not (np.isfinite(result) and result >= minimum and result > above):
-        bound = ""
-        if above > -np.inf:
-            bound = f" greater than {above:g}"
-        elif minimum > -np.inf:
-            bound = f" of at least {minimum:g}"
+        bound = f" of at least {minimum:g}" if minimum > -np.inf else ""
+        bound = f" greater than {above:g}" if above > -np.inf else bound
         raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
     return float(result)
 

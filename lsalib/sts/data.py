@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from lsalib import _check
 from lsalib.sts import needed
 
 __all__ = ["Pairs", "load"]
@@ -54,8 +55,7 @@ def load(split: str, folder: str | os.PathLike | None = None) -> Pairs:
     Source: https://github.com/PhilipMay/stsb-multi-mt, after Cer et al. (2017),
     SemEval-2017 Task 1.
     """
-    if split not in _SHA256:
-        raise ValueError(f"split must be one of {', '.join(_SHA256)}, got {split!r}")
+    _check.choice("split", split, _SHA256)
     with (
         needed("the sentence pairs are downloaded by pooch"),
         warnings.catch_warnings(),

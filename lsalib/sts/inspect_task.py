@@ -43,19 +43,11 @@ def stsb(
     for name in condition.split(",") if isinstance(condition, str) else condition:
         asked = design.Experiment("", name, guess, style, **settings)
         for item in design.items(asked, design.prepare(asked)):
-            known = design.facts(item) | {
-                "condition": name,
-                "experiment": asdict(asked),
-            }
+            known = {"condition": name, "experiment": asdict(asked)}
+            known |= design.facts(item)
             text: Any = design.prompt(asked, item)
             prompts.append(text)
-            found.append(
-                Sample(
-                    text,
-                    id=f"{name}: {item.run}",
-                    metadata=known,
-                )
-            )
+            found.append(Sample(text, id=f"{name}: {item.run}", metadata=known))
     # Query by query, so that what is answered so far is a comparison.
     samples = [
         sample for run in range(asked.runs) for sample in found[run :: asked.runs]
@@ -63,13 +55,7 @@ def stsb(
     config = GenerateConfig(temperature=0.0, max_tokens=asked.max_new_tokens)
     config.stop_seqs = None if style == "chat" else ["\n"]
     # Answers to other prompts are another experiment, which Inspect does not continue.
-    version = digest(prompts)
-    return Task(
-        samples,
-        solver=ask(style),
-        config=config,
-        version=version,
-    )
+    return Task(samples, solver=ask(style), config=config, version=digest(prompts))
 
 
 @solver

@@ -38,7 +38,7 @@ def test_a_search_that_remembers_little_takes_longer(x64):
     assert short.gradient == pytest.approx(slope) and slope > 0.1
 
 
-def test_a_start_may_be_whole_numbers():
+def test_a_start_may_be_whole_numbers(unchecked):
     assert minimize(lambda x: (x[0] - 2.5) ** 2, [3]).value < 1e-9
 
 

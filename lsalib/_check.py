@@ -226,11 +226,9 @@ def key(value):
     makes them.
     """
     dtype = getattr(value, "dtype", np.dtype(object))
-    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        shapes: tuple = ((),)
-    else:
-        shapes = ((2,), (4,)) if dtype == np.uint32 else ()
-    if np.shape(value) not in shapes:
+    raw = ((2,), (4,)) if dtype == np.uint32 else ()
+    typed = jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if np.shape(value) not in (((),) if typed else raw):
         raise ValueError(
             f"key must be a key of jax.random, got {describe(value)}; "
             "write jax.random.key(0)"

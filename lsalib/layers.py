@@ -110,10 +110,7 @@ class Layer:
     frozen: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if self.rule not in RULES:
-            raise ValueError(
-                f"rule must be one of {', '.join(RULES)}, got {self.rule!r}"
-            )
+        _check.choice("rule", self.rule, RULES)
         for name in ("heads", "depth"):
             object.__setattr__(self, name, _check.count(name, getattr(self, name)))
         names = self._shapes(1, 1)

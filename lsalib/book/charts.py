@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import isotonic_regression
 
+from lsalib import _check
 from lsalib.book.figures import INK, color_of, use_style
 from lsalib.book.notebook import Numbers, Series, entry, written
 
@@ -73,12 +74,7 @@ class Chart:
         self._name(name, y, color)
 
     def curve(
-        self,
-        losses: Numbers,
-        name: str = "",
-        *,
-        color: str = "ink",
-        style: str = "-",
+        self, losses: Numbers, name: str = "", *, color: str = "ink", style: str = "-"
     ) -> None:
         """Losses during training: for each seed a line of means over windows of 50
         steps, and a band over all losses.
@@ -86,11 +82,7 @@ class Chart:
         ``losses`` has shape (steps,) or (seeds, steps).
         """
         rows = np.atleast_2d(np.asarray(losses, np.float64))
-        if rows.ndim != 2:
-            raise ValueError(
-                "losses must have shape (steps,) or (seeds, steps), "
-                f"got shape {rows.shape}"
-            )
+        _check.shape("losses", rows, ("seeds", "steps"))
         window = min(50, rows.shape[1])
         # A last window that is not full is left out.
         count = rows.shape[1] // window
@@ -245,10 +237,8 @@ def tokens(
         ...     c.ax.annotate("the guess", (1, -1), (1, -2))
         Text(1, -2, 'the guess')
     """
-    grid = np.array(cells, object)
-    height, width = shape = len(rows), len(columns)
-    if grid.shape != shape:
-        raise ValueError(f"cells must have shape {shape}, got {grid.shape}")
+    height, width = len(rows), len(columns)
+    grid = _check.shape("cells", np.array(cells, object), (height, width))
     with chart("", "", size=size, show=show) as drawn:
         ax = drawn.ax
         for (i, j), cell in np.ndenumerate(grid):

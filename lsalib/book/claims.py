@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lsalib import _check
 from lsalib.book.notebook import Numbers, broadcast, shell, show, written
 
 # Where in an output's metadata its records are.
@@ -193,8 +194,7 @@ def _compare(kind, measured, expected, atol, rtol, relation) -> dict[str, Any]:
     """What a record says of the comparison, judged on the unrounded numbers; the entry
     closest to the other verdict speaks for the array.
     """
-    if relation not in RELATIONS:
-        raise ValueError(f"relation must be '=', '<' or '>', got {relation!r}")
+    _check.choice("relation", relation, RELATIONS)
     values, rtol = _real("measured", measured), _real("rtol", rtol, ())
     targets = _real("expected", expected, values.shape)
     atol = _real("atol", atol, values.shape)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lsalib import _check
 from lsalib.book.notebook import broadcast, shell, show, written
 
 # What the arrays of a figure may weigh in its page, in bytes.
@@ -65,16 +66,14 @@ def explore(
         ...     right="It halves",
         ... )
     """
-    if right not in answers:
-        raise ValueError(f"right must be one of {list(answers)}, got {right!r}")
+    _check.choice("right", right, answers)
     x = np.asarray(x, np.float64)
     if x.ndim != 1 or len(x) < 2 or not (np.diff(x) > 0).all():
         raise ValueError(f"x must be two or more increasing numbers, got {x.tolist()}")
     positions = {**sliders, xlabel: x}
     at = dict.fromkeys(positions, 0)
     for name, value in start.items():
-        if name not in at:
-            raise ValueError(f"start must name sliders, {[*at]}, got {name!r}")
+        _check.choice("each of start", name, at)
         at[name] = int(np.abs(np.subtract(positions[name], value)).argmin())
     shape, arrays = tuple(map(len, positions.values())), {}
     for name, values in curves.items():

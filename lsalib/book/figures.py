@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from lsalib import _check
 from lsalib.book.notebook import Numbers, shell
 
 __all__ = ["INK", "PALETTE", "color_of", "tint", "use_style"]
@@ -44,9 +45,7 @@ HASHED = re.compile(r'id="(\w*[0-9a-f]{10})"')
 
 def color_of(quantity: str) -> str:
     """The color in which a quantity is drawn; "ink" is that of axes and text."""
-    if quantity not in PALETTE:
-        raise ValueError(f"color must be one of {', '.join(PALETTE)}, got {quantity!r}")
-    return PALETTE[quantity][0]
+    return PALETTE[_check.choice("color", quantity, PALETTE)][0]
 
 
 def tint(values: Numbers, limit: float = 1.0) -> np.ndarray:

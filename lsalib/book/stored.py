@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lsalib import _check
+
 __all__ = ["FOLDER", "Stored", "circuits", "load", "save"]
 
 FOLDER = Path(__file__).parents[1] / "results"  #: The folder of the stored results.
@@ -30,10 +32,8 @@ def load(name: str, folder: Path = FOLDER) -> Stored:
         >>> load("softmax_heads").about["heads"]
         [1, 2, 4, 8]
     """
-    if not (file := folder / f"{name}.npz").is_file():
-        names = ", ".join(sorted(each.stem for each in folder.glob("*.npz"))) or "none"
-        raise ValueError(f"name must be a stored result ({names}), got {name!r}")
-    with np.load(file, allow_pickle=False) as content:
+    _check.choice("name", name, sorted(each.stem for each in folder.glob("*.npz")))
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as content:
         arrays = dict(content)
     return Stored(arrays, json.loads(str(arrays.pop("about")))["about"])
 

@@ -82,11 +82,9 @@ def _run(options: argparse.Namespace) -> None:
     }
     if not (sys.stdout.isatty() or os.environ.get("INSPECT_DISPLAY")):
         asked["display"] = "plain"  # progress in lines
-    parts = (
-        f"{name}{value}" for name, value in {"model": options.model, **settings}.items()
-    )
+    parts = {"model": options.model, **settings}.items()
     folder = options.out or records.own_folder() / "-".join(
-        re.sub(r"[^\w.]+", "_", part) for part in parts
+        re.sub(r"[^\w.]+", "_", f"{name}{value}") for name, value in parts
     )
     where = folder / (conditions := ",".join(options.condition))
     task = stsb(
@@ -156,7 +154,6 @@ def _parser() -> argparse.ArgumentParser:
     for field in fields(design.Experiment):
         # the model of the guesses is --guess
         name = field.name.removesuffix("_model").replace("_", "-")
-        several: dict = {"nargs": "+"} if name == "condition" else {}
         run.add_argument(
             f"--{name}",
             dest=field.name,
@@ -164,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
             help=meaning[field.name],
             choices=design.CHOICES.get(field.name),
             default=_DEFAULTS.get(field.name, field.default),
-            **several,
+            nargs="+" if name == "condition" else None,
         )
     run.add_argument(
         "--out", type=Path, help=f"a folder for the answers; without it one in {_PLACE}"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from lsalib import _check
 from lsalib.sts import data, prompts
 from lsalib.sts.prompts import Example
 
@@ -74,17 +75,12 @@ class Experiment:
             object.__setattr__(self, "guess_model", None)
             object.__setattr__(self, "seed", 0)
         for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices and not (name == "guess_model" and unguided):
-                raise ValueError(
-                    f"{name} must be one of {', '.join(choices)}, got {value!r}"
-                )
+            if not (name == "guess_model" and unguided):
+                _check.choice(name, getattr(self, name), choices)
         for name in ("runs", "context_size", "max_new_tokens", "draw", "seed"):
             least = 0 if name in ("draw", "seed") else 1
-            if not isinstance(value := getattr(self, name), int) or value < least:
-                raise ValueError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}"
-                )
+            count = _check.count(name, getattr(self, name), least)
+            object.__setattr__(self, name, count)
         check_style(self.model, self.style)
 
 

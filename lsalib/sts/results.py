@@ -9,15 +9,7 @@ from jaxtyping import Bool, Float
 
 from lsalib.book.statistics import Interval, mse
 
-__all__ = [
-    "SETTING",
-    "Outcome",
-    "compare",
-    "outcome",
-    "parse",
-    "pooled",
-    "table",
-]
+__all__ = ["SETTING", "Outcome", "compare", "outcome", "parse", "pooled", "table"]
 
 # A first line that is one number; before it at most the word "score" and signs, after
 # it "out of 5" and signs.

@@ -120,11 +120,7 @@ def _population_risk(params, y_q, task: StandardTask):
 
 
 def standard_form(
-    b: HeadVectors,
-    A: HeadMatrices,
-    y_q: PerToken,
-    offset: PerToken,
-    task: StandardTask,
+    b: HeadVectors, A: HeadMatrices, y_q: PerToken, offset: PerToken, task: StandardTask
 ) -> tuple[Array, Array, Array]:
     r"""Heads b (H, D) and A (H, D, D) and the constant part c (D,) of the error, for
     tokens [x; r] and queries t.
@@ -150,10 +146,7 @@ def standard_form(
 
 
 def standard_risk(
-    b: HeadVectors,
-    A: HeadMatrices,
-    c: PerToken,
-    task: StandardTask,
+    b: HeadVectors, A: HeadMatrices, c: PerToken, task: StandardTask
 ) -> Scalar:
     r"""The risk of what ``standard_form`` returns.
 
@@ -166,10 +159,7 @@ def standard_risk(
 
 
 def standard_parts(
-    b: HeadVectors,
-    A: HeadMatrices,
-    c: PerToken,
-    task: StandardTask,
+    b: HeadVectors, A: HeadMatrices, c: PerToken, task: StandardTask
 ) -> tuple:
     """The mean squares of ``<G, N_k> + c_k`` and of ``eps_k``, summed over k, and the
     mean product of the two.

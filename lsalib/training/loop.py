@@ -5,14 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lsalib.training.records import (
-    PIECE,
-    Record,
-    State,
-    Trained,
-    finite,
-    spread,
-)
+from lsalib.training.records import PIECE, Record, State, Trained, finite, spread
 
 
 def make_program(loss, optimizer, batch_axes: int, *, together: bool = False):

@@ -109,10 +109,7 @@ def unpack(rows, dim: int):
 
 
 def attend(
-    b: HeadVectors,
-    A: HeadMatrices,
-    Z: Float[Array, "m D B"],
-    t: Float[Array, "D B"],
+    b: HeadVectors, A: HeadMatrices, Z: Float[Array, "m D B"], t: Float[Array, "D B"]
 ):
     """What attention adds to the guess, ``sum_h b_h^T G A_h t`` with ``G = Z^T Z / m``,
     (B,).

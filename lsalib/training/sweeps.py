@@ -14,13 +14,7 @@ from lsalib import _check
 from lsalib.attention import LSAParams
 from lsalib.tasks import GaussianTask, standardize
 from lsalib.training.loop import advance, make_program
-from lsalib.training.objective import (
-    Data,
-    GaussianSampler,
-    OwnSampler,
-    loss,
-    unpack,
-)
+from lsalib.training.objective import Data, GaussianSampler, OwnSampler, loss, unpack
 from lsalib.training.records import Record, State, Trained
 from lsalib.training.runs import Fit, Run, settings
 from lsalib.training.trainer import report_diverged, seed_keys

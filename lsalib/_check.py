@@ -80,10 +80,8 @@ def floats(optional: tuple[str, ...] = (), least=None, **values) -> list:
         if value is None:
             return None
         if hasattr(value, "_fields"):  # weights: field by field
-            parts = zip(value._fields, value, strict=True)
-            return type(value)(
-                *(read(f"{name}.{field}", part) for field, part in parts)
-            )
+            names = [f"{name}.{field}" for field in value._fields]
+            return type(value)(*map(read, names, value))
         # Python's numbers stay weak, so that they take the type of the arrays.
         return jnp.asarray(value if type(value) in (float, int) else array(name, value))
 
@@ -214,7 +212,7 @@ def choice(name: str, value, choices):
 def listed(name: str, values, kind: type) -> None:
     """A list or tuple of at least one ``kind``."""
     listed = isinstance(values, list | tuple) and not hasattr(values, "_fields")
-    if not listed or not values or not all(isinstance(each, kind) for each in values):
+    if not (listed and values and all(isinstance(each, kind) for each in values)):
         raise ValueError(
             f"{name} must be a list of at least one {kind.__name__}, "
             f"got {reprlib.repr(values)}"

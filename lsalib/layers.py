@@ -111,22 +111,25 @@ class Layer:
 
     def __post_init__(self):
         _check.choice("rule", self.rule, RULES)
-        for name in ("heads", "depth"):
-            object.__setattr__(self, name, _check.count(name, getattr(self, name)))
+        self.__dict__.update(
+            heads=_check.count("heads", self.heads),
+            depth=_check.count("depth", self.depth),
+        )
         names = self._shapes(1, 1)
-        # the letters of a text would be names
-        if isinstance(self.frozen, str) or not names.keys() >= {*self.frozen}:
+        # No name is a single letter, so a text is refused, too.
+        if not names.keys() >= {*self.frozen}:
             raise ValueError(
                 f"frozen must be a tuple with some of {', '.join(names)}, "
                 f"got {self.frozen!r}"
             )
-        object.__setattr__(self, "frozen", tuple(self.frozen))
+        self.__dict__["frozen"] = tuple(self.frozen)
 
     def _shapes(self, d: int, m: int) -> dict[str, tuple[int, ...]]:
         each, D = (self.depth, self.heads), d + 1
+        square = (*each, D, D)
         shapes = {
-            "W_K": (*each, D, D),
-            "W_Q": (*each, D, D),
+            "W_K": square,
+            "W_Q": square,
             "W_V": (*each, m, D),
             "W_P": (*each, D, m),
             "guess": (d,),

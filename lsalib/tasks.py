@@ -168,7 +168,7 @@ def checked_sample(task: Task, key: PRNGKeyArray, n: int) -> list:
     float type.
     """
     check_any_task(task)
-    batch, names = task.sample(key, n), ("X", "y", "x_q", "target")
+    batch, names = task.sample(key, n), Batch._fields[:4]
     if not all(hasattr(batch, name) for name in names):
         raise ValueError(
             f"the task's sample must return a tasks.Batch, got a {type(batch).__name__}"

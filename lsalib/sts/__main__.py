@@ -69,8 +69,9 @@ def _run(options: argparse.Namespace) -> None:
     asked: dict[str, Any] = {
         name: given.pop(name) for name in given.keys() & GenerateConfig.model_fields
     }
-    own = options.model.startswith("lsalib/")
-    version = models.open_model().version if own else {}
+    version = {}
+    if options.model.startswith("lsalib/"):
+        version = models.open_model().version
     asked |= {
         "model": options.model,
         "model_base_url": address,

@@ -72,15 +72,13 @@ class Experiment:
 
     def __post_init__(self):
         if unguided := self.condition in ("none", "constant"):
-            object.__setattr__(self, "guess_model", None)
-            object.__setattr__(self, "seed", 0)
+            self.__dict__.update(guess_model=None, seed=0)
         for name, choices in CHOICES.items():
             if not (name == "guess_model" and unguided):
                 _check.choice(name, getattr(self, name), choices)
         for name in ("runs", "context_size", "max_new_tokens", "draw", "seed"):
             least = 0 if name in ("draw", "seed") else 1
-            count = _check.count(name, getattr(self, name), least)
-            object.__setattr__(self, name, count)
+            self.__dict__[name] = _check.count(name, getattr(self, name), least)
         check_style(self.model, self.style)
 
 

@@ -133,9 +133,17 @@ def _least_found(P, u, C: int) -> float:
     # Only R^T R counts, and the triangle has fewer rows.
     of_task = S, np.linalg.qr(R, mode="r"), root(np, P) / unit, u / unit
     starts = np.random.default_rng(0).normal(size=(16, 2 * d * d * (d + 2))) / 2
-    # More looks than these gain less than 1e-9, along valleys that never end.
-    limits = {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
-    search = lambda x: least_squares(_errors, x, _slopes, args=of_task, **limits)
+    search = lambda x: least_squares(
+        _errors,
+        x,
+        _slopes,
+        args=of_task,
+        xtol=1e-12,
+        ftol=1e-12,
+        gtol=1e-12,
+        # more looks gain less than 1e-9, along valleys that never end
+        max_nfev=200,
+    )
     with jax.enable_x64(True):
         ends = [search(start) for start in starts]
         # A good descent may have its layers in the wrong order for this guess.

@@ -94,16 +94,18 @@ class Fit(NamedTuple):
         """The prediction for a context X (C, d), y (C,) and a query (d,), eqs. 6 and
         11.
         """
-        one = lambda params, guess: _predict(params, guess, X, y, x_q, self.run.bias)
-        return self._each_seed(one)
+        return self._each_seed(
+            lambda params, guess: _predict(params, guess, X, y, x_q, self.run.bias)
+        )
 
     def population_risk(self):
         """The exact risk (eq. 4) on the task of the training."""
-        one = lambda params, guess: population_risk(
-            params, self.task, guess, self.run.bias
+        risks = self._each_seed(
+            lambda params, guess: population_risk(
+                params, self.task, guess, self.run.bias
+            )
         )
-        risks = np.asarray(self._each_seed(one))
-        return risks if risks.ndim else float(risks)
+        return np.asarray(risks) if risks.ndim else float(risks)
 
     def seed(self, number: int) -> "Fit":
         """The fit of one seed of a sweep, by its number."""
@@ -208,6 +210,6 @@ def load(path: str | Path) -> list[Fit]:
         array: Any = 0  # in the place of each
         params = LSAParams(*[array] * 4)
         snapshots, seeds = (params, array) if steps else None, seeds and tuple(seeds)
-        fit = Fit(params, array, array, run, snapshots, None, seeds, tuple(steps))
-        fits.append(fit)
+        steps = tuple(steps)
+        fits.append(Fit(params, array, array, run, snapshots, None, seeds, steps))
     return jax.tree.unflatten(jax.tree.structure(fits), leaves)

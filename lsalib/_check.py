@@ -62,6 +62,8 @@ def pytree(name: str, value):
     def read(path, leaf):
         return jnp.asarray(array(f"{name}{jax.tree_util.keystr(path)}", leaf))
 
+    if not jax.tree.leaves(value):
+        raise ValueError(f"{name} must hold at least one array, got {value!r}")
     return jax.tree_util.tree_map_with_path(read, value)
 
 

@@ -256,7 +256,7 @@ def tokens(
             ax.text(-0.62, -i, name, ha="right", va="center")
         # between the examples and the query
         ax.plot([width - 1.5] * 2, [0.5, 0.5 - height], ":", color=INK, linewidth=1)
-        # Before the caller draws, who may move them.
+        # Set before the caller draws, because the caller may move them.
         ax.set(xlim=(-0.6, width - 0.4), ylim=(0.4 - height, 1.2), aspect=0.6)
         ax.axis("off")
         yield drawn

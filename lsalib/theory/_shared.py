@@ -92,8 +92,9 @@ def guess_vector(
 def rank(xp, cov, source):
     """The number of a covariance's eigenvalues that are not zero up to rounding.
 
-    What rounding is says the type of ``source``, the task's covariance: a tracer's own,
-    else that of its copy in float64, from which ``_check.covariance`` has removed it.
+    The type of ``source``, the task's covariance, decides what counts as rounding: a
+    tracer's own type, else that of its copy in float64, from which
+    ``_check.covariance`` has removed it.
     """
     values = xp.linalg.eigvalsh(cov)
     least = _check.negligible(len(cov), (cov if source is None else source).dtype)

@@ -130,8 +130,7 @@ def _least_found(P, u, C: int) -> float:
     """
     d, unit = len(u), np.sqrt(np.trace(P) / len(u))
     S, R = _nodes(d, C)
-    # Only R^T R counts, and the triangle has fewer rows.
-    of_task = S, np.linalg.qr(R, mode="r"), root(np, P) / unit, u / unit
+    of_task = S, R, root(np, P) / unit, u / unit
     starts = np.random.default_rng(0).normal(size=(16, 2 * d * d * (d + 2))) / 2
     search = lambda x: least_squares(
         _errors,
@@ -159,7 +158,7 @@ def _errors(weights, S, R, P_root, u):
     A label is x^T A (eps, 1), and ``context`` and ``query`` are A at the nodes S.
     """
     d = len(u)
-    truth = jnp.broadcast_to(jnp.eye(d, d + 1), (len(S), d, d + 1))
+    truth = jnp.eye(d, d + 1)[None]
     context, query = truth, jnp.zeros_like(truth).at[..., -1].set(-u)
     for N, Theta, *M in weights.reshape(2, d + 2, d, d):
         scale = 1 + jnp.einsum("kij,ij->k", S, Theta)[:, None, None]

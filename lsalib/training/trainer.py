@@ -99,7 +99,8 @@ def train(
         opt_state = jax.tree.map(partial(_own, seed), optimizer.init(params))
         return State(params, opt_state)
 
-    params = _check.pytree("params", params)
+    if init is None:
+        params = _check.pytree("params", params)
     state = jax.jit(jax.vmap(begin, (None, 0, 0)))(
         params, starts, np.array(numbers, np.uint32)
     )

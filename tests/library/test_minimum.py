@@ -44,4 +44,5 @@ def test_a_start_may_be_whole_numbers(unchecked):
 
 test_a_start_must_be_real_numbers = refusals(
     (r"params\['a'\] must be an array of real numb", minimize, jnp.sum, {"a": "x"}),
+    ("params must hold at least one array, got {}", minimize, jnp.sum, {}),
 )

@@ -87,7 +87,7 @@ NO_TEXT = "tiny-claim: expected a finding, and what the paper says"
 
 
 def said(claim: Entry, records=(CHECK,), marks=None) -> list[str]:
-    """What is said of a claim, of the page's records, and of marks."""
+    """The messages about a claim, the page's records, and marks."""
     return problems([claim], {"tiny": [*records]}, marks or {}, LABELS)
 
 

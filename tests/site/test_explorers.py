@@ -132,7 +132,7 @@ CASES = {
     "gradients": Case(pair, "Those without a label", log="xy"),
     "heads": Case(few_heads, "One"),
     "softmax": Case(diagonals, "Both signs", log="x"),
-    "other_inputs": Case(ring_and_stripes, "Nothing"),
+    "other_inputs": Case(ring_and_stripes, "It doubles"),
     "depth": Case(layers, "A hundredth", log="xy"),
     "fast_weights": Case(state_and_guess, "Half of the prior mean"),
     "initial_guess": Case(gap, "It falls to about a tenth", log="xy"),

@@ -84,7 +84,7 @@ def pair(examples, features, prior_mean_each_entry):
 def few_heads(heads_H, squared_error_of_the_guess, examples, features):
     t = task(features, examples)
     least = theory.least_risk(t, heads_H, wrong(features, squared_error_of_the_guess))
-    return [least.risk, theory.gd_risk(t)]
+    return [least.risk - theory.gd_risk(t)]
 
 
 def diagonals(training_step, layer):

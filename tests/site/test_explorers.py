@@ -118,7 +118,7 @@ def layers(examples, features):
 
 
 def state_and_guess(initial_state_share_of_w, guess_share_of_w, examples):
-    """On the page's tasks, step by step; the formula of the page is nearby."""
+    """On the page's tasks, one example after the other."""
     with jax.enable_x64():
         batch = sample(jax.random.key(2), task(10, 10, 2), 20_000)
     X, w = np.asarray(batch.X), np.asarray(batch.w)
@@ -130,11 +130,7 @@ def state_and_guess(initial_state_share_of_w, guess_share_of_w, examples):
             found += (left - (found * x).sum(1))[:, None] * x / 12
         return np.square(2 * guess + found - w).sum(1).mean()
 
-    shares = [(initial_state_share_of_w, guess_share_of_w), (1, 0)]
-    risks = [risk(*each) for each in shares]
-    squares = [10 + 40 * (1 - sum(each)) ** 2 for each in shares]
-    np.testing.assert_allclose(risks, (11 / 12) ** examples * np.array(squares), 0.02)
-    return risks
+    return [risk(initial_state_share_of_w, guess_share_of_w), risk(1, 0)]
 
 
 CASES = {

@@ -73,9 +73,7 @@ class Chart:
         self.ax.errorbar(x, y, bars, fmt=marker, color=ink, markersize=5, zorder=4)
         self._name(name, y, color)
 
-    def curve(
-        self, losses: Numbers, name: str = "", *, color: str = "ink", style: str = "-"
-    ) -> None:
+    def curve(self, losses: Numbers, *, color: str = "ink") -> None:
         """Losses during training: for each seed a line of means over windows of 50
         steps, and a band over all losses.
 
@@ -90,8 +88,7 @@ class Chart:
         middle, means = (np.arange(count) + 0.5) * window, blocks.mean(2)
         low, high, ink = blocks.min((0, 2)), blocks.max((0, 2)), color_of(color)
         self.ax.fill_between(middle, low, high, color=ink, alpha=0.15, linewidth=0)
-        self.ax.plot(middle, means.T, style, color=ink, linewidth=1.4)
-        self._name(name, means, color)
+        self.ax.plot(middle, means.T, color=ink, linewidth=1.4)
 
     def exact(
         self,

@@ -17,7 +17,7 @@ def test_what_is_drawn_is_what_was_given():
     with chart("step", "risk", ylim=(0, None), show=False) as c:
         c.line([0, 1, 2], [3.0, 4.0, 5.0], "exact", color="gd")
         c.points([0, 1], [3.1, 3.9], "sampled", error=[0.1, 0.2], color="gd")
-        c.curve(losses, "trained", color="lsa")
+        c.curve(losses, color="lsa")
         c.exact(110 / 21, "minimum", color="bayes")
         c.upright(1.5, "limit")
     exact, points, *curves, minimum, limit = c.ax.lines
@@ -34,7 +34,7 @@ def test_what_is_drawn_is_what_was_given():
     # An open end follows the data.
     assert c.ax.get_ylim()[0] == 0 and c.ax.get_ylim()[1] > 299
     assert set(minimum.get_ydata()) == {110 / 21} and set(limit.get_xdata()) == {1.5}
-    names = "exact", "sampled", "trained", "minimum 5.238", "limit"
+    names = "exact", "sampled", "minimum 5.238", "limit"
     assert {text.get_text() for text in c.ax.texts} == {*names}
     assert not plt.fignum_exists(c.figure.number)
 
